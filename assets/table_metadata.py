@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
+from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.schema.iceberg_types import type_text
 
@@ -28,14 +29,14 @@ def drain_metadata(result: DrainResult) -> dict[str, Any]:
 
 def _described(table: str, metadata: TableMetadata) -> dict[str, Any]:
     snapshot = metadata.current_snapshot()
-    summary = snapshot.summary if snapshot else None
+    totals = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     columns = [
         TableColumn(name=field.name, type=type_text(field.field_type), description=field.doc)
         for field in metadata.schema().fields
     ]
     return {
         "dagster/table_name": table,
-        "dagster/row_count": int(summary["total-records"] or 0) if summary else 0,
+        "dagster/row_count": CommitSummary(totals).live_rows,
         "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns)),
         "dagster/uri": MetadataValue.url(metadata.location),
         "snapshot_id": str(snapshot.snapshot_id) if snapshot else "none",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.rebuild import RebuildResult
     from spark_jobs.replay.redrive import RedriveResult
     from spark_jobs.replay.replay import ReplayResult
     from spark_jobs.upkeep.upkeep import UpkeepResult
@@ -27,7 +28,7 @@ def instance_home(state_folder: str) -> Path | None:
 def tell(
     home: Path,
     pipeline: PipelineConfig,
-    result: DrainResult | ReplayResult | RedriveResult | UpkeepResult,
+    result: DrainResult | ReplayResult | RedriveResult | RebuildResult | UpkeepResult,
     actor: str,
 ) -> None:
     """Report a materialization; what changed nothing is told only of an asset that nobody told of before."""
@@ -41,7 +42,8 @@ def tell(
 
 
 def _shown(
-    pipeline: PipelineConfig, result: DrainResult | ReplayResult | RedriveResult | UpkeepResult
+    pipeline: PipelineConfig,
+    result: DrainResult | ReplayResult | RedriveResult | RebuildResult | UpkeepResult,
 ) -> tuple[AssetKey, Mapping[str, Any], bool]:
     """Return whose result it is, its metadata (none without a table), and whether it changed anything."""
     from assets.keys import redrive_key, replay_key, table_key, upkeep_key
@@ -50,6 +52,7 @@ def _shown(
     from assets.table_metadata import drain_metadata
     from assets.upkeep import upkeep_metadata
     from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.rebuild import RebuildResult
     from spark_jobs.replay.redrive import RedriveResult
     from spark_jobs.replay.replay import ReplayResult
 
@@ -60,4 +63,7 @@ def _shown(
         return replay_key(pipeline), replay_metadata(result), bool(result.batches)
     if isinstance(result, RedriveResult):
         return redrive_key(pipeline), redrive_metadata(result), bool(result.batches)
+    if isinstance(result, RebuildResult):
+        batch = result.batch
+        return table_key(pipeline), {"rebuilt": str(batch.batch.ranges), "snapshot": batch.snapshot_id}, True
     return upkeep_key(pipeline, result.kind), upkeep_metadata(pipeline, result), True

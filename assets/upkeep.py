@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assets.keys import GROUP_UPKEEP, upkeep_key
-from assets.limits import OTHER_MAX_RUNTIME_SECONDS
+from assets.limits import DRAIN, OTHER_MAX_RUNTIME_SECONDS, UPKEEP
 from assets.pipeline_asset import pipeline_asset
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
@@ -62,6 +62,8 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool)
         upkeep_key(pipeline, kind.name),
         verb=f"upkeep_{kind.name}",
         group=GROUP_UPKEEP,
+        # A drain of a mirror deletes rows of files that compaction writes anew, which Iceberg then refuses.
+        pool=DRAIN if pipeline.is_mirror and kind.name == "compaction" else UPKEEP,
         is_local=is_local,
         kinds={"iceberg", "spark"},
         description=kind.description.format(table=pipeline.table)

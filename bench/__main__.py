@@ -15,11 +15,13 @@ from bench.catch_up import measure_catch_up
 from bench.cold_start import measure_cold_start
 from bench.footprint import measure_footprint
 from bench.formats import measure_formats
+from bench.gateway import measure_gateway
 from bench.hot import measure_hot
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
+from bench.mirror import measure_mirror
 from bench.partitions import measure_partitions
 from bench.pipelines import measure_pipelines
 from bench.redrives import measure_redrives
@@ -29,11 +31,13 @@ from bench.report import (
     cold_start_rows,
     footprint_rows,
     formats_rows,
+    gateway_rows,
     hot_rows,
     kafka_connect_rows,
     machine,
     many_commits_rows,
     memory_rows,
+    mirror_rows,
     partitions_rows,
     pipelines_rows,
     print_json,
@@ -98,8 +102,8 @@ PARTS = {
         "orders as JSON, Avro and Protobuf: decoding, drains, archives, export",
         measure_formats,
         formats_rows,
-        full=(300_000,),
-        quick=(30_000,),
+        full=(100_000,),
+        quick=(20_000,),
     ),
     "shapes_cost": Part(
         "columns and filters beside rows as they are",
@@ -107,6 +111,20 @@ PARTS = {
         shapes_cost_rows,
         full=(300_000,),
         quick=(30_000,),
+    ),
+    "mirror": Part(
+        "a mirror beside a table of its changes and beside Spark's MERGE, and a hundred batches",
+        measure_mirror,
+        mirror_rows,
+        full=(1_000_000, 100),
+        quick=(50_000, 3),
+    ),
+    "gateway": Part(
+        "a gateway of twenty clients beside a bare transactional producer",
+        measure_gateway,
+        gateway_rows,
+        full=(200,),
+        quick=(10,),
     ),
     "redrives": Part(
         "dead letters sent through again beside a replay of as many rows",
@@ -133,7 +151,7 @@ PARTS = {
         "a follower: freshness beside a bare consumer, CPU and memory a row, queries over hot rows",
         measure_hot,
         hot_rows,
-        full=(1_000_000, 20),
+        full=(1_000_000, 20, 50_000, 300),
         quick=(60_000, 3, 1_000),
     ),
     "kafka_connect": Part(

@@ -1,6 +1,6 @@
 """A process that drains configurations one after another and measures itself.
 
-``python -m bench.drain_process ASKED_AT SPARK_PID ANSWER IS_WARM FILE...`` pickles a
+``python -m bench.drain_process ASKED_AT SPARK_PID ANSWER BUDGET FILE...`` pickles a
 ``DrainProcess`` into ANSWER.
 """
 
@@ -16,13 +16,12 @@ from functools import partial  # noqa: E402
 from itertools import pairwise  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from bench.drains import TIMEOUT_SECONDS, DrainProcess, MeasuredDrain  # noqa: E402
+from bench.drains import DrainProcess, MeasuredDrain  # noqa: E402
 from bench.processor_time import TreeClock  # noqa: E402
-from bench.warm_memory import warm_memory  # noqa: E402
 
 
 def measure_drains(
-    asked_at: float, started_at: float, spark_pid: int, paths: list[Path], *, is_warm: bool
+    asked_at: float, started_at: float, spark_pid: int, budget_seconds: float, paths: list[Path]
 ) -> DrainProcess:
     """Drain these configurations in this process, which was asked for at one time and started at another."""
     from resources.connections import open_connections  # noqa: PLC0415
@@ -39,12 +38,10 @@ def measure_drains(
             config, pipeline.name, kind="drain", actor="bench", run_id="bench"
         ) as connections:
             connections.spark()
-            if is_warm:
-                warm_memory()
             laps, ours, theirs = [time.monotonic()], time.process_time(), TreeClock(spark_pid)
             connect_seconds += laps[0] - opening
             on_progress = partial(_lap, laps)
-            result = drain(pipeline, connections, budget_seconds=TIMEOUT_SECONDS, on_progress=on_progress)
+            result = drain(pipeline, connections, budget_seconds=budget_seconds, on_progress=on_progress)
             seconds = time.monotonic() - laps[0]
             cpu_seconds = time.process_time() - ours + theirs.seconds()
             table = load_fresh(connections, pipeline.table)
@@ -68,7 +65,7 @@ def _lap(laps: list[float], _batch: object) -> None:
 
 
 if __name__ == "__main__":
-    asked_at, spark_pid, answer, warm, *files = sys.argv[1:]
+    asked_at, spark_pid, answer, budget, *files = sys.argv[1:]
     paths = [Path(file) for file in files]
-    measured = measure_drains(float(asked_at), STARTED_AT, int(spark_pid), paths, is_warm=warm == "1")
+    measured = measure_drains(float(asked_at), STARTED_AT, int(spark_pid), float(budget), paths)
     Path(answer).write_bytes(pickle.dumps(measured))

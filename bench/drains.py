@@ -66,13 +66,15 @@ class DrainProcess:
     drains: tuple[MeasuredDrain, ...]
 
 
-def run_drains(spark: SparkConnectServer, *configs: Path, is_warm: bool = False) -> DrainProcess:
+def run_drains(
+    spark: SparkConnectServer, *configs: Path, budget_seconds: float = TIMEOUT_SECONDS
+) -> DrainProcess:
     """Drain these in a new process, in this order, each until caught up, all on one Spark server.
 
-    ``is_warm``: each begins with memory that is there.
+    With a budget of 0 each is drained by one batch.
     """
     answer = configs[-1].with_name("drains.pickle")
-    words = [str(time.time()), str(spark.process.pid), str(answer), str(int(is_warm)), *map(str, configs)]
+    words = [str(time.time()), str(spark.process.pid), str(answer), str(budget_seconds), *map(str, configs)]
     python = [sys.executable, "-m", "bench.drain_process", *words]
     subprocess.run(python, cwd=PROJECT, stdout=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS, check=True)
     measured: DrainProcess = pickle.loads(answer.read_bytes())  # noqa: S301  (our own process wrote it)

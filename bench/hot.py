@@ -1,7 +1,8 @@
 """A follower beside a bare consumer of the same topic and a drain of the same rows, and what queries cost.
 
 Percentiles are of partition 0: from the call that produced a record until a query that begins then has it,
-and until the consumer has it. The first seconds of each rate are left out.
+and until the consumer has it. The first seconds of each rate are left out. The last is watched once more, for
+long, while drains take what is held whenever that is a million rows.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ from bench.drains import run_drains
 from bench.hot_processes import Moments, Worker, consume, follow, produce, worker
 from bench.records import PARTITIONS, fill
 from prove.lab.kafka_server import KafkaBroker
+from prove.lab.work_loop import looping
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bench.lab import Lab
+    from servers.spark_connect import SparkConnectServer
 
 TOPIC = "hot"
 # Rows and queries a second.
 RATES = ((1_000, 0), (10_000, 0), (50_000, 10))
 WARM_UP_SECONDS, _LATE_SECONDS = 2.0, 5.0
 FIRST_RECORDS = 4_000
+HELD_RECORDS = 1_000_000  # beside which the long watch asks
 GOAL_BARE_FACTOR, GOAL_BARE_MS = 4, 40
 GOAL_CPU, GOAL_BYTES, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER = 2.5, 160, 0.02, 1 / 20, 1.3
 _LOOKUP = "SELECT * FROM orders WHERE order_id = {}"
@@ -43,6 +49,7 @@ class Freshness:
 
     rate: int
     queries: int
+    seconds: int
     hot_ms: tuple[float, float]
     bare_ms: tuple[float, float]
     halves_ms: tuple[float, float]
@@ -77,8 +84,11 @@ class HotResult:
     lake_ms: dict[str, float]
 
 
-def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> HotResult:
-    """Follow an idle topic, each rate up to ``most`` for so many seconds, and so many records at once."""
+def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000, long_seconds: int = 0) -> HotResult:
+    """Follow an idle topic, each rate up to ``most`` for so many seconds, and so many records at once.
+
+    The last rate is watched for ``long_seconds`` too.
+    """
     rates = [(rate, queries) for rate, queries in RATES if rate <= most]
     KafkaBroker(lab.bootstrap_servers).create_topic(TOPIC, PARTITIONS)
     fill(lab.bootstrap_servers, TOPIC, 0, FIRST_RECORDS)
@@ -88,7 +98,11 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> Hot
         with worker(follow, path) as follower:
             follower.ask("until", _ends(lab))
             idle = _cores(follower, seconds)
-            freshness = tuple(_freshness(lab, follower, *each, seconds) for each in rates)
+            freshness = [_freshness(lab, follower, *each, seconds) for each in rates]
+            if long_seconds:
+                rate, _ = rates[-1]
+                with looping(lambda _: _drain_later(spark, path, HELD_RECORDS / rate)):
+                    freshness.append(_freshness(lab, follower, *rates[-1], long_seconds))
             run_drains(spark, path)
             follower.ask("until_drained")
             before = follower.ask("cpu")
@@ -108,7 +122,7 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> Hot
     sizes = size_bytes / rows, resident_bytes
     return HotResult(
         rows,
-        freshness,
+        tuple(freshness),
         idle,
         follow_us,
         drain_us,
@@ -119,6 +133,11 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> Hot
         together_ms,
         lake_ms,
     )
+
+
+def _drain_later(spark: SparkConnectServer, path: Path, seconds: float) -> None:
+    time.sleep(seconds)
+    run_drains(spark, path)
 
 
 def _asked(follower: Worker) -> dict[str, float]:
@@ -156,7 +175,7 @@ def _freshness(lab: Lab, follower: Worker, rate: int, queries: int, seconds: int
         hot_ms, bare_ms = (_percentiles(counted, each) for each in seen)
         half = len(counted) // 2
         first, second = (_percentiles(each, seen[0])[1] for each in (counted[:half], counted[half:]))
-    return Freshness(rate, queries, hot_ms, bare_ms, (first, second), cores)
+    return Freshness(rate, queries, seconds, hot_ms, bare_ms, (first, second), cores)
 
 
 def _percentiles(produced: Moments, seen: Moments) -> tuple[float, float]:

@@ -18,11 +18,15 @@ from bench.cold_start import ColdStartResult
 from bench.export_loop import GOAL_SPEED
 from bench.footprint import Footprint, FootprintResult, Usage
 from bench.formats import GOALS, FormatsResult
+from bench.gateway import GOAL_ACK, GatewayResult
+from bench.gateway import GOAL_RATIO as GATEWAY_GOAL_RATIO
 from bench.hot import GOAL_BYTES, GOAL_CPU, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER, HotResult
 from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.many_commits import ManyCommitsResult
 from bench.memory import GOAL_GROWTH, MemoryResult
+from bench.mirror import GOALS as MIRROR
+from bench.mirror import MirrorResult
 from bench.partitions import GOAL_CPU_RATIO, GOAL_SMALL_RATIO, SMALL_RECORDS, PartitionsResult
 from bench.pipelines import GOAL_GROWTH as PIPELINES_GOAL_GROWTH
 from bench.pipelines import PipelinesResult
@@ -154,12 +158,59 @@ def redrives_rows(result: RedrivesResult) -> list[Row]:
     ]
 
 
+def mirror_rows(result: MirrorResult) -> list[Row]:
+    """What a mirror costs beside a table of its changes, and MERGE beside it."""
+    load = result.append_load_seconds / result.load_seconds
+    first, *between, last = result.batch_seconds
+    worst = max(between, default=first)
+    return [
+        (f"load of {result.rows:,} rows, mirror / changes, rows/s", f"{load:.2f}", f">= {MIRROR['load']:g}"),
+        (
+            "10,000 changes: seconds of a drain, mirror / changes",
+            (
+                f"{result.mirror_seconds:.2f} / {result.append_seconds:.2f}"
+                f" = {result.mirror_seconds / result.append_seconds:.2f}"
+            ),
+            f"<= {MIRROR['append']:g}",
+        ),
+        (
+            "10,000 changes: seconds of MERGE / fold and commit",
+            (
+                f"{result.merge_seconds:.2f} / {result.commit_seconds:.2f}"
+                f" = {result.merge_seconds / result.commit_seconds:.1f}"
+            ),
+            f">= {MIRROR['merge']:g}",
+        ),
+        (
+            f"{len(between) + 1} batches: the slowest / the first",
+            f"{worst:.2f} / {first:.2f} = {worst / first:.2f}",
+            f"<= {MIRROR['worst']:g}",
+        ),
+        ("after upkeep / the first", f"{last / first:.2f}", f"<= {MIRROR['later']:g}"),
+        ("CPU a row, with schemas / without", f"{result.schema_cpu:.2f}", f"<= {MIRROR['schemas']:g}"),
+    ]
+
+
+def gateway_rows(result: GatewayResult) -> list[Row]:
+    """Events a second of the gateway and of a bare producer, and how long an ack takes beside a commit."""
+    told = f"{result.rate:,.0f} / {result.bare_rate:,.0f} = {result.rate / result.bare_rate:.2f}"
+    times = f"{result.ack_ms:.0f} / {result.commit_ms:.0f} = {result.ack_ms / result.commit_ms:.2f}"
+    return [
+        (
+            f"{result.events:,} events of 20 clients: events/s, gateway / bare producer",
+            told,
+            f">= {GATEWAY_GOAL_RATIO:g}",
+        ),
+        ("p99 ms, an ack / the bare producer's window and commit", times, f"<= {GOAL_ACK:g}"),
+    ]
+
+
 def hot_rows(result: HotResult) -> list[Row]:
     """Freshness beside a bare consumer, what following costs beside a drain, and what queries cost."""
     rows: list[Row] = []
     for each in result.freshness:
         told = " / ".join(f"{ms:.0f}" for ms in (*each.hot_ms, *each.bare_ms))
-        at = f"{each.rate:,} rows/s{f', {each.queries} queries/s' if each.queries else ''}"
+        at = f"{each.rate:,} rows/s{f', {each.queries} queries/s' if each.queries else ''}, {each.seconds} s"
         halves = " / ".join(f"{ms:.0f}" for ms in each.halves_ms)
         rows.append(
             (f"{at}: ms p50 / p99, follower's and bare consumer's", told, f"p99 <= {each.goal_ms:.0f}")

@@ -1,6 +1,7 @@
 """The browser that one test needs: Debian's own Chromium, brought by apt-get where that is allowed.
 
-It is asked for by ``./sluice test`` only, and only when the browser's test is among the tests to be run.
+It is asked for by ``./sluice test`` when the browser's tests are among those to be run, and by prove's case
+of one.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ Operate
   recover   Settle attempts that a crash left unfinished.
   replay    Read drained offsets again and replace exactly their rows.
   redrive   Send dead letters through again: rows, or why not.
+  rebuild   Fold a mirror's topic anew, in one commit.
   export    Produce an archive to a topic: the stream as it came.
   upkeep    Compact, expire, rewrite manifests, remove orphans, fold the log.
   held      Batches that failed a quality gate: list, publish, discard.
@@ -38,6 +39,7 @@ Operate
   resume    Let a paused pipeline drain again.
   skip      Leave out offsets that cannot be drained, and remember it.
   serve     Answer queries over tables and Kafka until Ctrl-C.
+  gateway   Take events from clients without Kafka until Ctrl-C.
   metrics   Serve Prometheus metrics until Ctrl-C.
   catalog   Serve the catalog to other engines, read-only, until Ctrl-C.
   rollback  Set a table and its offsets back to a snapshot or a time.

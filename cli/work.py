@@ -19,9 +19,10 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from spark_jobs.audit.audit import AuditResult
+    from spark_jobs.audit.counts import AuditResult
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.rebuild import RebuildResult
     from spark_jobs.replay.redrive import RedriveResult
     from spark_jobs.replay.replay import ReplayResult
     from spark_jobs.upkeep.upkeep import UpkeepResult
@@ -52,12 +53,12 @@ def opened(name: str, kind: str, *, needs_kafka: bool = True) -> Iterator[tuple[
 
 
 def connections_for(
-    config: SluiceConfig, pipeline: PipelineConfig, kind: str, *, needs_kafka: bool = True
+    config: SluiceConfig, pipeline: PipelineConfig | None, kind: str, *, needs_kafka: bool = True
 ) -> AbstractContextManager[Connections]:
-    """Connections of a piece of work typed by a person; every client connects on first use."""
+    """Connections of a piece of work typed by a person, of a pipeline or of none; clients connect later."""
     return open_connections(
         config,
-        pipeline.name,
+        "" if pipeline is None else pipeline.name,
         kind=kind,
         actor=_actor(),
         run_id=f"cli-{uuid.uuid4()}",
@@ -66,7 +67,8 @@ def connections_for(
 
 
 def tell_dagster(
-    pipeline: PipelineConfig, result: DrainResult | ReplayResult | RedriveResult | UpkeepResult
+    pipeline: PipelineConfig,
+    result: DrainResult | ReplayResult | RedriveResult | RebuildResult | UpkeepResult,
 ) -> None:
     """Show in Dagster, where there is one, what was done; its own trouble is a line and fails nothing."""
     from assets.told import instance_home, tell
@@ -83,15 +85,18 @@ def _actor() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
+def _gone(result: AuditResult) -> str:
+    offsets = f"{output.count(result.gone, 'offset')} that Kafka no longer holds"
+    if result.is_of_keys:
+        return f"keys that were last changed in {offsets} were not compared"
+    return f"{offsets} were judged by counts"
+
+
 def verdict(result: AuditResult) -> str:
     """Return one line: whether the audit found every record in the table once, and what it rests on."""
     if not result.is_clean:
         return f"NOT exact: {', '.join(result.examples)} (partition:offset)"
-    gone = (
-        f"; {output.count(result.gone, 'offset')} that Kafka no longer holds were judged by counts"
-        if result.gone
-        else ""
-    )
+    gone = f"; {_gone(result)}" if result.gone else ""
     removed = (
         f"; {output.count(result.removed, 'record')} another writer removed ({', '.join(result.examples)})"
         if result.removed

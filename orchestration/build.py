@@ -36,8 +36,12 @@ def build_definitions(config: SluiceConfig) -> Definitions:
         assets=[
             *topic_assets(pipelines),
             *(table_asset(pipeline, is_local=is_local) for pipeline in pipelines),
-            *(replay_asset(pipeline, is_local=is_local) for pipeline in pipelines),
-            *(redrive_asset(pipeline, is_local=is_local) for pipeline in pipelines),
+            *(
+                again(pipeline, is_local=is_local)
+                for again in (replay_asset, redrive_asset)
+                for pipeline in pipelines
+                if not pipeline.is_mirror
+            ),
             *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline, is_local=is_local)),
         ],
         asset_checks=[*checks, *suites],

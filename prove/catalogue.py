@@ -14,10 +14,12 @@ from prove.hostile import (
     debezium,
     followed,
     fresh,
+    gateway,
     kafka,
     lake,
     log,
     machine,
+    mirrors,
     properties,
     records,
     served,
@@ -62,7 +64,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
     sleepers = (runs, acts, redrives, tasks)
     topics = (kafka, broker, cluster, records)
-    tables = (lake, columns, properties, log, fresh, followed, served, debezium)
+    tables = (lake, columns, properties, log, fresh, followed, served, debezium, mirrors, gateway)
     servers = (storage, catalog, machine, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),

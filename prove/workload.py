@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prove.lab.fault_proxy import FaultProxy
+from prove.lab.generated_changes import MadeUp
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import Lab, configure, make_lab, orders
 from prove.lab.s3 import new_bucket
@@ -71,12 +72,16 @@ class Testbed:
 
 @dataclass(slots=True)
 class Contents:
-    """How many records of each kind the topic holds, for the checker; ``orders`` writes good ones."""
+    """How many records of each kind the topic holds, for the checker; ``orders`` writes good ones.
+
+    With a ``source`` those are its changes, and the rows are what it has by now.
+    """
 
     rows: int = 0
     dead_letters: int = 0
     tombstones: int = 0
-    orders: Callable[[int, int], list[bytes]] = orders
+    orders: Callable[[int, int], Sequence[bytes | Record]] = orders
+    source: MadeUp | None = None
 
     @property
     def records(self) -> int:
@@ -95,17 +100,21 @@ class Workload:
     contents: Contents = field(default_factory=Contents)
 
     def produce(
-        self, good: Sequence[bytes], bad: Sequence[bytes | None] = (), *, at_ms: int | None = None
+        self, good: Sequence[bytes | Record], bad: Sequence[bytes | None] = (), *, at_ms: int | None = None
     ) -> None:
         """Put records into the topic, evenly over its partitions; None is a tombstone."""
         values = [*good, *bad]
         topic = self.lab.pipeline.topic
-        records = [Record(v, partition=n % PARTITIONS, timestamp_ms=at_ms) for n, v in enumerate(values)]
+        records = [
+            v if isinstance(v, Record) else Record(v, partition=n % PARTITIONS, timestamp_ms=at_ms)
+            for n, v in enumerate(values)
+        ]
         self.kafka.produce(topic, records)
         if self.lab.pipeline.is_archive:  # any record is a row
             self.contents.rows += len(values)
             return
-        self.contents.rows += len(good)
+        source = self.contents.source
+        self.contents.rows = self.contents.rows + len(good) if source is None else len(source.rows)
         self.contents.tombstones += bad.count(None)
         self.contents.dead_letters += len(bad) - bad.count(None)
 

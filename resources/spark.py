@@ -145,7 +145,8 @@ class WorkSpark:
     def interrupt(self, tag: str) -> None:
         """Stop operations tagged ``tag``; best effort, correctness never depends on it."""
         try:
-            self.session().interruptTag(tag)
+            if self.where or () in _sessions:  # one in this process that nobody made does nothing
+                self.session().interruptTag(tag)
         except Exception as error:  # noqa: BLE001  (any failure leaves a zombie, which the commit fences off)
             _logger.warning("Spark work of attempt %s could not be stopped: %s", tag, scrub(str(error)))
 

@@ -15,6 +15,7 @@ from spark_jobs.config.listener import Address, ListenerSettings
 METRICS = "metrics"
 CATALOG = "catalog"
 SERVE = "serve"
+GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ class BrowserGuard:
     ``hosts`` are the names that it goes by beside the address a request comes in at, ``origins`` those whose
     pages may ask beside the origin of that name. A proxy in front of it hands on the Host it was asked under,
     with its port, or the origin is named. Without ``tokens`` nobody is asked for one. ``refused`` words a
-    refusal as the clients of the application read it.
+    refusal as the clients of the application read it. ``kinds`` are the content types that may be sent, none
+    of them one that a page may send without asking first.
     """
 
     def __init__(
@@ -60,8 +61,11 @@ class BrowserGuard:
         origins: Collection[str] = (),
         tokens: Collection[str] = (),
         refused: Callable[[Refusal], Response] = _in_a_line,
+        *,
+        kinds: Collection[str] = ("application/json",),
     ) -> None:
         self._app = app
+        self._kinds = frozenset(kinds)
         self._refused = refused
         self._origins = frozenset(origins)
         self._tokens = tuple(tokens)
@@ -95,12 +99,16 @@ class BrowserGuard:
     def _refusal_of_change(self, scope: Scope, headers: Headers, host: str) -> Refusal | None:
         if not all(self._may_ask(origin, host) for origin in headers.getlist("origin")):
             return Refusal(HTTPStatus.FORBIDDEN, "This was asked by a page of another origin.")
-        if scope["type"] == "http" and not _is_json(headers):
+        if scope["type"] == "http" and not self._is_of_a_kind(headers):
             return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send it as application/json.")
         return None
 
     def _is_known(self, token: bytes) -> bool:
         return any(hmac.compare_digest(token, each.encode()) for each in self._tokens)
+
+    def _is_of_a_kind(self, headers: Headers) -> bool:
+        kinds = headers.getlist("content-type")
+        return len(kinds) == 1 and kinds[0].partition(";")[0].strip().lower() in self._kinds
 
     def _may_ask(self, origin: str, host: str) -> bool:
         return origin.partition("://")[2] == host or origin.lower() in self._origins
@@ -153,11 +161,6 @@ def _tokens_of(headers: Headers) -> Iterator[bytes]:
                 yield base64.b64decode(value, validate=True).partition(b":")[2]
             except ValueError:
                 continue
-
-
-def _is_json(headers: Headers) -> bool:
-    kinds = headers.getlist("content-type")
-    return len(kinds) == 1 and kinds[0].partition(";")[0].strip().lower() == "application/json"
 
 
 def _has_mutation(scope: Scope) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -17,6 +17,30 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, finish: Callable[[], Awaitable[None]] | None) -> None:
+        super().__init__(config)
+        self._finish = finish
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._finish is not None:
+            await self._finish()
+        await super().shutdown(sockets)
+
+
+def guarded(
+    app: ASGIApp,
+    settings: ListenerSettings,
+    *,
+    guard: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> uvicorn.Config:
+    """Return what uvicorn serves: the application behind the guard, by TLS where that is wanted."""
+    behind = BrowserGuard(app, **{**guard_of(settings), **(guard or {})})
+    graceful = {"log_level": "warning", "timeout_graceful_shutdown": 1}
+    return uvicorn.Config(behind, **{**graceful, **tls_of(settings), **(options or {})})
+
+
 def serve(
     app: ASGIApp,
     settings: ListenerSettings,
@@ -24,22 +48,26 @@ def serve(
     say: Callable[[str], None],
     *,
     insecure: bool,
-    **guard: Any,
+    guard: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    finish: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve it until SIGTERM or Ctrl-C; ``say`` is told the address once it is bound.
+
+    ``guard`` and ``options`` are what ``BrowserGuard`` and uvicorn are given beside what the settings say.
+    ``finish`` is awaited before connections are closed.
 
     Raises ``ConfigError``: ``listener-without-tokens``, ``port-taken``.
     """
     settings = settings.model_copy(update={"listen": address})
     refuse_open(settings, insecure=insecure)
     refuse_taken(address)
-    guarded = BrowserGuard(app, **guard_of(settings), **guard)
-    serving = uvicorn.Config(guarded, log_level="warning", timeout_graceful_shutdown=1, **tls_of(settings))
+    serving = guarded(app, settings, guard=guard, options=options)
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     signal.signal(signal.SIGTERM, lambda *_: None)  # the server ends by it, and has it raised again
     with socket.create_server((address.host, address.port), family=family) as listening:
         say(url_of(settings, address))
         try:
-            uvicorn.Server(serving).run([listening])
+            _Server(serving, finish).run([listening])
         except KeyboardInterrupt:
             say("")

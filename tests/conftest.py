@@ -110,7 +110,7 @@ def servers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def kafka(servers: Servers) -> KafkaBroker:
     """The run's broker: a bootstrap string with ``create_topic``, ``produce`` and the like."""
-    return KafkaBroker(servers.kafka())
+    return KafkaBroker(servers.kafka(), lasts=True)
 
 
 @pytest.fixture

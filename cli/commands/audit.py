@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
 from cli.work import opened, verdict
+from spark_jobs.config.file import load_config
 
 if TYPE_CHECKING:
     from spark_jobs.audit.findings import MetadataAudit
 
 NUMBERS = (
-    *("records", "rows", "routed", "dead_letters", "tombstones", "filtered", "missing", "removed"),
-    *("skipped", "duplicates", "differing", "outdated", "rounded", "snapshots", "lag"),
+    *("records", "rows", "routed", "dead_letters", "tombstones", "filtered", "folded", "missing"),
+    *("removed", "skipped", "duplicates", "differing", "outdated", "rounded", "snapshots", "lag"),
 )
 
 
@@ -23,19 +25,35 @@ NUMBERS = (
 @click.argument("pipeline")
 @click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
 @click.option("--pages", is_flag=True, help="With --metadata: read all of each file, page by page.")
+@click.option("--source", is_flag=True, help="Compare a mirror with the database that it is of.")
+@click.option(
+    "--wait",
+    "patience_seconds",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="With --source: look again for so many seconds at what differs, as it may be on its way.",
+)
 @output.json_option
-def command(pipeline: str, metadata: bool, pages: bool, as_json: bool) -> int:
+def command(
+    pipeline: str, *, metadata: bool, pages: bool, source: bool, patience_seconds: float, as_json: bool
+) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 
     Rows that another writer deleted are `removed`, not missing, as far as kept snapshots show it.
     Integers of which a column holds only the nearest double are `rounded`: the command that mends it is told.
     Rows that an earlier configuration made are `outdated`, not wrong: what applies today's is told.
-    Where Kafka no longer holds a range it is judged by offsets and counts. Exit code 1 when anything is off.
+    Where Kafka no longer holds a range it is judged by offsets and counts; of a mirror only keys are compared
+    whose last change Kafka still holds. Exit code 1 when anything is off.
     With --metadata: every file the metadata names is there, whole and as described; log and table agree;
-    offsets are contiguous and balanced. Each finding names the command that mends it. Both only read.
+    offsets are contiguous and balanced. Each finding names the command that mends it.
+    With --source: the rows of a mirror are those that its database has, by counts and hashes first. All only
+    read.
     """
     if pages and not metadata:
         raise click.UsageError("--pages reads files; it goes with --metadata.")
+    if source:
+        return _audit_source(pipeline, patience_seconds, as_json=as_json)
     if metadata:
         return _audit_metadata(pipeline, pages=pages, as_json=as_json)
     with opened(pipeline, "audit") as (chosen, connections):
@@ -62,6 +80,32 @@ def command(pipeline: str, metadata: bool, pages: bool, as_json: bool) -> int:
                 f"\n  mend:  {result.outdated_mend(result.pipeline)}"
             )
     return 0 if result.is_clean else 1
+
+
+def _audit_source(pipeline: str, patience_seconds: float, *, as_json: bool) -> int:
+    with opened(pipeline, "audit") as (chosen, connections):
+        from spark_jobs.audit.source_audit import audit_source
+
+        config = load_config()
+        tell = partial(click.echo, err=True)
+        waits = {"patience_seconds": patience_seconds}
+        result = audit_source(config, chosen, connections, **waits, on_progress=tell)
+    if as_json:
+        output.json_line(dataclasses.asdict(result))
+        return 0 if result.is_clean else 1
+    unlike = f"; not compared: {', '.join(result.left_out)}" if result.left_out else ""
+    output.say(
+        f"{result.pipeline}: {output.count(result.rows, 'row')} in the database, {result.mirror_rows:,} in"
+        f" the mirror, compared by {', '.join(result.compared)}{unlike}"
+    )
+    if result.is_clean:
+        output.say("both have the same rows")
+        return 0
+    proof = "" if result.is_proven else ", or changes are on their way: look with a longer --wait"
+    output.say(f"NOT the same: {output.count(result.differing, 'key')}{proof}")
+    for example in result.examples:
+        output.say(f"  {example}")
+    return 1
 
 
 def _audit_metadata(pipeline: str, *, pages: bool, as_json: bool) -> int:

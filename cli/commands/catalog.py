@@ -34,5 +34,5 @@ def command(port: int | None, *, insecure: bool) -> None:
         Address(listen.host, port or listen.port),
         lambda url: output.say(f"catalog at {url}" if url else "stopped"),
         insecure=insecure,
-        refused=refused,
+        guard={"refused": refused},
     )

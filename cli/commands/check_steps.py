@@ -29,7 +29,7 @@ from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.preview.preview import new_table
 from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_storage, versions
-from spark_jobs.preview.sample import look_at, read_sample, values_of
+from spark_jobs.preview.sample import have_keys, look_at, read_sample, values_of
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
@@ -222,7 +222,7 @@ def _values(
     found, evidence = look_at(pipeline, schemas, chunks)
     values = values_of(chunks)
     if is_unreadable(evidence):
-        raise first_batch_unreadable(pipeline, len(values), values)
+        raise first_batch_unreadable(pipeline, len(values), values, has_keys=have_keys(chunks))
     if pipeline.value.format is ValueFormat.JSON:
         return (found, evidence), appearance(values) or "tombstones only"
     read = f"{evidence.records:,} of {output.count(len(values), 'value')} read as {pipeline.value.format}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
+from cli.demo.change_data import CDC_CONFIG, produce_changes, show_mirror
 from cli.demo.drain_watch import wait_for_runs, wait_until_drained
 from cli.stand.run_record import hold
 from cli.stand.sample_data import (
@@ -55,12 +56,14 @@ registries:
     is_flag=True,
     help="Add a topic in Avro, one in Protobuf and a schema registry (158 MB, once).",
 )
+@click.option("--cdc", is_flag=True, help="Add a database's changes, as a mirror and as a table of changes.")
 @output.json_option
-def command(*, formats: bool, as_json: bool) -> int:
+def command(*, formats: bool, cdc: bool, as_json: bool) -> int:
     """Fill two tables from a real Kafka, by the sensor's own runs, and audit them against it.
 
     New York's flights and weather of 2013 go into the topics `flights` and `weather` of an embedded broker;
-    with --formats planes in Avro and airports in Protobuf too, each by two versions of its schema.
+    with --formats planes in Avro and airports in Protobuf too, each by two versions of its schema; with
+    --cdc what a Debezium told of a PostgreSQL, which was recorded.
     Dagster's sensor sees the backlog and its runs drain it. Then a short tour: a compaction, a replay, the
     checks; and one more record, in the answers of `serve` before its drain and after it. At the end
     everything that was started is stopped; the tables stay. It can be run again: what is there is not done
@@ -75,12 +78,12 @@ def command(*, formats: bool, as_json: bool) -> int:
         from cli.stand.running import servers_of
 
         registry_port = free_ports(1)[0] if formats else None
-        config = _demo_config(own, home, registry_port)
+        config = _demo_config(own, home, registry_port, cdc=cdc)
         with servers_of(config) as servers:
             output.heading("1. Servers")
             servers.start_backends(registry_port=registry_port)
             output.heading("2. Records into Kafka")
-            _produce(servers, registry_port)
+            _produce(servers, registry_port, cdc=cdc)
             output.heading("3. Dagster's sensor fills the tables")
             output.say(f"  watch it at {servers.start_dagster(0)} while this runs")
             output.say("  the sensor looks every few seconds; the first runs meet a cold Spark")
@@ -93,6 +96,9 @@ def command(*, formats: bool, as_json: bool) -> int:
             stays_whole = walk(config)
             output.heading("6. A record that serve shows before it is in the table")
             is_there_once = show_fresh_record(config, serve_url)
+            if cdc:
+                output.heading("7. A table of a database, mirrored")
+                is_there_once &= show_mirror(config)
         print_report(config, audited)
     if as_json:
         output.json_line(to_json(audited))
@@ -100,34 +106,37 @@ def command(*, formats: bool, as_json: bool) -> int:
     return 0 if is_whole and all(one.result.is_clean for one in audited) else 1
 
 
-def _demo_config(own: Path | None, home: Path, registry_port: int | None) -> SluiceConfig:
+def _demo_config(own: Path | None, home: Path, registry_port: int | None, *, cdc: bool) -> SluiceConfig:
     """Return the built-in defaults; beside a user's own configuration they stand in a file.
 
     With a registry too: its address is another in each run.
     """
     os.environ.pop(ENVIRONMENT_TEXT, None)
-    if own is None and registry_port is None:
+    if own is None and registry_port is None and not cdc:
         return load_config()
     file = home / "demo.yaml"
     if own not in {None, file}:
         output.say(f"{own} is left alone: the demo has its own settings and state under {home}")
-    more = FORMATS_CONFIG.format(url=registry_url(registry_port)) if registry_port else ""
+    more = CDC_CONFIG if cdc else ""
+    more += FORMATS_CONFIG.format(url=registry_url(registry_port)) if registry_port else ""
     write_whole(file, DEMO_CONFIG + more)
     os.environ[ENVIRONMENT_HOME] = str(home)
     os.environ[ENVIRONMENT_CONFIG] = str(file)
     return load_config(file)
 
 
-def _produce(servers: Servers, registry_port: int | None) -> None:
+def _produce(servers: Servers, registry_port: int | None, *, cdc: bool) -> None:
     properties = embedded_kafka(servers.config.home)
     samples: tuple[SampleTopic, ...] = SAMPLE_TOPICS
     if registry_port is not None:
         from cli.stand.sample_schemas import samples_with_schemas
 
         samples += samples_with_schemas(registry_url(registry_port))
-    create_sample_topics(properties, samples)
+    create_sample_topics(properties, {sample.topic: sample.partitions for sample in samples})
     for sample in samples:
         _produce_one(servers, properties, sample)
+    if cdc:
+        produce_changes(servers.config)
 
 
 def _produce_one(servers: Servers, properties: dict[str, str], sample: SampleTopic) -> None:

@@ -81,10 +81,11 @@ def _asked(
         raise click.UsageError("give --range (repeatable), or --from and --to.")
     if bool(from_time) != bool(to_time):
         raise click.UsageError("--from and --to belong together.")
-    return tuple(map(parse_range, ranges)), [_milliseconds(text) for text in (from_time, to_time) if text]
+    return tuple(map(parse_range, ranges)), [milliseconds(text) for text in (from_time, to_time) if text]
 
 
-def _milliseconds(text: str) -> int:
+def milliseconds(text: str) -> int:
+    """Return a time in milliseconds since the epoch. Raises ``ConfigError`` for what is none."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

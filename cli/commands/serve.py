@@ -67,7 +67,7 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
                 Address(listen.host, port or listen.port),
                 lambda url: output.say(f"answering at {url}" if url else "stopped"),
                 insecure=insecure,
-                refused=lambda why: refusal_body(why.status, why.reason),
+                guard={"refused": lambda why: refusal_body(why.status, why.reason)},
             )
 
 

@@ -53,7 +53,7 @@ def command(port: int | None, insecure: bool, tls: bool) -> None:
             code="tls-of-another",
             hint="Leave --tls out and write kafka.security.protocol, or leave out kafka.bootstrap.servers.",
         )
-    for listener in (config.ui, config.metrics, config.catalog_server, config.serve):
+    for listener in (config.ui, config.metrics, config.catalog_server, config.serve, config.gateway):
         refuse_open(listener, insecure=insecure)
     address = config.ui.listen
     if not (address.is_loopback or config.ui.tokens):
@@ -90,7 +90,7 @@ def _list_topics(config: SluiceConfig) -> None:
 
 
 def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None:
-    from servers.beside import CATALOG, METRICS, SERVE
+    from servers.beside import CATALOG, GATEWAY, METRICS, SERVE
 
     config = servers.config
     broker = servers.endpoints.kafka_bootstrap_servers
@@ -111,6 +111,7 @@ def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None
             ("catalog", f"{config.catalog.name}: {config.catalog.properties.get('uri', 'see sluice.yaml')}"),
             *([("catalog for others", beside[CATALOG])] if CATALOG in beside else []),
             *([("queries, with Kafka", beside[SERVE])] if SERVE in beside else []),
+            *([("gateway", f"{beside[GATEWAY]}/v1/streams")] if GATEWAY in beside else []),
             ("state, logs", f"{config.home}, {servers.home / 'logs'}"),
         ],
     )

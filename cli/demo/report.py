@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from cli import output
 from cli.demo.reading import EXAMPLE_QUERY, EXAMPLE_QUESTION, run_example, snippets
 from cli.work import connections_for, verdict
-from spark_jobs.audit.audit import AuditResult, audit
+from spark_jobs.audit.audit import audit
+from spark_jobs.audit.counts import AuditResult
 from spark_jobs.books.history import lines_of
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.lake import open_catalog

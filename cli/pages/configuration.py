@@ -15,8 +15,10 @@ from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
 from spark_jobs.config.cdc import CdcSettings
+from spark_jobs.config.gateway import GatewaySettings, StreamSettings
 from spark_jobs.config.hot import HotSettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
+from spark_jobs.config.mirror import MirrorSettings
 from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
@@ -44,16 +46,19 @@ _SECTION_KEYS = (
     "catalog",
     "spark",
     "registries",
+    "sources",
     "ui",
     "metrics",
     "catalog_server",
     "serve",
+    "gateway",
     "defaults",
     "pipelines",
 )
 _PIPELINE_SECTION_KEYS = (
     "value",
     "cdc",
+    "mirror",
     "route",
     "schema",
     "upkeep",
@@ -104,9 +109,11 @@ def render_config_md() -> str:
         _section("catalog", _CATALOG, WrittenCatalog),
         _section("spark", SparkSettings.__doc__ or "", SparkSettings),
         _section("registries", _REGISTRIES, RegistrySettings),
+        _section("sources", _SOURCES),
         _section("defaults", _DEFAULTS, PipelineSettings),
         _section("value", _VALUE, ValueSettings),
         _section("cdc", CdcSettings.__doc__ or "", CdcSettings),
+        _section("mirror", MirrorSettings.__doc__ or "", MirrorSettings),
         _section("route", RouteSettings.__doc__ or "", RouteSettings),
         _section("schema", SchemaSettings.__doc__ or "", SchemaSettings),
         _section("upkeep", UpkeepSettings.__doc__ or "", UpkeepSettings),
@@ -119,6 +126,8 @@ def render_config_md() -> str:
         _section("metrics", MetricsSettings.__doc__ or "", MetricsSettings),
         _section("catalog_server", CatalogServerSettings.__doc__ or "", CatalogServerSettings),
         _section("serve", ServeSettings.__doc__ or "", ServeSettings),
+        _section("gateway", GatewaySettings.__doc__ or "", GatewaySettings),
+        _section("streams", "A stream of the gateway.", StreamSettings),
         _section("pipelines", _PIPELINES, WrittenPipeline, without=PipelineSettings),
         _TEAM_FILES,
         _SECRETS,
@@ -225,6 +234,10 @@ _REGISTRIES = """Schema registries that speak Confluent's API, each under a name
 kept under `state:` for ever, by name, id and hash: with schemas that are known, drains, replays and audits
 run while the registry is away. Only drivers ask; tasks get schemas with their work, and no credentials."""
 
+_SOURCES = """Databases that mirrors are of, each under a name of its own, which a pipeline's
+`mirror: {source: shop}` says: `shop: "${SHOP_POSTGRES}"`, which holds
+`postgresql://user:password@host/database`. The address is shown nowhere."""
+
 _DEFAULTS = """Settings of every pipeline that does not say otherwise. The order is: the main file's
 defaults, a team file's own, the pipeline's. Maps are merged key by key, everything else is replaced."""
 
@@ -278,8 +291,8 @@ _SECRETS = """## Secrets
 
 `${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
 anywhere inside a value under `kafka`, `catalog`, `state` and `spark.conf`, in `spark.remote` and
-`spark.session_secret`, in `notify.webhook`, in a registry's `url` and `auth`, and in `tokens` (which are read
-when the listener starts).
+`spark.session_secret`, in `sources`, in `notify.webhook`, in a registry's `url` and `auth`, and in `tokens`
+(which are read when the listener starts).
 They are read when a run starts, so a rotated secret needs no restart, and their values are kept out of logs,
 errors, the UI and the transaction log. One that is not there is an error that names the key (of
 `notify.webhook` a warning).

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from cli import output
 from cli.stand.sample_data import create_sample_topics
-from servers.beside import CATALOG, METRICS, SERVE, start_beside
+from servers.beside import CATALOG, GATEWAY, METRICS, SERVE, start_beside
 from servers.code_server import process_name
 from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
 from servers.environment import clean_environment
@@ -37,7 +37,12 @@ KAFKA, SPARK, STREAM, REGISTRY = "kafka", "spark-connect", "sample-stream", "reg
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
 CODE = process_name(LOCATION)
 # Who reads there loses an answer when one of them ends, and nothing else stops.
-BESIDE = {METRICS: "metrics are", CATALOG: "the catalog is", SERVE: "answers with Kafka in them are"}
+BESIDE = {
+    METRICS: "metrics are",
+    CATALOG: "the catalog is",
+    SERVE: "answers with Kafka in them are",
+    GATEWAY: "the gateway is",
+}
 STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
 Started = TypeVar("Started")
@@ -122,6 +127,8 @@ class Servers:
         listeners = [(METRICS, self.config.metrics), (CATALOG, self.config.catalog_server)]
         if any(pipeline.hot for pipeline in self.config.pipelines):
             listeners.append((SERVE, self.config.serve))
+        if self.config.gateway.streams:
+            listeners.append((GATEWAY, self.config.gateway))
         for name, settings in ((name, settings) for name, settings in listeners if name in wanted):
             started = start_beside(name, settings, self.home, source, insecure=insecure)
             if started is not None:

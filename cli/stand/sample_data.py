@@ -14,7 +14,7 @@ import importlib.metadata
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,12 +76,14 @@ class SampleRecord:
 
     partition: int
     key: bytes | None
-    value: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 FLIGHTS = SampleTopic("flights", 4, 336_776, "data/flights.csv.zip", "tailnum")
 WEATHER = SampleTopic("weather", 2, 26_115, "data/weather.csv", "origin")
 SAMPLE_TOPICS = (FLIGHTS, WEATHER)
+SAMPLE_PARTITIONS = {sample.topic: sample.partitions for sample in SAMPLE_TOPICS}
 
 
 def read_sample(sample: SampleTopic) -> Iterator[SampleRecord]:
@@ -112,13 +114,14 @@ def lacking(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleReco
 
 
 def create_sample_topics(
-    properties: Mapping[str, str], samples: Iterable[SampleTopic] = SAMPLE_TOPICS
+    properties: Mapping[str, str], partitions: Mapping[str, int] = SAMPLE_PARTITIONS
 ) -> None:
-    """Create the samples' topics; those that exist stay as they are."""
+    """Create topics with so many partitions each; those that exist stay as they are."""
     admin = new_client(AdminClient, admin_properties(properties), ClientTroubles())
     config = {"retention.ms": "-1", "retention.bytes": str(RETENTION_BYTES)}
     wanted = [
-        NewTopic(s.topic, num_partitions=s.partitions, replication_factor=1, config=config) for s in samples
+        NewTopic(topic, num_partitions=count, replication_factor=1, config=config)
+        for topic, count in partitions.items()
     ]
     asked = admin.create_topics(wanted, operation_timeout=ADMIN_SECONDS, request_timeout=ADMIN_SECONDS)
     for topic, created in asked.items():
@@ -146,7 +149,9 @@ class Delivery:
         """Queue one record; waits while the queue is full."""
         while True:
             try:
-                self._producer.produce(topic, value=record.value, key=record.key, partition=record.partition)
+                self._producer.produce(
+                    topic, record.value, record.key, record.partition, headers=list(record.headers)
+                )
             except BufferError:
                 self._producer.poll(0.1)
             else:

@@ -21,6 +21,7 @@ from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLI
 from prove.crash.change_jobs import CHANGES
 from prove.crash.export_jobs import KEEPING_EXPORT, RENUMBERING_EXPORT
 from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY, REPLAY_DEAD_LETTERS, Job
+from prove.crash.mirror_jobs import MIRROR_JOBS
 from prove.crash.nemeses import (
     POSTGRES_COMMIT_FAULTS,
     SERVER_COMMIT_FAULTS,
@@ -150,6 +151,17 @@ def crash_cells() -> Iterator[Cell]:
         *(Cell(job, change, catalog) for catalog in (SQLITE, REST) for job, change in ROUTED_CHANGES),
         *(Cell(CHANGES, nemesis, SQLITE) for nemesis in (*map(Kill, CHANGES.points), *SQLITE_COMMIT_FAULTS)),
         *(Cell(CHANGES, ServerCommitFault(fault), REST) for fault in CHANGES_FAULTS),
+        *(
+            Cell(job, nemesis, SQLITE)
+            for job in MIRROR_JOBS
+            for nemesis in (*map(Kill, job.points), *SQLITE_COMMIT_FAULTS)
+        ),
+        *(
+            Cell(job, nemesis, REST)
+            for job in MIRROR_JOBS
+            for nemesis in (*map(Kill, job.points), *SERVER_COMMIT_FAULTS)
+        ),
+        *(Cell(job, outcome, POSTGRES) for job in MIRROR_JOBS for outcome in POSTGRES_COMMIT_FAULTS),
     )
 
 

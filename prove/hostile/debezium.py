@@ -9,16 +9,29 @@ from typing import Any
 
 from prove.lab.change_fold import folded
 from prove.lab.debezium import Debezium, ends, open_debezium, settled
-from prove.lab.debezium_moments import COLUMNS, KILLED, MOMENTS, PARTITIONS, ROWS, TABLES, TOLD
+from prove.lab.debezium_moments import (
+    COLUMNS,
+    KILLED,
+    MOMENTS,
+    OVERLAPPED,
+    OVERLAPPING,
+    PARTITIONS,
+    ROWS,
+    TABLES,
+    TOLD,
+)
 from prove.lab.kafka_server import unique_name
 from prove.lab.pipeline_lab import configure
 from prove.scenario import Findings, scenario_on
 from prove.workload import SQLITE, Testbed, Workload
+from spark_jobs.audit.source_audit import audit_source
+
+LATER = 2  # keys
 
 
-def run(testbed: Testbed, *, with_schemas: bool) -> Findings:
+def run(testbed: Testbed, *, layout: str, with_schemas: bool) -> Findings:
     """Change the database, drain what is told of it, add up and compare, moment by moment."""
-    settings: dict[str, Any] = {"layout": "changes"}
+    settings: dict[str, Any] = {"layout": layout}
     if not with_schemas:
         columns = {"amount": "decimal(12,2)", "seen": "timestamptz", "note": "string", "score": "long"}
         settings |= {"columns": columns}
@@ -30,6 +43,8 @@ def run(testbed: Testbed, *, with_schemas: bool) -> Findings:
         told.begin(with_schemas=with_schemas)
         unlike = list(told.moments())
         audited = workload.lab.audit()
+        if workload.lab.pipeline.is_mirror:
+            unlike += told.audits()
         rows = workload.lab.rows().num_rows
     return Findings(
         f"{rows} events in {len(MOMENTS) + 1} moments, {told.again} of them told again",
@@ -71,7 +86,24 @@ class _Told:
             self._source.run(*statements)
             if moment == KILLED:
                 self._kill_after(before)
+            if moment == OVERLAPPING:
+                self._source.overlap(*OVERLAPPED)
             yield from self._unlike(moment)
+
+    def audits(self) -> Iterator[str]:
+        """Yield what an audit against the database says wrong: of what is alike, and of what is not."""
+        lab = self._workload.lab
+        configure(lab, "", {"sources": {"shop": self._source.database.properties["uri"]}})
+        configure(lab, f"pipelines/{lab.pipeline.name}", {"mirror": {"source": "shop"}})
+        with lab.connections() as connections:
+            look = partial(audit_source, lab.config, lab.pipeline, connections, patience_seconds=0)
+            if not (found := look()).is_clean or not found.rows:
+                yield f"an audit says of what is alike: {found.examples}"
+            # What is not drained.
+            self._source.run("UPDATE customers SET name = 'later' WHERE id = 9")
+            self._source.run("INSERT INTO customers (id, name) VALUES (77, 'later')")
+            if (found := look()).differing != LATER:
+                yield f"an audit says of {LATER} keys that differ: {found.examples}"
 
     def _kill_after(self, before: int) -> None:
         """Kill the worker as soon as it told what was done, which it does again then."""
@@ -87,9 +119,11 @@ class _Told:
         self._workload.run()
         names = ", ".join(COLUMNS)
         held = {row[0]: row for row in self._source.run(f"SELECT {names} FROM customers")}  # noqa: S608
-        by_key = folded(self._workload.lab.rows().to_pylist(), COLUMNS)
-        found = {row["id"]: tuple(row[name] for name in COLUMNS) for row in by_key.values()}
-        if found != held or len(found) != len(by_key):
+        rows = self._workload.lab.rows().to_pylist()
+        if not self._workload.lab.pipeline.is_mirror:
+            rows = list(folded(rows, COLUMNS).values())
+        found = {row["id"]: tuple(row[name] for name in COLUMNS) for row in rows}
+        if found != held or len(found) != len(rows):
             keys = sorted(key for key in {*found, *held} if found.get(key) != held.get(key))
             yield f"{moment}: other rows of the keys {keys[:5]}"
 
@@ -106,13 +140,18 @@ class _Told:
         return f"{self._name}.public.{table}"
 
 
+LAYOUTS = (
+    ("changes", "debezium", "at each moment the rows of all changes add up to what the database holds"),
+    ("mirror", "debezium-mirror", "at each moment the mirror has the rows that the database has"),
+)
 SCENARIOS = [
     scenario_on(
-        f"debezium/{name}",
+        f"{place}/{name}",
         f"a PostgreSQL is changed, altered and emptied, and a Debezium that is killed tells it {name}",
-        "at each moment the rows of all changes add up to what the database holds",
-        partial(run, with_schemas=with_schemas),
+        promise,
+        partial(run, layout=layout, with_schemas=with_schemas),
         group="a database's changes",
     )
+    for layout, place, promise in LAYOUTS
     for name, with_schemas in (("with-schemas", True), ("without-schemas", False))
 ]

@@ -73,6 +73,15 @@ class Debezium:
         session.close()
         return rows
 
+    def overlap(self, first: str, whole: str, last: str) -> None:
+        """Run ``whole`` in a transaction of its own while another is under way, of ``first`` and ``last``."""
+        session = psycopg2.connect(self.database.properties["uri"])
+        with session, session.cursor() as cursor:
+            cursor.execute(first)
+            self.run(whole)
+            cursor.execute(last)
+        session.close()
+
     def tell(self, name: str, *tables: str, with_schemas: bool, more: Mapping[str, str]) -> None:
         """Have a connector tell the changes of tables, to topics ``NAME.public.TABLE`` that are there.
 

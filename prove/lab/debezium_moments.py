@@ -20,6 +20,13 @@ _SWAP = """BEGIN; UPDATE customers SET id = -1 WHERE id = 1; UPDATE customers SE
 _SNAPSHOT = """INSERT INTO signals VALUES (md5(random()::text), 'execute-snapshot',
  '{"data-collections": ["public.customers"], "type": "incremental"}')"""
 COLUMNS = ("id", "name", "note", "score", "amount", "seen")
+OVERLAPPING = "transactions that overlap"
+# The first is begun before the second and committed after it.
+OVERLAPPED = (
+    "UPDATE customers SET name = 'first' WHERE id IN (11, 12, 13, 14)",
+    "UPDATE customers SET name = 'second' WHERE id IN (21, 22, 23, 24)",
+    "UPDATE customers SET score = score + 1 WHERE id IN (11, 12)",
+)
 KILLED, TOLD = "told again by a worker that was killed", 4  # a delete is two records
 
 # Each is one moment at which the rows must add up; a statement is a transaction.
@@ -40,6 +47,7 @@ MOMENTS: Mapping[str, tuple[str, ...]] = {
         "DELETE FROM customers WHERE id = 9",
         "INSERT INTO customers (id, name) VALUES (9, 'told again')",
     ),
+    OVERLAPPING: (),
     "an incremental snapshot": (
         "UPDATE customers SET name = 'before' WHERE id = 3",
         _SNAPSHOT,

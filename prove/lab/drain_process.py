@@ -41,6 +41,7 @@ from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.ranges import parse_range
+from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.redrive import redrive
 from spark_jobs.replay.redrive_plan import Wanted
 from spark_jobs.replay.replay import replay
@@ -180,7 +181,7 @@ class Work:
 
     ``name`` is ``drain``, ``checkpoint``, ``pause``, ``resume``, ``publish``, ``discard``, ``accept`` (of a
     source that changed), ``rollback`` and ``force-rollback`` (the last commit of main), ``redrive``,
-    ``replay 0:10-20``, ``skip 0:10-20``,
+    ``rebuild``, ``replay 0:10-20``, ``skip 0:10-20``,
     ``retype id long``, ``export keep`` or ``export renumber``, or a kind of upkeep. ``is_here``: tasks run in
     the process instead of on Spark.
     ``clock_seconds`` is how far its clock is ahead of the machine's.
@@ -274,6 +275,11 @@ def _redrive(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     return _settled(sent.recovery, committed=len(sent.batches))
 
 
+def _rebuild(pipeline: PipelineConfig, connections: Connections) -> Repairs:
+    made = rebuild(pipeline, connections, reason="test")
+    return _settled(made.recovery, committed=1)
+
+
 def _checkpoint(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     return Repairs(folded=checkpoint(pipeline, connections).folded_attempts)
 
@@ -318,6 +324,7 @@ def _resume(pipeline: PipelineConfig, connections: Connections) -> Repairs:
 _WORK: dict[str, Callable[[PipelineConfig, Connections], Repairs]] = {
     "drain": _drain,
     "redrive": _redrive,
+    "rebuild": _rebuild,
     "checkpoint": _checkpoint,
     "pause": _pause,
     "resume": _resume,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,14 +34,21 @@ class Record:
 
 
 class KafkaBroker(str):
-    """A broker's bootstrap servers, with what a test needs to prepare topics."""
+    """A broker's bootstrap servers, with what a test needs to prepare topics.
 
-    __slots__ = ("_admin",)
+    With ``lasts`` nobody kills it or cuts its log: one producer does for all that a process produces.
+    """
+
+    __slots__ = ("_admin", "_lasts", "_producer", "_producing_pid")
     _admin: AdminClient
+    _lasts: bool
+    _producer: Producer | None
+    _producing_pid: int
 
-    def __new__(cls, bootstrap_servers: str) -> Self:
+    def __new__(cls, bootstrap_servers: str, *, lasts: bool = False) -> Self:
         broker = super().__new__(cls, bootstrap_servers)
         broker._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        broker._lasts, broker._producer, broker._producing_pid = lasts, None, 0
         return broker
 
     def create_topic(
@@ -83,6 +91,7 @@ class KafkaBroker(str):
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the broker has."""
+        self._producer = None  # who produced to it takes the next one of this name for the same
         self._admin.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
@@ -95,13 +104,26 @@ class KafkaBroker(str):
     def produce(self, topic: str, records: Iterable[Record | bytes | None], **properties: object) -> None:
         """Produce records (or bare values) in order, each once, and wait until all are acknowledged."""
         failures: list[str] = []
-        once = {"bootstrap.servers": self, "linger.ms": 5, "enable.idempotence": True}
-        producer = Producer({**once, **properties})
+        is_kept = self._lasts and not properties
+        producer = self._kept_producer(topic) if is_kept else self._new_producer(**properties)
         for record in records:
             _produce_one(producer, topic, record if isinstance(record, Record) else Record(record), failures)
         left = producer.flush(_TIMEOUT_SECONDS)
         assert not left, f"{left} records were not acknowledged"
         assert not failures, failures[0]
+
+    def _kept_producer(self, topic: str) -> Producer:
+        """Return this process's own: a new one waits half a second for its id."""
+        if self._producer is None or self._producing_pid != os.getpid():
+            self._producer, self._producing_pid = self._new_producer(), os.getpid()
+        self._producer.list_topics(topic, timeout=_TIMEOUT_SECONDS)  # it may have more partitions by now
+        return self._producer
+
+    def _new_producer(self, **properties: object) -> Producer:
+        once = {"bootstrap.servers": self, "linger.ms": 5, "enable.idempotence": True}
+        # Records without a partition go to any, each by itself.
+        once |= {"log_level": 0, "sticky.partitioning.linger.ms": 0}
+        return Producer({**once, **properties})
 
 
 def unique_name(kind: str) -> str:

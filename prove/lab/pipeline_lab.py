@@ -21,7 +21,8 @@ from prove.lab.patience import Patience
 from prove.lab.signal_at import SignalAt
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
-from spark_jobs.audit.audit import AuditResult, audit
+from spark_jobs.audit.audit import audit
+from spark_jobs.audit.counts import AuditResult
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig

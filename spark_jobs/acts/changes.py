@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spark_jobs.protocol import shaped_spans
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.kept_letters import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
@@ -53,6 +54,8 @@ def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, 
         replay_epoch=progress.replay_epoch + 1,
         schema_spans=(),  # its offsets are counted anew
         shaped_by=(),
+        # So are its partitions' positions, and where a rebuild began; its keys stay.
+        cdc=Cdc(progress.cdc.key) if progress.cdc else None,
     )
 
 

@@ -12,6 +12,7 @@ from spark_jobs.commit.anchor import is_harmless, may_be_meant
 from spark_jobs.lake.as_of import keeps_history
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange, merge
 from spark_jobs.protocol.progress import CommitRecord, LastDrain
@@ -29,7 +30,7 @@ class EarlierState:
     there was none or its snapshot has expired.
     ``replays_since`` are the batch ids of the replays that landed after it, ``replayed_since`` their offsets;
     ``redrives_since`` are the files of the dead letters that redrives took out after it, oldest first;
-    ``is_before_retype`` if a column was given another type since.
+    ``is_before_retype`` if a column was given another type since; ``cdc`` is a mirror's.
     """
 
     snapshot_id: int
@@ -43,6 +44,7 @@ class EarlierState:
     replayed_since: tuple[OffsetRange, ...]
     redrives_since: tuple[str, ...]
     is_before_retype: bool
+    cdc: Cdc | None = None
 
 
 def state_at(table: Table, snapshot_id: int) -> EarlierState:
@@ -71,6 +73,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
         merge(r for summary in after if summary.kind == BatchKind.REPLAY for r in summary.ranges),
         tuple(summary.letters for summary in reversed(after) if summary.letters),
         any(summary.kind == BatchKind.RETYPE for summary in after),
+        last.cdc,
     )
 
 

@@ -24,6 +24,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRanges
@@ -104,6 +105,8 @@ class _RollbackCommit(BatchIntent):
         last = earlier.last_drain, earlier.last_drain_offsets
         returned = letters_to_return(table, connections.state, earlier, rewind.next_offsets, self.attempt)
         back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason, returned=returned)
+        if progress.is_mirror:
+            back = replace(back, cdc=earlier.cdc or Cdc())
         if earlier.is_before_retype:
             back = replace(back, kept_columns=tuple(each.reopened() for each in back.kept_columns))
         recorded = back.recorded(self.attempt, rewind.undone)

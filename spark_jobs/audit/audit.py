@@ -7,129 +7,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.audit.findings import replay_command
+from spark_jobs.audit.counts import AuditCounts, AuditResult, MirrorAuditResult, example_offsets
+from spark_jobs.audit.findings import unreadable
+from spark_jobs.audit.mirror import audit_mirror
 from spark_jobs.audit.removed import removed_by_others
-from spark_jobs.audit.rounded import RoundedColumn, merged
+from spark_jobs.audit.rounded import RoundedColumn
 from spark_jobs.audit.row_check import row_check
+from spark_jobs.audit.stretches import stretches_of
 from spark_jobs.connections.shape import shape_of
 from spark_jobs.connections.tables import PipelineTables, tables_as_one
-from spark_jobs.drain.planning import water_fill
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.record_offsets import dead_letter_offsets, routed_rows
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.protocol.offsets import OffsetRange, merge
-from spark_jobs.protocol.shaped_spans import cut_at_shapes, is_outdated, may_leave_out
-from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.shaped_spans import is_outdated, may_leave_out
 from spark_jobs.records.routing import PLACE, placed_rows
 from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
-    from pyiceberg.table import Table
 
     from spark_jobs.audit.row_check import RowCheck
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.reader import Chunk
-    from spark_jobs.protocol.source import SourceState
     from spark_jobs.storage.create_only import CreateOnlyStore
 
     Offsets: TypeAlias = NDArray[np.int64]
 
-WINDOW_OFFSETS = 100_000
 NO_OFFSETS = np.empty(0, dtype=np.int64)
-MAX_EXAMPLES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class AuditCounts:
-    """What was found so far, in a window or in all of them.
-
-    ``records`` = rows + routed + dead letters + tombstones + filtered; ``routed`` are rows in other
-    tables; ``missing`` readable records that are none of
-    these;
-    ``removed`` those of them that another writer took out, as the kept snapshots show;
-    ``filtered`` those that the pipeline's filter leaves out, and that are neither;
-    ``outdated`` rows and records that another configuration than today's had made something else of, or
-    nothing, ``outdated_ranges`` the windows they are in;
-    ``skipped`` offsets that an operator left out and nothing brought in since;
-    ``duplicates`` rows and dead letters beyond the first of an offset; ``differing`` rows that are not what
-    the record says; ``rounded`` rows that are the record's but for an integer of which a column of floating
-    point holds only the nearest double, ``rounded_columns`` where; ``gone`` offsets that Kafka no longer
-    holds, which were checked for doubles only. ``examples`` are coordinates of the first findings.
-    """
-
-    rows: int = 0
-    routed: int = 0
-    dead_letters: int = 0
-    tombstones: int = 0
-    missing: int = 0
-    removed: int = 0
-    filtered: int = 0
-    skipped: int = 0
-    duplicates: int = 0
-    differing: int = 0
-    rounded: int = 0
-    gone: int = 0
-    outdated: int = 0
-    outdated_ranges: tuple[OffsetRange, ...] = ()
-    rounded_columns: tuple[RoundedColumn, ...] = ()
-    examples: tuple[str, ...] = ()
-
-    def __add__(self, other: AuditCounts) -> AuditCounts:
-        names = [field.name for field in fields(AuditCounts)]
-        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
-        sums["rounded_columns"] = merged(sums["rounded_columns"])
-        sums["outdated_ranges"] = merge(sums["outdated_ranges"])
-        return AuditCounts(**{**sums, "examples": sums["examples"][:MAX_EXAMPLES]})
-
-    @property
-    def records(self) -> int:
-        """What the drained ranges came to."""
-        return self.rows + self.routed + self.dead_letters + self.tombstones + self.filtered
-
-    @property
-    def is_clean(self) -> bool:
-        """Nothing missing, doubled or changed; what is outdated is as it was made."""
-        return not (self.missing or self.duplicates or self.differing or self.rounded)
-
-    def outdated_mend(self, pipeline: str) -> str:
-        """Return what makes rows by today's configuration of what is outdated."""
-        return replay_command(pipeline, " ".join(map(str, self.outdated_ranges)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditResult(AuditCounts):
-    """Counts over everything the table says it has drained in the current generation.
-
-    ``lag``: last stable offsets minus next offsets.
-    """
-
-    pipeline: str
-    topic: str
-    table: str
-    snapshots: int = 0
-    lag: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Offsets that were skipped or not, and made into rows by one ``shape``, all of them."""
-
-    offsets: OffsetRange
-    is_skipped: bool
-    shape: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +74,7 @@ class _Window:
             routed=routed,
             dead_letters=len(self.dead_letter_offsets),
             duplicates=len(doubled),
-            examples=_examples("doubled", self.offsets.partition, doubled),
+            examples=example_offsets("doubled", self.offsets.partition, doubled),
         )
 
 
@@ -182,9 +97,21 @@ def audit(
     name_it = partial(AuditResult, pipeline=pipeline.name, topic=pipeline.topic, table=pipeline.table)
     if tables is None:
         return name_it(lag=source.lag({}))
+    if pipeline.is_mirror:
+        counts = audit_mirror(
+            pipeline, connections, tables, source, newest_offsets=newest_offsets, on_progress=on_progress
+        )
+        return MirrorAuditResult(
+            **{each.name: getattr(counts, each.name) for each in fields(AuditCounts)},
+            pipeline=pipeline.name,
+            topic=pipeline.topic,
+            table=pipeline.table,
+            snapshots=len(tables.data.metadata.snapshots),
+            lag=source.lag(progress_of(tables.data).next_offsets),
+        )
     table = tables.data
     progress = progress_of(table)
-    stretches = list(_stretches(table, source, newest_offsets))
+    stretches = list(stretches_of(table, source, newest_offsets))
     total = sum(len(each.offsets) for each in stretches)
     done, counts = 0, AuditCounts()
     check, today = row_check(pipeline, connections, table), shape_of(pipeline, connections)
@@ -216,24 +143,6 @@ def audit(
     )
 
 
-def _stretches(table: Table, source: SourceState, newest_offsets: int | None) -> Iterator[_Stretch]:
-    """The offsets the current generation is past, cut at the low watermark, where shapes change and at skips.
-
-    What kills a decoder was skipped, and must not be decoded here.
-    """
-    progress = progress_of(table)
-    drained = {p: end - progress.starts.get(p, 0) for p, end in progress.next_offsets.items()}
-    wanted = drained if newest_offsets is None else water_fill(drained, newest_offsets)
-    for partition, end in sorted(progress.next_offsets.items()):
-        start = end - wanted[partition]
-        skipped = skipped_ranges(progress.skipped, progress.generation, partition)
-        low = max(start, min(source.low.get(partition, end), end))
-        for whole in (OffsetRange(partition, start, low), OffsetRange(partition, low, end)):
-            for piece, is_skipped in cut_at_skips(whole, skipped) if len(whole) else ():
-                for of_one, shape in cut_at_shapes(piece, progress.shaped_by):
-                    yield from (_Stretch(window, is_skipped, shape) for window in of_one.cut(WINDOW_OFFSETS))
-
-
 def _outdated(found: AuditCounts, window: OffsetRange) -> AuditCounts:
     """Return what was found, rows that differ being what an earlier configuration made."""
     if not found.differing:
@@ -249,7 +158,7 @@ def _outdated(found: AuditCounts, window: OffsetRange) -> AuditCounts:
 
 def _left_out(window: OffsetRange, missing: Offsets) -> AuditCounts:
     """Return records without a row that an earlier configuration may have left out."""
-    examples = _examples("outdated", window.partition, missing)
+    examples = example_offsets("outdated", window.partition, missing)
     return AuditCounts(outdated=len(missing), outdated_ranges=(window,), examples=examples)
 
 
@@ -262,13 +171,7 @@ def _held(
         routed = routed_rows(table, tables.routed, window)
         return _Window(window, placed_rows(rows_in(table, window, generation), routed), dead)
     except (OSError, pa.ArrowException) as error:
-        raise RetryableError(
-            f"the rows of {window} cannot be read: {type(error).__name__}: {error}",
-            code="data-file-unreadable",
-            hint=f"{mends.command('audit', pipeline.name, '--metadata')} names the files that are gone or"
-            " damaged, and for each the command that mends it.",
-            table=pipeline.table,
-        ) from error
+        raise unreadable(str(window), pipeline.name, pipeline.table, error) from error
 
 
 def _compare_window(check: RowCheck, reader: RangeReader, held: _Window) -> tuple[AuditCounts, Offsets]:
@@ -287,7 +190,7 @@ def _compare_window(check: RowCheck, reader: RangeReader, held: _Window) -> tupl
 def _absent(partition: int, missing: Offsets, removed: Offsets) -> AuditCounts:
     """Return what is missing, without what another writer removed."""
     lost = np.setdiff1d(missing, removed)
-    examples = _examples("missing", partition, lost) + _examples("removed", partition, removed)
+    examples = example_offsets("missing", partition, lost) + example_offsets("removed", partition, removed)
     return AuditCounts(missing=len(lost), removed=len(removed), examples=examples)
 
 
@@ -311,11 +214,7 @@ def _compare_chunk(
         rounded_columns=tuple(
             RoundedColumn(*column, len(rows)) for column, rows in differences.rounded.items() if len(rows)
         ),
-        examples=_examples("differing", chunk.partition, differing)
-        + _examples("rounded", chunk.partition, rounded),
+        examples=example_offsets("differing", chunk.partition, differing)
+        + example_offsets("rounded", chunk.partition, rounded),
     )
     return found, np.setdiff1d(missing, left_out)
-
-
-def _examples(what: str, partition: int, offsets: Offsets) -> tuple[str, ...]:
-    return tuple(f"{what} {partition}:{offset}" for offset in offsets[:5])

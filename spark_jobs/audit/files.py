@@ -171,7 +171,9 @@ def _trouble(what: str, error: Exception) -> str:
 
 def _replay(table: Table, pipeline: str, file: DataFile) -> str:
     """Its rows anew; a file that does not tell its offsets, or of an earlier topic, takes a rollback."""
-    schema = table.schema()
+    schema, progress = table.schema(), progress_of(table)
+    if progress.is_mirror:
+        return replay_command(pipeline, "", is_mirror=True)
     ids = [schema.find_field(name).field_id for name in (PARTITION, OFFSET, GENERATION)]
     lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
     if not set(ids) <= lower.keys() & upper.keys():
@@ -179,7 +181,7 @@ def _replay(table: Table, pipeline: str, file: DataFile) -> str:
     (first, start, _), (last, end, born) = (
         [whole_number(bounds[field_id]) for field_id in ids] for bounds in (lower, upper)
     )
-    if born != progress_of(table).generation:
+    if born != progress.generation:
         return _roll_back(table, pipeline, table.metadata.current_snapshot())
     return replay_command(pipeline, " ".join(f"{p}:{start}-{end + 1}" for p in range(first, last + 1)))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.txlog.entries import Attempt, Closed, Swept
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
@@ -42,9 +43,25 @@ class MetadataAudit:
         return not self.findings
 
 
-def replay_command(pipeline: str, ranges: str) -> str:
-    """The command that makes these ranges (``P:START-END`` each, separated by spaces) anew from Kafka."""
+def replay_command(pipeline: str, ranges: str, *, is_mirror: bool = False) -> str:
+    """The command that makes these ranges (``P:START-END`` each, separated by spaces) anew from Kafka.
+
+    A mirror is made anew as a whole.
+    """
+    if is_mirror:
+        return mends.act("rebuild", pipeline, quote='"')
     return mends.act("replay", pipeline, *(f"--range {each}" for each in ranges.split()), quote='"')
+
+
+def unreadable(what: str, pipeline: str, table: str, error: Exception) -> RetryableError:
+    """Return the error for rows that cannot be read to be compared."""
+    return RetryableError(
+        f"the rows of {what} cannot be read: {type(error).__name__}: {error}",
+        code="data-file-unreadable",
+        hint=f"{mends.command('audit', pipeline, '--metadata')} names the files that are gone or"
+        " damaged, and for each the command that mends it.",
+        table=table,
+    )
 
 
 def log_findings(
@@ -68,7 +85,7 @@ def log_findings(
         # An act has no files to miss: its commit may come after recovery has called it undone.
         is_swept = batch.kind.writes_files and bool(attempt.entry(Swept) or attempt.entry(Closed))
         if is_swept and (attempt.uuid in in_history or progress.has_landed(attempt.uuid)):
-            mend = replay_command(pipeline, str(batch.ranges))
+            mend = replay_command(pipeline, str(batch.ranges), is_mirror=progress.is_mirror)
             yield Finding("the log says it was swept, and it landed", attempt.uuid, mend)
         is_judged = attempt.reached == _COMPLETE and attempt.started_at_us > rolled_back_us
         if is_judged and not _holds(progress, batch):

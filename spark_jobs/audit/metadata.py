@@ -88,10 +88,13 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
             yield Finding(
                 f"{batch.unaccounted:,} of its {batch.offsets:,} offsets or rows are unaccounted for",
                 f"attempt {batch.attempt}",
-                replay_command(pipeline.name, ranges) if ranges else mends.command("audit", pipeline.name),
+                replay_command(pipeline.name, ranges, is_mirror=progress.is_mirror)
+                if ranges
+                else mends.command("audit", pipeline.name),
             )
     for hole in facts.holes:
-        mend = f"{mends.command('audit', pipeline.name)} names the records, ./sluice replay brings them"
+        brings = "rebuild" if progress.is_mirror else "replay"
+        mend = f"{mends.command('audit', pipeline.name)} names the records, ./sluice {brings} brings them"
         yield Finding("the offsets are not contiguous", hole, mend)
 
 

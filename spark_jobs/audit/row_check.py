@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spark_jobs.kafka.reader import Chunk
 
 # Not Kafka's: they differ between a record and the row that was made of it at another time.
-_NOT_COMPARED = {GENERATION, INGESTED_AT}
+NOT_COMPARED = {GENERATION, INGESTED_AT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,10 @@ class RowCheck:
         every = np.asarray(records.offsets, np.int64)
         return {reason: every[[*indices]] for reason, indices in rows.left_out.items()}
 
+    def rows_of(self, records: Chunk) -> Decoded:
+        """Return what rows of these records must hold; those that can be none are left out."""
+        return self._rows(records, self._decoded(records))
+
     def _decoded(self, records: Chunk) -> PlainRows:
         columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
         return self.decoder.decode(records, self.shaping.decoded(columns))
@@ -105,7 +109,7 @@ class RowCheck:
         baseless = np.setdiff1d(np.setdiff1d(records.offsets, offsets), self._keeping(held_rows))
         held_rows = held_rows.take(np.searchsorted(held_offsets, offsets))
         same = np.ones(len(offsets), dtype=bool)
-        for name in (name for name in rows.column_names if name not in _NOT_COMPARED | self.kept):
+        for name in (name for name in rows.column_names if name not in NOT_COMPARED | self.kept):
             held, said = held_rows.column(name), rows.column(name)
             if plain.is_archive and name == KAFKA:
                 held, said = (without_field(each, INGEST_TIMESTAMP) for each in (held, said))

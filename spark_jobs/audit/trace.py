@@ -11,7 +11,7 @@ import numpy as np
 from spark_jobs.audit.removed import removed_by
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.audit.row_place import RowPlace, Spot, find_row, spots_of
-from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_rowless
+from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_folded, judge_rowless
 from spark_jobs.books.entries import BookEntry, books_of
 from spark_jobs.books.history import HistoryLine, State, line_of
 from spark_jobs.books.table import covering
@@ -206,6 +206,10 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     passed_over = _passed_over(facts, spot, entry)
     if passed_over is not None:
         return replace(unjudged, where=Where.SKIPPED, why=passed_over, entry=entry)
+    if facts.pipeline.is_mirror:
+        booked = entry.counts.balances.get(spot.partition) if entry else None
+        judged = judge_folded(_ask_kafka(facts, spot)[0], booked)
+        return replace(unjudged, where=judged.where, why=judged.why, entry=entry)
     drained = next((r for r in entry.ranges if r.partition == spot.partition), None) if entry else None
     inside = is_in_range(drained, spot.generation) if drained else None
     there = sum(table.scan(inside).count() for table in facts.tables.every) if inside is not None else 0

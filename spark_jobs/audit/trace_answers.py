@@ -15,6 +15,7 @@ class Where(StrEnum):
     DEAD_LETTER = "dead letter"
     TOMBSTONE = "tombstone"
     FILTERED = "filtered"
+    FOLDED = "folded"
     GAP = "gap"
     EMPTY = "tombstone or gap"
     SKIPPED = "skipped"
@@ -69,6 +70,21 @@ def judge_rowless(
     if booked is None:
         return Judgement(Where.UNKNOWN, "neither the books nor the log know the batch it was in")
     return _judge_by_balance(kafka, booked, removed)
+
+
+def judge_folded(kafka: KafkaSays, booked: Balance | None) -> Judgement:
+    """Return what became of a drained offset of a mirror that has neither a row nor a dead letter now."""
+    counted = "" if booked is None else f"; in the partition its batch counted {_terms(booked)}"
+    if kafka is KafkaSays.TOMBSTONE:
+        return Judgement(Where.TOMBSTONE, "Kafka still holds it: a record without a value")
+    if kafka is KafkaSays.NOTHING:
+        return Judgement(Where.GAP, f"Kafka has no readable record there{counted}")
+    why = "a mirror has the newest change of each key, and none of a key that was deleted: trace its key"
+    return Judgement(Where.FOLDED, why + counted)
+
+
+def _terms(balance: Balance) -> str:
+    return ", ".join(f"{offsets} {term.replace('_', ' ')}" for term, offsets in balance.items() if offsets)
 
 
 def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgement:

@@ -53,6 +53,7 @@ class Case:
     limit: float | None
     due_ms: Callable[[int], int | None]
     table: str = ""
+    is_mirror: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ class Check:
 
     ``name`` is stable: alerts, dashboards and the runbook's anchors are made of it. ``place`` orders them for
     people. ``meaning`` is one sentence: what holds while it passes. ``limit_text`` tells the default. A
-    pipeline has the check ``only_with`` that key, if there is one.
+    pipeline has the check ``only_with`` that key or trait of its settings, if there is one. One that
+    ``needs_no_kafka`` is judged whatever of topic and table could be looked at.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Check:
     limit_text: str
     limit: LimitKind | None = None
     only_with: str = ""
+    needs_no_kafka: bool = False
 
     @property
     def runbook(self) -> str:

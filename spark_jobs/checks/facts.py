@@ -12,20 +12,22 @@ from spark_jobs.protocol.errors import SluiceError
 class DrainedBatch:
     """One drained batch as its snapshot tells it: ``offsets`` planned, ``added_rows`` as Iceberg counted.
 
-    ``unlisted_values`` counts rows that stay for want of a table listed for their value.
+    These are None of a mirror, whose files have every event, and some twice: made whole. ``unlisted_values``
+    counts rows that stay for want of a table listed for their value.
     """
 
     attempt: str
     committed_at_ms: int
     offsets: int
     balance: Balance
-    added_rows: int
+    added_rows: int | None
     unlisted_values: dict[str, int] = field(default_factory=dict)
 
     @property
     def unaccounted(self) -> int:
         """Offsets and rows that do not add up; 0 for a batch that is whole."""
-        return abs(self.offsets - self.balance.offsets) + abs(self.added_rows - self.balance.rows)
+        rows = self.balance.rows if self.added_rows is None else self.added_rows
+        return abs(self.offsets - self.balance.offsets) + abs(rows - self.balance.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,41 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
+class SpoolFacts:
+    """What the gateway's spool on this machine has of a pipeline's topic; of all topics it takes ``used``.
+
+    ``used`` is the share of ``spool.max``; ``oldest_ms`` is when its oldest batch came, None without any.
+    ``unreadable`` says why nothing is known, empty where it is.
+    """
+
+    batches: int
+    bytes: int
+    oldest_ms: int | None
+    used: float
+    unreadable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEvents:
+    """What was found of the gateway's sources in a bounded part of the table: events, and what is amiss.
+
+    ``gaps`` are events that are not there though later ones are, beyond what batches made no rows of.
+    """
+
+    events: int
+    gaps: int
+    doubles: int
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AuditNote:
     """The last bounded audit: when, over how many of the newest offsets, and what it found.
 
     ``damaged`` names files of new commits that are gone or cannot be read; nothing else was audited then.
     ``mends`` are the commands for them, for columns in which integers were rounded, and for what is
-    ``outdated``: made by an earlier configuration, which is nothing wrong.
+    ``outdated``: made by an earlier configuration, which is nothing wrong. ``source_events`` is None of rows
+    that the gateway did not bring.
     """
 
     audited_at_ms: int
@@ -61,6 +92,7 @@ class AuditNote:
     mends: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     outdated: int = 0
+    source_events: SourceEvents | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -74,7 +106,8 @@ class TableFacts:
 
     ``batches`` are the drains among the kept snapshots, oldest first; ``holes`` name commits that do not
     begin where the one before ended. ``schema_changes`` are those since the time that was asked for. Without
-    ``shows_history`` the newest snapshot is all that the catalog shows.
+    ``shows_history`` the newest snapshot is all that the catalog shows. ``skipped`` offsets are of the
+    current generation, ``dead_letters`` those that are in their table; both are told of mirrors.
     """
 
     valid_through_ms: int | None
@@ -86,6 +119,8 @@ class TableFacts:
     paused: Pause | None = None
     snapshots: int = 0
     shows_history: bool = True
+    skipped: int = 0
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +133,8 @@ class HealthFacts:
     settings ``is_retention_known`` is False. ``undecided`` offsets are held back by an open transaction, the
     first since ``undecided_since_ms`` (None when its time could not be read). ``error`` is what a drain would
     stop with, or why the pipeline could not be looked at (then ``is_known`` is False and nothing else
-    counts). ``held`` are attempts a quality gate holds back.
+    counts but the ``spool``, which is None of topics that the gateway does not write). ``held`` are attempts
+    a quality gate holds back.
     """
 
     now_ms: int
@@ -114,6 +150,7 @@ class HealthFacts:
     held: tuple[str, ...] = ()
     audit: AuditNote | None = None
     error: SluiceError | None = None
+    spool: SpoolFacts | None = None
 
     @property
     def waiting(self) -> int:

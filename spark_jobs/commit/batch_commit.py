@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.mirror_commit import stage_mirror, stage_rebuilt
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.kept_letters import kept_coordinates
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
-from spark_jobs.protocol.fences import may_replay, stands_at_starts
+from spark_jobs.protocol.fences import is_in_epoch, may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.schema_id import SchemaKey
@@ -135,6 +137,8 @@ class DrainCommit(FilesCommit):
         owed = _owed(self.batch, self.written) if self.written.dead_letter_files else None
         advanced = progress.advanced(self.batch, owed, last_drain).read_by(self.schemas)
         advanced = advanced.owing_routes(self.attempt, self.batch.ranges, self.written.routed_files)
+        if progress.is_mirror:
+            return stage_mirror(table, self.attempt, self.written.data_files, advanced, self.summary)
         return stage_append(table, self.files(table), advanced, self.summary)
 
 
@@ -199,10 +203,45 @@ class RedriveCommit(FilesCommit):
         return stage_append(table, self.files(table), owing.read_by(self.schemas), self.summary)
 
 
+@dataclass(frozen=True)
+class RebuildCommit(FilesCommit):
+    """A mirror made anew: the files of all its topic's changes, and nothing of what was there.
+
+    The table stands at the batch's ends from then on, which may lie behind it: the next drain goes on from
+    there, and what was planned before is fenced. Staging raises as a replay's.
+    """
+
+    fail_point: ClassVar[str] = "rebuild"
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
+        self.require_same_table(table)
+        progress = progress_of(table)
+        if not is_in_epoch(progress, self.batch):
+            raise overtaken(self.batch, progress)
+        check_anchor(table)
+        self.pay_debts(progress, connections)
+        ranges = self.batch.ranges
+        before = progress.last_drain.valid_through_ms if progress.last_drain else None
+        last_drain = LastDrain(
+            self.attempt, self.committed_at_ms, ranges.records, self.written.bytes_read, before
+        )
+        ends = {p: max(end, progress.next_offsets.get(p, end)) for p, end in ranges.ends.items()}
+        owed = replace(
+            _owed(self.batch, self.written, replaces=True), ranges=OffsetRanges.between(ranges.starts, ends)
+        )
+        rebuilt = progress.advanced(self.batch, owed, last_drain).fenced()
+        kept = tuple(each for each in progress.skipped if each.generation != progress.generation)
+        rebuilt = replace(rebuilt, skipped=kept, cdc=Cdc(began=ranges.starts))
+        return stage_rebuilt(table, self.attempt, self.written.data_files, rebuilt, self.summary)
+
+
 def commit_of(
     table_uuid: str, batch: Batch, written: ParquetWritten, *, committed_at_ms: int
-) -> DrainCommit | ReplayCommit | RedriveCommit:
+) -> DrainCommit | ReplayCommit | RedriveCommit | RebuildCommit:
     """Return the commit of files that are written: a replay's replaces rows, a drain's moves offsets."""
+    if batch.kind is BatchKind.REBUILD:
+        return RebuildCommit(batch, table_uuid, written, committed_at_ms)
     if batch.kind is BatchKind.REDRIVE:
         return RedriveCommit(batch, table_uuid, written, committed_at_ms)
     if batch.kind is BatchKind.REPLAY:

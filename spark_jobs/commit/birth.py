@@ -24,6 +24,7 @@ from spark_jobs.protocol.fences import is_of_another_table
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.evolution import Binding, bind
 from spark_jobs.schema.metadata_columns import (
+    IDENTITY,
     METADATA_COLUMNS,
     dead_letter_schema,
     with_metadata_columns,
@@ -65,18 +66,21 @@ def create_table(
     dead_letters: bool,
     key_is_binary: bool = False,
     bindings: Iterable[Binding] = (),
+    identity: Sequence[str] = IDENTITY,
 ) -> Table:
     """Make the table, or load the one another creator made first; then its progress is that one's.
 
     ``schema`` has the JSON's columns only; ``properties`` go on top of Sluice's own; ``progress`` holds the
     resolved start offsets and the source's identity. With ``dead_letters`` its dead-letter table is made
     before it; each gets a folder in ``location``, where the catalog puts it without one. ``bindings`` say
-    which columns take a schema's fields.
+    which columns take a schema's fields; ``identity`` by which no two rows are equal.
     """
     if (table := load_table(catalog, identifier)) is not None:
         return table
     full_schema = assign_fresh_schema_ids(
-        with_metadata_columns(_without_reserved(schema, identifier), key_is_binary=key_is_binary)
+        with_metadata_columns(
+            _without_reserved(schema, identifier), key_is_binary=key_is_binary, identity=identity
+        )
     )
     spec = partition_spec(full_schema, partition_by)
     if dead_letters:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -11,6 +11,7 @@ from spark_jobs.config.cdc import check_changes
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.hot import check_hot
 from spark_jobs.config.kafka_keys import ALIASES
+from spark_jobs.config.mirror_checks import check_mirror, schema_of
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
 from spark_jobs.config.routes import check_route, check_route_tables
 from spark_jobs.config.settings import (
@@ -78,12 +79,12 @@ def build_config(
     if written is None:
         return ConfigReading(None, tuple(problems))
     placed = list(_place(main, written, PipelineSettings()))
-    problems += _clashes(main, placed, []) + _unreadable(main, placed, written.registries, judge)
+    problems += _clashes(main, placed, []) + _unreadable(main, placed, written, judge)
     left_out: list[ConfigProblem] = []
     for team in teams:
         theirs, mistakes = validate(team, WrittenTeamFile)
         found = list(_place(team, theirs, written.defaults)) if theirs else []
-        mistakes += _clashes(team, found, placed) + _unreadable(team, found, written.registries, judge)
+        mistakes += _clashes(team, found, placed) + _unreadable(team, found, written, judge)
         left_out += mistakes
         placed += [] if mistakes else found
     config = SluiceConfig(
@@ -95,11 +96,16 @@ def build_config(
         catalog=_catalog(written.catalog, home),
         spark=written.spark,
         registries=written.registries,
+        sources=written.sources,
         ui=written.ui,
         metrics=written.metrics,
         catalog_server=written.catalog_server,
         serve=written.serve,
-        pipelines=tuple(_pipelines(placed)),
+        gateway=written.gateway,
+        pipelines=tuple(
+            each.model_copy(update={"stream": written.gateway.stream_of(each.topic)})
+            for each in _pipelines(placed)
+        ),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
         source=main.file or None,
         problems=tuple(left_out),
@@ -112,6 +118,7 @@ def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings
     for name, pipeline in written.pipelines.items():
         layers = (outer, written.defaults, pipeline)
         settings = dict(reduce(_overlay, layers, PipelineSettings()))
+        settings["table_schema"] = schema_of(settings["layout"], settings["table_schema"])
         path, table, regex = ("pipelines", name), pipeline.table, pipeline.topics_regex
         if regex is not None:
             place: dict[str, Any] = {"file": document.file, "line": document.line_of(path)}
@@ -174,12 +181,12 @@ def _clash_with_itself(entry: PipelineConfig) -> Finding | None:
 def _unreadable(
     document: Document,
     placed: list[_Placed],
-    registries: Collection[str],
+    main: WrittenFile,
     judge: Callable[[PipelineSettings], Iterable[Finding]],
 ) -> list[ConfigProblem]:
     shapes = {each.path: _check_layout(each.entry, each.own) for each in placed}
     found = shapes | {
-        (*each.path, part): check_place(settings, registries, own.model_fields_set)
+        (*each.path, part): check_place(settings, main.registries, own.model_fields_set)
         for each in placed
         for part, settings, own in (
             ("value", each.entry.value, each.own.value),
@@ -187,13 +194,14 @@ def _unreadable(
         )
     }
     # Of the topics of one entry each has the same settings.
-    of_entries = {each.path: each.entry for each in placed}.items()
+    of_entries = {each.path: each for each in placed}.items()
     judged = [
         (path, finding)
-        for path, entry in of_entries
+        for path, each in of_entries
         for finding in (
-            *check_route(entry.route, is_archive=entry.layout is Layout.ARCHIVE),
-            *judge(entry),
+            *check_route(each.entry.route, is_archive=each.entry.layout is Layout.ARCHIVE),
+            *check_mirror(each.entry, each.own.mirror, main.sources, _rejecting(each.entry)),
+            *judge(each.entry),
         )
     ]
     told = [*((path, finding) for path, finding in found.items() if finding is not None), *judged]
@@ -201,7 +209,6 @@ def _unreadable(
 
 
 def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | None:
-    rejecting = [suite.name for suite in entry.quality if suite.on_failure is OnFailure.DEAD_LETTERS]
     gates = [suite.name for suite in entry.quality if suite.when is When.GATE]
     return (
         check_layout(
@@ -210,7 +217,7 @@ def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | N
             columns=entry.columns,
             partition_by=entry.partition_by,
             sort_by=entry.sort_by,
-            rejecting=rejecting,
+            rejecting=_rejecting(entry),
         )
         or check_changes(
             entry.layout,
@@ -222,6 +229,10 @@ def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | N
         or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
         or check_hot(entry.hot, entry.layout, gates, entry.route)
     )
+
+
+def _rejecting(entry: PipelineSettings) -> list[str]:
+    return [suite.name for suite in entry.quality if suite.on_failure is OnFailure.DEAD_LETTERS]
 
 
 def _absolute(state: str, folder: str) -> str:

@@ -20,15 +20,17 @@ class Envelope(StrEnum):
 
     DEBEZIUM = "debezium"
     UPSERT = "upsert"
+    SLUICE = "sluice"
 
 
 class CdcSettings(Frozen):
-    """How change events are written, of a table with `layout: changes`."""
+    """How change events are written, of a table with `layout: changes` or `mirror`."""
 
     envelope: Annotated[Envelope, choice(Envelope)] | None = key(
         None,
         "`debezium`: its events in JSON, with their schemas (`value.converter.schemas.enable`) or without;"
-        " `upsert`: a value is the row that its key has from then on, no value that the row is gone.",
+        " `upsert`: a value is the row that its key has from then on, no value that the row is gone;"
+        " `sluice`: as a gateway's stream with `envelope: sluice` writes them.",
         shown="debezium",
     )
 
@@ -41,11 +43,11 @@ def check_changes(
     key: KeySettings,
     columns: Mapping[str, ColumnSettings],
 ) -> Finding | None:
-    """Return what a table of changes cannot have; ``cdc`` is what its own entry says."""
-    if layout is not Layout.CHANGES:
+    """Return what neither a table of changes nor a mirror can have; ``cdc`` is what its own entry says."""
+    if not layout.is_of_events:
         if cdc.envelope is None:
             return None
-        hint = "Add layout: changes, or leave it out."
+        hint = "Add layout: changes or mirror, or leave it out."
         return Finding(("cdc",), f"is said of a pipeline of layout {layout}", hint)
     for part, place in (("value", value), ("key", key)):
         if place.format.has_schema or (part == "value" and place.format is not ValueFormat.JSON):

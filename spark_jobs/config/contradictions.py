@@ -16,7 +16,7 @@ from spark_jobs.config.problems import Finding, Path
 from spark_jobs.config.redaction import wrong_reference
 from spark_jobs.protocol.progress import PREFIX
 
-LISTENERS = ("ui", "metrics", "catalog_server", "serve")
+LISTENERS = ("ui", "metrics", "catalog_server", "serve", "gateway")
 _SPARKS = ("remote", "remote_command", "master")
 _SOURCES = ("topic", "topics", "topics_regex")
 _OF_REGISTRY: tuple[tuple[str, ...], ...] = ((), ("auth",))
@@ -143,7 +143,15 @@ def _with_references(content: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     registries = [
         ("registries", name, *rest) for name in _map(content, "registries") for rest in _OF_REGISTRY
     ]
-    for path in (("kafka",), ("catalog",), ("state",), ("spark",), ("spark", "conf"), *registries):
+    for path in (
+        ("kafka",),
+        ("catalog",),
+        ("state",),
+        ("spark",),
+        ("spark", "conf"),
+        ("sources",),
+        *registries,
+    ):
         for key, value in reduce(_map, path, content).items():
             if isinstance(value, str):
                 yield (*path, key), value

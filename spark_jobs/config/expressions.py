@@ -107,14 +107,14 @@ class _Judging:
 
     @property
     def _is_json(self) -> bool:
-        return self.entry.value.format is ValueFormat.JSON and self.entry.layout is not Layout.CHANGES
+        return self.entry.value.format is ValueFormat.JSON and not self.entry.layout.is_of_events
 
     def check_column(self, name: str, column: ColumnSettings) -> None:
         """Raise ``ExpressionError`` for what can give no column."""
         from spark_jobs.expressions.judging import ExpressionError, judge  # noqa: PLC0415
         from spark_jobs.expressions.results import check_result, column_type  # noqa: PLC0415
 
-        is_event = self.entry.layout is Layout.CHANGES
+        is_event = self.entry.layout.is_of_events
         format_name = "change events" if is_event else self.entry.value.format
         if column.jmespath is not None:
             from spark_jobs.expressions.paths import compiled  # noqa: PLC0415

@@ -46,6 +46,7 @@ DEFAULT_METRICS = Address("127.0.0.1", 9464)
 DEFAULT_CATALOG = Address("127.0.0.1", 8183)
 DEFAULT_SERVE = Address("127.0.0.1", 8181)
 DEFAULT_FLIGHT = Address("127.0.0.1", 8182)
+DEFAULT_GATEWAY = Address("127.0.0.1", 8088)
 
 
 def _address(text: str) -> Address:

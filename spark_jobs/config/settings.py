@@ -18,8 +18,10 @@ from spark_jobs.config.cdc import CdcSettings, Envelope
 from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.columns import Columns, LetterColumn
 from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.hot import Hot
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
+from spark_jobs.config.mirror import MirrorSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
 from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
@@ -49,6 +51,8 @@ from spark_jobs.config.values import (
     Share,
     Size,
     SortColumn,
+    SourceName,
+    SourceUrl,
     StoragePath,
     TimeZone,
     Webhook,
@@ -235,7 +239,8 @@ class SchemaSettings(Frozen):
         "new_column",
         "What becomes of a field that a new schema has in a type which its column does not hold and cannot be"
         " widened to: `new_column`, `name_2` beside it; its values are a `dead_letter` each, but for those"
-        " that fit; or drains `stop`. A field of JSON, which has no schema, is always the second.",
+        " that fit; or drains `stop`. A field of JSON, which has no schema, is always the second."
+        " A mirror stops where nothing is written.",
     )
 
     @property
@@ -336,10 +341,11 @@ class PipelineSettings(Frozen):
     layout: Annotated[Layout, choice(Layout)] = key(
         "flat",
         "What a row is: `flat`, the value's fields as columns; `archive`, the whole record with its bytes,"
-        " tombstones and what cannot be read too; or `changes`, one event of a database's table"
-        " (docs/CHANGE_DATA.md).",
+        " tombstones and what cannot be read too; or of a database's table `changes`, one event each,"
+        " or its `mirror`, which has the rows that it has (docs/CHANGE_DATA.md).",
     )
     cdc: CdcSettings = key(CdcSettings(), "What change events are written as.")
+    mirror: MirrorSettings = key(MirrorSettings(), "What a mirror is of, and what stops it.")
     record_key: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
     key_format: Annotated[KeyFormat, choice(KeyFormat)] = key(
         "string", "Type of the column `_kafka_key`: short for `key: {format: string}` or `{format: raw}`."
@@ -361,9 +367,14 @@ class PipelineSettings(Frozen):
     hot: Hot = key(
         None,
         "Whether queries may see what Kafka has beyond the table too (docs/SERVING.md): `true`, or a map."
-        " Not of an archive, nor beside a gate or `route`.",
+        " Not of an archive or a mirror, nor beside a gate or `route`.",
         shown="false",
     )
+
+    @property
+    def is_mirror(self) -> bool:
+        """True if the table has one live row a key."""
+        return self.layout is Layout.MIRROR
 
     @property
     def declared(self) -> dict[str, str]:
@@ -377,12 +388,26 @@ class PipelineSettings(Frozen):
 
 
 class PipelineConfig(PipelineSettings):
-    """One topic into one table. ``template`` names the ``topics_regex`` entry it was expanded from."""
+    """One topic into one table. ``template`` names the ``topics_regex`` entry it was expanded from.
+
+    ``stream`` names the gateway's stream whose events its topic has, None where there is none.
+    """
 
     name: str
     topic: str
     table: str
     template: str | None = None
+    stream: str | None = None
+
+    @property
+    def is_of_stream(self) -> bool:
+        """True if the gateway writes its topic."""
+        return self.stream is not None
+
+    @property
+    def has_source_events(self) -> bool:
+        """True if its rows say which event of which of the gateway's sources they are, one an event."""
+        return self.is_of_stream and not (self.is_mirror or self.is_archive)
 
     @property
     def is_archive(self) -> bool:
@@ -392,12 +417,17 @@ class PipelineConfig(PipelineSettings):
     @property
     def envelope(self) -> Envelope | None:
         """Return what is around a row, None where rows are no events."""
-        return self.cdc.envelope or Envelope.DEBEZIUM if self.layout is Layout.CHANGES else None
+        return self.cdc.envelope or Envelope.DEBEZIUM if self.layout.is_of_events else None
 
     @property
     def table_partition_by(self) -> tuple[str, ...]:
         """Return the partition fields that its table has; an archive's files are of one Kafka partition."""
         return ("_kafka_partition",) if self.is_archive else tuple(self.partition_by)
+
+    @property
+    def table_sort_by(self) -> tuple[str, ...]:
+        """Return the columns that rows of its table are sorted by; a mirror's rows are looked up by key."""
+        return ("_cdc_row_id",) if self.is_mirror else tuple(self.sort_by)
 
     @property
     def has_schemas(self) -> bool:
@@ -445,11 +475,11 @@ class PipelineTemplate(PipelineSettings):
 class SluiceConfig(_WithSecrets):
     """Everything one ``sluice.yaml`` and its team files say.
 
-    ``kafka``, ``catalog.properties``, ``state_properties``, ``spark.conf`` and ``registries`` may hold
-    ``${ENV}`` and ``${file:…}``; they are resolved per run in ``spark_jobs.connections``. ``state`` is the
-    transaction log's root, any FileIO path. ``home`` is the absolute state folder. ``source`` is the main
-    file, None when there is none.
-    ``problems`` are the mistakes of team files whose pipelines are left out.
+    ``kafka``, ``catalog.properties``, ``state_properties``, ``spark.conf``, ``registries`` and ``sources``
+    may hold ``${ENV}`` and ``${file:…}``; they are resolved per run in ``spark_jobs.connections``. ``state``
+    is the transaction log's root, any FileIO path. ``home`` is the absolute state folder. ``source`` is the
+    main file, None when there is none. ``problems`` are the mistakes of team files whose pipelines are left
+    out.
     """
 
     home: str
@@ -461,10 +491,12 @@ class SluiceConfig(_WithSecrets):
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
     registries: dict[RegistryName, RegistrySettings] = Field(default_factory=dict)
+    sources: dict[SourceName, SourceUrl] = Field(default_factory=dict)
     ui: UiSettings = UiSettings()
     metrics: MetricsSettings = MetricsSettings()
     catalog_server: CatalogServerSettings = CatalogServerSettings()
     serve: ServeSettings = ServeSettings()
+    gateway: GatewaySettings = GatewaySettings()
     pipelines: tuple[PipelineConfig, ...] = ()
     templates: tuple[PipelineTemplate, ...] = ()
     source: str | None = None

@@ -32,7 +32,7 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
         for topic in sorted(set(topics) - own_topics):
             if topic.startswith("__") or not re.fullmatch(template.topics_regex, topic):
                 continue
-            pipeline = _from_template(template, topic)
+            pipeline = _from_template(template, topic, config.gateway.stream_of(topic))
             clash = first_clash(pipeline, kept)
             if clash is None:
                 kept.append(pipeline)
@@ -76,11 +76,12 @@ def tables_written(table: str) -> set[str]:
     return {table.lower(), table.lower() + DEAD_LETTERS_SUFFIX}
 
 
-def _from_template(template: PipelineTemplate, topic: str) -> PipelineConfig:
+def _from_template(template: PipelineTemplate, topic: str, stream: str | None) -> PipelineConfig:
     every = {key: getattr(template, key) for key in PipelineSettings.model_fields}
     settings = settings_of(every, topic)
     table = table_of(template.table, topic)
-    return PipelineConfig(name=safe_name(topic), topic=topic, table=table, template=template.name, **settings)
+    places: dict[str, Any] = {"topic": topic, "table": table, "template": template.name, "stream": stream}
+    return PipelineConfig(name=safe_name(topic), **places, **settings)
 
 
 def _template_problem(

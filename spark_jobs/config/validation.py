@@ -77,10 +77,10 @@ def _read(content: dict[str, Any], model: type[_Model]) -> _Model:
 
 # What other tools have under these names: a wish deserves more than the nearest key.
 _FORMAT = "What values are written in is a pipeline's `value`: `value: {format: avro, registry: main}`."
-_APPEND_ONLY = "Tables are append-only: README, what it does not do yet."
+_MIRROR = "A table that is as its database's is `layout: mirror`: docs/CHANGE_DATA.md."
 _WISHES = {
     **dict.fromkeys(("format", "value_format", "schema_registry", "decoder", "value_converter"), _FORMAT),
-    **dict.fromkeys(("mode", "upsert", "merge", "primary_key", "identifier_fields", "cdc"), _APPEND_ONLY),
+    **dict.fromkeys(("mode", "upsert", "merge", "primary_key", "identifier_fields", "cdc"), _MIRROR),
     **dict.fromkeys(("port", "host"), "Write listen: HOST:PORT, or listen: off."),
     **dict.fromkeys(
         ("transform", "transforms", "where", "rename", "condition"),

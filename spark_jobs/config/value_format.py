@@ -48,6 +48,12 @@ class Layout(StrEnum):
     FLAT = "flat"
     ARCHIVE = "archive"
     CHANGES = "changes"
+    MIRROR = "mirror"
+
+    @property
+    def is_of_events(self) -> bool:
+        """True if records are events of a database's table."""
+        return self in (Layout.CHANGES, Layout.MIRROR)
 
 
 class Framing(StrEnum):

@@ -217,6 +217,20 @@ RegistryName = Annotated[
     _read_name(_NAME, "a registry's name", "Letters, digits and '_', not starting with a digit."),
     _matches(f"^{_NAME}$"),
 ]
+SourceName = Annotated[
+    str,
+    _read_name(_NAME, "a source's name", "Letters, digits and '_', not starting with a digit."),
+    _matches(f"^{_NAME}$"),
+]
+SourceUrl = Annotated[
+    SecretStr,
+    _read_address(
+        ("postgresql://", "postgres://", "${"),
+        "the address of a PostgreSQL",
+        "Write ${VARIABLE} or ${file:…} that holds postgresql://user:password@host/database.",
+    ),
+    _matches(r"^(postgres(ql)?://|\$\{)"),
+]
 AwsRegion = Annotated[
     str, _read_name(_AWS_REGION, "a region of AWS", "Write eu-central-1."), _matches(f"^{_AWS_REGION}$")
 ]

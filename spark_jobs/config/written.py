@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.settings import KafkaAuth, PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import (
@@ -17,6 +18,8 @@ from spark_jobs.config.values import (
     Regex,
     RegistryName,
     Scalar,
+    SourceName,
+    SourceUrl,
     Table,
     Topic,
     Version,
@@ -148,6 +151,11 @@ class WrittenFile(WrittenTeamFile):
     registries: dict[RegistryName, RegistrySettings] = Field(
         default_factory=dict, description="Schema registries by name."
     )
+    sources: dict[SourceName, SourceUrl] = Field(
+        default_factory=dict,
+        description="Databases that mirrors are of, by name: `shop: ${SHOP_POSTGRES}`, which holds"
+        " `postgresql://user:password@host/database`. Never shown.",
+    )
     ui: UiSettings = key(UiSettings(), "Where Dagster's UI is served, and for whom.")
     metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
     catalog_server: CatalogServerSettings = key(
@@ -155,6 +163,9 @@ class WrittenFile(WrittenTeamFile):
     )
     serve: ServeSettings = key(
         ServeSettings(), "Where queries are answered with what Kafka has, and for whom."
+    )
+    gateway: GatewaySettings = key(
+        GatewaySettings(), "Streams for clients that cannot speak Kafka, and for whom."
     )
     include: Includes = key(
         (), "Team files: globs relative to this file, each alone or as `files` beside what it is lent."

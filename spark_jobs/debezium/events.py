@@ -10,11 +10,11 @@ from typing import Any
 
 from spark_jobs.debezium.documents import Document, Documents, NotReadError
 
-DELETE, TRUNCATE = "d", "t"
-WITH_A_ROW = ("c", "u", "r")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_US = round((datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()) * 1_000_000
-_LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - _EPOCH).total_seconds()) * 1_000_000
+DELETE, TRUNCATE, SNAPSHOT = "d", "t", "r"
+WITH_A_ROW = ("c", "u", SNAPSHOT)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_US = round((datetime.min.replace(tzinfo=UTC) - EPOCH).total_seconds()) * 1_000_000
+_LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - EPOCH).total_seconds()) * 1_000_000
 _MOST = 1 << 63
 
 
@@ -22,9 +22,10 @@ _MOST = 1 << 63
 class Change:
     """One event; ``row`` is a JSON object as it was written, of a delete the key's fields alone.
 
-    ``sequence`` is None where the source says no position that is known here. ``row_id`` is the key as text,
-    None where there is none. ``schema`` is the envelope's, None where values come without; ``is_whole`` if
-    the row has all columns.
+    ``sequence`` is None where the source says no position that is known here, ``commit_sequence`` where it
+    does not say both: its own, and that of the last commit that was told before. ``row_id`` is the key as
+    text, None where there is none. ``schema`` is the envelope's, None where values come without; ``is_whole``
+    if the row has all columns.
     """
 
     operation: str
@@ -35,6 +36,7 @@ class Change:
     row: bytes
     schema: str | None = None
     is_whole: bool = True
+    commit_sequence: int | None = None
 
 
 class KeyNotReadError(NotReadError):
@@ -69,6 +71,7 @@ class Events:
             row,
             event.schema,
             is_whole,
+            commit_position(source),
         )
 
 
@@ -113,13 +116,27 @@ def position(source: Mapping[str, Any]) -> int | None:
     return None
 
 
+def commit_position(source: Mapping[str, Any]) -> int | None:
+    """Return the first of the pair in ``sequence``, where both are said: the last commit's."""
+    try:
+        commit, own = (int(each) for each in json.loads(source["sequence"]))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return commit if max(abs(commit), abs(own)) < _MOST else None
+
+
 def time_us(source: Mapping[str, Any]) -> int | None:
     """Return when the source changed the row."""
     micros, millis = source.get("ts_us"), source.get("ts_ms")
     time = micros if type(micros) is int else millis * 1000 if type(millis) is int else None
-    if time is not None and not _FIRST_US <= time <= _LAST_US:
-        raise NotReadError("outside the years 1 to 9999", "source.ts_ms")
-    return time
+    return None if time is None else check_time(time, "source.ts_ms")
+
+
+def check_time(micros: int, field: str) -> int:
+    """Return microseconds since the epoch that a timestamp can show. Raises ``NotReadError``."""
+    if not _FIRST_US <= micros <= _LAST_US:
+        raise NotReadError("outside the years 1 to 9999", field)
+    return micros
 
 
 def transaction(source: Mapping[str, Any], told: Any) -> str | None:

@@ -13,7 +13,9 @@ from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaKey
@@ -45,6 +47,8 @@ def plan_batch(
     refusal = drain_refusal(progress, source, table=pipeline.table, ask_leader=ask_leader)
     if refusal is not None:
         raise refusal
+    if progress.is_mirror:
+        _refuse_new_partitions(pipeline, progress, source)
     ranges = within or resumed(
         plan_ranges(
             progress.next_offsets,
@@ -94,6 +98,21 @@ def plan_of(
         parallelism=connections.parallelism,
     )
     return BatchRun(pipeline, connections, batch, splits, source, tables, record_bytes, reason)
+
+
+def _refuse_new_partitions(pipeline: PipelineConfig, progress: Progress, source: SourceState) -> None:
+    """Raise ``SourceChanged``: with more partitions a key's next events are elsewhere."""
+    if new := sorted(set(source.end) - set(progress.next_offsets)):
+        raise SourceChanged(
+            f"the topic has got more partitions ({', '.join(map(str, new))}): which event of a key is the"
+            " newest is not told by offsets any more",
+            code="partitions-changed",
+            hint="Make the mirror anew once nothing is sent to where keys were before:"
+            f" {mends.act('rebuild', pipeline.name)}",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+            topic=pipeline.topic,
+        )
 
 
 def _read_by(

@@ -18,6 +18,7 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_plan import plan_batch
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, added_up
 from spark_jobs.drain.halving import drain_whole_or_halved
+from spark_jobs.drain.mirror_fold import NotToldYet
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
@@ -139,11 +140,7 @@ def _drain(
     while True:
         look = _look(pipeline, connections, last)
         goal = look.source.end if goal is None else goal
-        run = None
-        if look.tables and not (held or look.paused):
-            run = plan_batch(pipeline, connections, look.source, look.tables, tried)
-        if run is not None and not _is_due(run.batch.ranges, goal, pipeline):
-            run = None
+        run = None if held else _next_batch(pipeline, connections, look, tried, goal)
         if run is None or (batches and time.monotonic() >= deadline):
             break
         try:
@@ -151,6 +148,10 @@ def _drain(
                 batches.append(batch)
                 last = committed
                 on_progress(batch)
+        except NotToldYet:
+            if not tried:
+                raise
+            tried = []  # an earlier run had cut the batch short there; by now the whole may tell it
         except BatchHeld as error:
             _log.warning("%s", error)
             held = recover(pipeline, connections).held
@@ -199,6 +200,19 @@ def _look(pipeline: PipelineConfig, connections: Connections, last: Committed | 
         # Another run's commit came in between: it must not look like records Kafka lost.
         source = connections.admin.source_state(pipeline.topic)
     return _Look(source, tables, tables.data.metadata, progress.paused, progress.next_offsets)
+
+
+def _next_batch(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    look: _Look,
+    tried: list[OffsetRanges],
+    goal: dict[int, int],
+) -> BatchRun | None:
+    if not look.tables or look.paused:
+        return None
+    run = plan_batch(pipeline, connections, look.source, look.tables, tried)
+    return run if run is not None and _is_due(run.batch.ranges, goal, pipeline) else None
 
 
 def _replan(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges) -> BatchRun:

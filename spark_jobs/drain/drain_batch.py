@@ -24,7 +24,10 @@ from spark_jobs.drain.gate import (
     judge_written,
     log_held,
     stop_above_share,
+    stop_at_bad_change,
+    table_of,
 )
+from spark_jobs.drain.mirror_fold import fold_written
 from spark_jobs.drain.progress_lines import planned_line, read_line
 from spark_jobs.drain.replay_loss import refuse_loss
 from spark_jobs.drain.routed_tables import add_routed_columns
@@ -80,6 +83,9 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     run.reach("after-tasks")
     with run.steps.step("verify"):
         _check(run, written)
+    if run.pipeline.is_mirror:
+        with run.steps.step("fold"):
+            written = _folded(run, written)
     with run.steps.step("gate"):
         written, verdict = _through_gates(run, written)
     with run.steps.step("log-written"):
@@ -95,7 +101,8 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     _warn_of_ignored(run, written.ignored)
     _warn_of_memory(run, written.peak_task_rss_bytes)
     # Files that a replay wrote for a swap that another commit came before are strays as well.
-    if written.has_strays or (run.batch.kind is BatchKind.REPLAY and committed.retries):
+    is_staged_with_files = run.batch.kind is BatchKind.REPLAY or run.pipeline.is_mirror
+    if written.has_strays or (is_staged_with_files and committed.retries):
         sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
     letters, now_us = owed.snapshot_id if owed else None, run.connections.now_us()
     run.log(FlushComplete(run.steps.durations_ms, letters, run.connections.run_id, now_us))
@@ -222,7 +229,22 @@ def _check(run: BatchRun, written: Written) -> None:
     if run.batch.kind is BatchKind.REPLAY and not run.may_lose:
         refuse_loss(run, written)
     if run.batch.kind is not BatchKind.REDRIVE:
+        stop_at_bad_change(run, written)
         stop_above_share(run, written)
+
+
+def _folded(run: BatchRun, written: Written) -> Written:
+    """Fold a mirror's batch; where events cannot be rows, write it again with dead letters in their place."""
+    folded, bad = fold_written(run, table_of(run), written)
+    rejected: dict[int, dict[int, str]] = {}
+    while bad:
+        # Without them other events are the newest of their keys, and may lack the same.
+        rejected = {p: {**rejected.get(p, {}), **bad.get(p, {})} for p in {*rejected, *bad}}
+        written = _read_and_write(run, rejected)
+        _check(run, written)
+        folded, bad = fold_written(run, table_of(run), written)
+    run.connections.fail_points.reach("drain.after-fold")
+    return folded
 
 
 def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdict]:

@@ -38,11 +38,12 @@ def refuse_unreadable(
 ) -> None:
     """Raise ``BadRecord`` (first-batch-unreadable) when no value can become a row.
 
-    Such a batch would be nothing but dead letters, in a table without a column of the topic's own.
+    ``ConfigError`` (mirror-without-key) where no change of a mirror has a key. Such a batch would be nothing
+    but dead letters, in a table without a column of the topic's own.
     """
     if is_unreadable(evidence):
-        values = first_values(connections.kafka, pipeline.topic, ranges)
-        raise first_batch_unreadable(pipeline, evidence.undecodable, values)
+        values, has_keys = first_values(connections.kafka, pipeline.topic, ranges)
+        raise first_batch_unreadable(pipeline, evidence.undecodable, values, has_keys=has_keys)
     for sentence in _impossible(pipeline, evidence):
         raise BadRecord(
             f"no record of the first batch would become a row: column {sentence}",
@@ -58,15 +59,19 @@ def _impossible(pipeline: PipelineConfig, evidence: Evidence) -> Iterator[str]:
     return impossible(declared_fields(plain), evidence, pipeline.table_schema.growth)
 
 
-def first_values(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> list[bytes]:
-    """Read the first values of the ranges, at most ``VALUES_LOOKED_AT``. Raises as ``RangeReader.read``."""
+def first_values(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> tuple[list[bytes], bool]:
+    """Read the first values of the ranges, at most ``VALUES_LOOKED_AT``, and whether a record had a key.
+
+    Raises as ``RangeReader.read``.
+    """
     values: list[bytes] = []
-    read = 0
+    read, has_keys = 0, False
     with open_reader(kafka, topic, chunk_bytes=_CHUNK_BYTES) as reader:
         for wanted in ranges:
             for chunk in reader.read(wanted):
                 read += len(chunk.offsets)
+                has_keys = has_keys or any(key is not None for key in chunk.keys)
                 values += [value for value in chunk.values if value is not None]
                 if len(values) >= VALUES_LOOKED_AT or read >= MOST_RECORDS_READ:
-                    return values[:VALUES_LOOKED_AT]
-    return values[:VALUES_LOOKED_AT]
+                    return values[:VALUES_LOOKED_AT], has_keys
+    return values[:VALUES_LOOKED_AT], has_keys

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_jobs.config.mirror import BadChanges
 from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_run import BatchRun
+from spark_jobs.drain.mirror_fold import live_rows
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord, BatchHeld, ConfigError, SourceChanged
+from spark_jobs.protocol.words import count
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult
 from spark_jobs.quality.rows import rows_of_files
@@ -60,7 +63,7 @@ def judge_written(run: BatchRun, written: Written) -> GateVerdict:
     is held and nothing committed, and the range is read again once the suite is right.
     """
     suites = run.pipeline.gates
-    table = _table_of(run)
+    table = table_of(run)
     rows = _rows(run, table, written, columns_of(suites, table.schema()))
     failed = []
     rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
@@ -120,6 +123,8 @@ def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
 
 def _rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
     """The rows of all tables in the columns of the pipeline's own."""
+    if run.pipeline.is_mirror:
+        return live_rows(run, table, written, columns)
     rows = rows_of_files(table, written.data_files, columns)
     parts = [rows]
     for name, files in written.routed_files.items():
@@ -129,7 +134,7 @@ def _rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str])
     return pa.concat_tables(parts)
 
 
-def _table_of(run: BatchRun) -> Table:
+def table_of(run: BatchRun) -> Table:
     """The table as it is now: the batch's own columns may have been added since it was planned."""
     table = load_fresh(run.connections, run.batch.table)
     if table is None or table.metadata.table_uuid != run.tables.data.metadata.table_uuid:
@@ -180,11 +185,35 @@ def stop_above_share(run: BatchRun, written: Written) -> None:
     )
 
 
+def stop_at_bad_change(run: BatchRun, written: Written) -> None:
+    """Raise ``BadRecord`` (``bad-change``) for a mirror's batch with any, unless they are to be dead letters.
+
+    Called when ``stop_above_share`` is.
+    """
+    bad, mirror = written.balance.dead_letters, run.pipeline.mirror
+    if not run.pipeline.is_mirror or not bad or mirror.bad_changes is not BadChanges.STOP:
+        return
+    name = run.pipeline.name
+    raise BadRecord(
+        f"{count(bad, 'change')} of {written.balance.records:,} cannot be rows of the mirror; the first:"
+        f" {_first_dead_letter(run, written)}",
+        code="bad-change",
+        hint="Nothing was committed: the rows of their keys would be wrong. With `mirror: {bad_changes:"
+        " dead_letters}` they become dead letters, and a later change of a key at its source mends its row;"
+        f" {mends.command('skip', name)} leaves them out. The check `exact` fails after either.",
+        pipeline=name,
+        table=run.batch.table,
+        ranges=run.batch.ranges,
+    )
+
+
 def _first_dead_letter(run: BatchRun, written: Written) -> str:
-    """Coordinates, phase and error of the first one that was written."""
+    """Coordinates, phase, column and error of the first one that was written."""
     path = written.dead_letter_files[0].path
+    names = [PARTITION, OFFSET, "phase", "field", "error"]
     with run.tables.dead_letters.io.new_input(path).open() as stream:
-        columns = pq.ParquetFile(stream).read_row_group(0, columns=[PARTITION, OFFSET, "phase", "error"])
+        columns = pq.ParquetFile(stream).read_row_group(0, columns=names)
     first = columns.slice(0, 1).to_pylist()[0]
-    text = f"{first[PARTITION]}:{first[OFFSET]} ({first['phase']}), {first['error']}"
+    where = f"{first['phase']}, column {first['field']}" if first["field"] else first["phase"]
+    text = f"{first[PARTITION]}:{first[OFFSET]} ({where}), {first['error']}"
     return shorten(text, 200, placeholder=" …")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.drain_batch import drain_batch
+from spark_jobs.drain.mirror_fold import NotToldYet
 from spark_jobs.drain.planning import first_half, rest
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch
@@ -35,7 +36,13 @@ def drain_whole_or_halved(
     kind of ``SluiceError`` as ``drain_batch``.
     """
     suspects = run.batch.ranges
-    batch = _drain_unless_it_dies(run)
+    try:
+        batch = _drain_unless_it_dies(run)
+    except NotToldYet as error:
+        if not error.before.records:
+            raise
+        yield from drain_whole_or_halved(replan(error.before), replan)
+        return
     if batch is not None:
         yield batch
         return

@@ -42,9 +42,11 @@ from spark_jobs.schema.additions import (
     letter_evolution,
     table_notes,
 )
+from spark_jobs.schema.change_columns import ROW_ID
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
+from spark_jobs.schema.metadata_columns import IDENTITY
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
@@ -97,7 +99,7 @@ def ensure_tables(
                 pipeline.table,
                 evolved(Schema(), columns),
                 partition_by=pipeline.table_partition_by,
-                sort_by=pipeline.sort_by,
+                sort_by=pipeline.table_sort_by,
                 properties=pipeline.table_properties,
                 location=pipeline.location,
                 progress=Progress(
@@ -113,6 +115,7 @@ def ensure_tables(
                 dead_letters=True,
                 key_is_binary=pipeline.key_is_binary,
                 bindings=columns.bindings,
+                identity=(ROW_ID,) if pipeline.is_mirror else IDENTITY,
             )
             connections.fail_points.reach("drain.after-table-made")
         check_declared(pipeline, table)
@@ -120,7 +123,7 @@ def ensure_tables(
         table = _with_declared_columns(pipeline, connections, table)
         if pipeline.has_schemas:
             table = _with_columns_for(pipeline, connections, Evidence())
-        table = set_sort_order(connections.open_catalog, table, pipeline.sort_by)
+        table = set_sort_order(connections.open_catalog, table, pipeline.table_sort_by)
         dead_letters = create_dead_letter_table(
             catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
         )
@@ -133,7 +136,7 @@ def ensure_tables(
             location=pipeline.location,
         )
         routed = {
-            name: set_sort_order(connections.open_catalog, made(name), pipeline.sort_by)
+            name: set_sort_order(connections.open_catalog, made(name), pipeline.table_sort_by)
             for name in pipeline.routed_tables
         }
         return Tables(table, _with_declared_letters(pipeline, connections, dead_letters), routed)

@@ -35,13 +35,13 @@ class CheckResult:
 
 
 def checks_of(pipeline: PipelineConfig) -> tuple[Check, ...]:
-    """Return the checks that are not switched off, of a key only where that is written."""
+    """Return the checks that are not switched off, of a key only where it says something else than none."""
     on = (check for check in CHECKS if pipeline.checks.severity_of(check) is not Severity.OFF)
     return tuple(check for check in on if not check.only_with or _says(pipeline, check.only_with))
 
 
 def _says(pipeline: PipelineConfig, key: str) -> bool:
-    return bool(getattr(pipeline, key) != getattr(_SAYS_NOTHING, key))
+    return bool(getattr(pipeline, key) != getattr(_SAYS_NOTHING, key, False))
 
 
 def judge(pipeline: PipelineConfig, facts: HealthFacts) -> tuple[CheckResult, ...]:
@@ -57,7 +57,7 @@ def _result(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Check
 
 
 def _verdict(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Verdict:
-    if not facts.is_known:
+    if not facts.is_known and not check.needs_no_kafka:
         reason, hint = (facts.error.message, facts.error.hint) if facts.error else ("no answer", "")
         return Verdict(passed=False, fact=f"cannot be judged: {reason}", mend=hint)
     case = Case(
@@ -70,5 +70,6 @@ def _verdict(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Verd
         limit=pipeline.checks.limit_of(check),
         due_ms=pipeline.due_ms,
         table=pipeline.table,
+        is_mirror=pipeline.is_mirror,
     )
     return check.judge(case)

@@ -32,13 +32,16 @@ def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
     return TableFacts(
         valid_through_ms=last.valid_through_ms if last else None,
         committed_at_ms=last.committed_at_ms if last else table.metadata.last_updated_ms,
-        batches=tuple(_batches(snapshots)),
+        batches=tuple(_batches(snapshots, is_mirror=progress.is_mirror)),
         holes=tuple(_holes(snapshots)),
         removals=tuple(removals(snapshots)),
         schema_changes=_changes_since(table, snapshots, schema_since_ms),
         paused=progress.paused,
         snapshots=len(table.metadata.snapshots),
         shows_history=shows_history(table.metadata),
+        skipped=sum(
+            each.end - each.start for each in progress.skipped if each.generation == progress.generation
+        ),
     )
 
 
@@ -73,7 +76,7 @@ def _rows_removed(summary: CommitSummary) -> int | None:
     return max(0, gone - summary.count("added-records"))
 
 
-def _batches(snapshots: Sequence[Snapshot]) -> Iterator[DrainedBatch]:
+def _batches(snapshots: Sequence[Snapshot], *, is_mirror: bool) -> Iterator[DrainedBatch]:
     for snapshot in snapshots:
         summary = summary_of(snapshot)
         if not summary.is_drain or summary.balances is None:
@@ -83,7 +86,7 @@ def _batches(snapshots: Sequence[Snapshot]) -> Iterator[DrainedBatch]:
             committed_at_ms=snapshot.timestamp_ms,
             offsets=summary.records,
             balance=total(summary.balances),
-            added_rows=summary.count("added-records"),
+            added_rows=None if is_mirror else summary.count("added-records"),
             unlisted_values=summary.unlisted_values,
         )
 

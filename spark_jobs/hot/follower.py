@@ -20,9 +20,9 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh, no_table_yet
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.pipeline_follower import LAG_SECONDS, PATIENCE_SECONDS, Looked, PipelineFollower
+from spark_jobs.hot.look import Looked
+from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, PipelineFollower
 from spark_jobs.hot.seam import Seam, load_seam
-from spark_jobs.hot.told import set_back
 from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.errors import RetryableError, SluiceError
 
@@ -57,7 +57,6 @@ class Follower:
     ) -> None:
         self._connections = connections
         self._memory_bytes = memory_bytes
-        self._set_back_since: dict[str, float] = {}
         self._closed = Event()
         self._followers = {
             each.name: PipelineFollower(each, connections, DecodingNotes(folder, each.name), self._is_tight)
@@ -145,11 +144,9 @@ class Follower:
             if table is None:
                 raise no_table_yet(pipeline)
             letters = load_fresh(self._connections, dead_letters_of(pipeline.table))
-            if _places(table, letters) == _places(held.seam.table, held.seam.dead_letters):
-                self._set_back_since.pop(pipeline.name, None)
-                return None
-            seam = load_seam(pipeline, self._connections)
-            if self._is_set_back(held.seam, seam, pipeline):
+            is_same = _places(table, letters) == _places(held.seam.table, held.seam.dead_letters)
+            seam = held.seam if is_same else load_seam(pipeline, self._connections)
+            if follower.is_set_back(seam) or is_same:
                 return None
             check_anchor(seam.table)
         except RetryableError as error:
@@ -159,15 +156,6 @@ class Follower:
         except SluiceError as error:
             return error
         return seam
-
-    def _is_set_back(self, held: Seam, seam: Seam, pipeline: PipelineConfig) -> bool:
-        if not seam.is_before(held):
-            self._set_back_since.pop(pipeline.name, None)
-            return False
-        since = self._set_back_since.setdefault(pipeline.name, time.monotonic())
-        if time.monotonic() - since > LAG_SECONDS:
-            raise set_back(pipeline)
-        return True
 
 
 def _places(*tables: Table | None) -> list[str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,20 @@ from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.source import SourceState, drain_refusal
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What somebody saw who looks at all pipelines: the table, if it is a newer one, the topic, and when."""
+
+    at: float
+    seam: Seam | SluiceError | None
+    source: SourceState | SluiceError
 
 
 def look(pipeline: PipelineConfig, connections: Connections) -> tuple[Seam, Epoch, SourceState]:

@@ -7,7 +7,7 @@ nothing; what the drain then makes a dead letter of, for the type of such a fiel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -34,18 +34,31 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.writer_schemas import RecordSchemas
     from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.schema_id import SchemaKey
     from spark_jobs.records.row_maker import ChunkRows
 
 
 class SegmentMaker:
     """Makes the segments of one epoch, with the columns that the table has at the seam."""
 
-    def __init__(self, pipeline: PipelineConfig, schemas: RecordSchemas, seam: Seam, epoch: Epoch) -> None:
-        """Raises ``ConfigError`` as planning a drain does, and what asking for schemas raises."""
+    def __init__(
+        self,
+        pipeline: PipelineConfig,
+        schemas: RecordSchemas,
+        seam: Seam,
+        epoch: Epoch,
+        *,
+        learn: Callable[[Collection[SchemaKey], Progress], object],
+    ) -> None:
+        """``learn`` lets ``schemas`` know what records name.
+
+        Raises ``ConfigError`` as planning a drain does, and what asking for schemas raises.
+        """
         if seam.dead_letters is None:  # dropped: the next drain makes it again
             raise no_table_yet(pipeline)
         check_declared(pipeline, seam.table)
-        self._pipeline, self._schemas, self._epoch = pipeline, schemas, epoch
+        self._pipeline, self._schemas, self._epoch, self._learn = pipeline, schemas, epoch, learn
         self._progress = schemas.planned(seam.progress) if pipeline.has_schemas else seam.progress
         self._columns = seam.table.schema()
         self._letters = arrow_schema(seam.dead_letters.schema())
@@ -54,24 +67,24 @@ class SegmentMaker:
     def segments(self, chunk: Chunk, starts: Mapping[int, int]) -> Iterator[Segment]:
         """Return a segment for each of the chunk's partitions, beginning where ``starts`` says.
 
-        It ends behind the last record. Raises what asking for schemas raises.
+        It ends behind the last record. Raises what ``learn`` raises.
         """
         made = self._made(chunk)
         rows = made.rows.select([field.name for field in self._columns.fields])
         rows_of, letters_of = _by_partition(rows), _by_partition(made.dead_letters)
-        for part in chunk.parts():
-            offsets = np.asarray(part.offsets, np.int64)
-            is_tombstone = np.fromiter((value is None for value in part.values), bool, len(offsets))
-            own = rows_of.get(part.partition, rows.slice(0, 0))
-            letters = letters_of.get(part.partition, made.dead_letters.slice(0, 0))
-            there = np.concatenate([own.column(OFFSET).to_numpy(), letters.column(OFFSET).to_numpy()])
-            tombstones = offsets[is_tombstone]
-            filtered = np.setdiff1d(offsets[~is_tombstone], there, assume_unique=True)
-            counted = made.balances[part.partition]
+        first = 0
+        for partition, count in chunk.counts.items():
+            offsets = np.fromiter(chunk.offsets[first : first + count], np.int64, count)
+            values = chunk.values[first : first + count]
+            first += count
+            own = rows_of.get(partition, rows.slice(0, 0))
+            letters = letters_of.get(partition, made.dead_letters.slice(0, 0))
+            tombstones, filtered = _neither(offsets, values, own, letters)
+            counted = made.balances[partition]
             if (len(tombstones), len(filtered)) != (counted.tombstones, counted.get("filtered", 0)):
-                raise AssertionError(f"a record of partition {part.partition} is neither a row nor counted")
-            start, end = starts[part.partition], part.offsets[-1] + 1
-            yield Segment(self._epoch, part.partition, start, end, own, letters, tombstones, filtered)
+                raise AssertionError(f"a record of partition {partition} is neither a row nor counted")
+            start, end = starts[partition], int(offsets[-1]) + 1
+            yield Segment(self._epoch, partition, start, end, own, letters, tombstones, filtered)
 
     def _made(self, chunk: Chunk) -> ChunkRows:
         while True:
@@ -81,7 +94,7 @@ class SegmentMaker:
             except NewFieldsSeen:
                 if not (named := decoder.observe(chunk).schemas):
                     break
-            self._schemas.learn(named, self._progress)
+            self._learn(named, self._progress)
             self._maker = self._with_known()
         passing = decoder.under(replace(decoder.growth, new_fields=NewFields.IGNORE).ended())
         return replace(self._maker, decoder=passing).make(chunk)
@@ -107,6 +120,18 @@ class SegmentMaker:
                 if name in self._letters.names
             },
         )
+
+
+def _neither(
+    offsets: np.ndarray, values: Sequence[bytes | None], rows: pa.Table, letters: pa.Table
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets of tombstones, and of records that a filter left out."""
+    there = rows.column(OFFSET).to_numpy()
+    if np.array_equal(there, offsets):  # as nearly always
+        return offsets[:0], offsets[:0]
+    is_tombstone = np.fromiter((value is None for value in values), bool, len(values))
+    there = np.concatenate([there, letters.column(OFFSET).to_numpy()])
+    return offsets[is_tombstone], np.setdiff1d(offsets[~is_tombstone], there, assume_unique=True)
 
 
 def _by_partition(table: pa.Table) -> dict[int, pa.Table]:

@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.hot.asked_schemas import AskedSchemas
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.held import Held
-from spark_jobs.hot.look import look
+from spark_jobs.hot.look import Looked, look
 from spark_jobs.hot.made import SegmentMaker
 from spark_jobs.hot.status import State, TailStatus
+from spark_jobs.hot.taken_segments import segments_of
 from spark_jobs.hot.told import decoder_died, not_started, not_yet, other_epoch, set_back, stopped
 from spark_jobs.kafka.tail_reader import Taken, open_tail
 from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged
-from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.protocol.source import check_identity
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
     from spark_jobs.hot.seam import Seam
     from spark_jobs.hot.watermark import Watermark
-    from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.kafka.tail_reader import TailReader
 
 PATIENCE_SECONDS = 10.0
@@ -45,15 +44,6 @@ _LIVE_MS = 5_000
 LAG_SECONDS = 10.0
 # Errors of Kafka's after which what was read behind the table is not what Kafka has any more.
 _OTHER_RECORDS = {"log-truncated", "offsets-out-of-order"}
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What somebody saw who looks at all pipelines: the table, if it is a newer one, the topic, and when."""
-
-    at: float
-    seam: Seam | SluiceError | None
-    source: SourceState | SluiceError
 
 
 class PipelineFollower:
@@ -71,10 +61,12 @@ class PipelineFollower:
         self._notes = notes
         self._is_tight = is_tight
         self._held: Held | None = None  # what answers are made of; replaced, never changed
+        self._floor: Held | None = None  # how far answers went before the table was set back, without rows
         self._set_back_since = 0.0
         self._newest: Seam | None = None  # the latest state of the table that was ever seen
         self._reason: SluiceError | None = None
         self._deadly: SluiceError | None = None  # why partitions end where records killed a decoder
+        self._asked: AskedSchemas | None = None  # where partitions wait for a registry, it has the reason
         self._complete_at: dict[int, float] = {}
         self._is_full = self._is_ready = False
         self._looked: Looked | None = None
@@ -105,6 +97,26 @@ class PipelineFollower:
         """What answers are made of at this moment."""
         return self._held
 
+    def is_set_back(self, seam: Seam) -> bool:
+        """True for an earlier state of the table than was seen before.
+
+        Raises ``SourceChanged`` (``table-rolled-back``) where it stays so: it was restored, as from a backup.
+        """
+        if self._newest is None or not seam.is_before(self._newest):
+            self._set_back_since = 0.0
+            return False
+        self._set_back_since = self._set_back_since or time.monotonic()
+        if time.monotonic() - self._set_back_since > LAG_SECONDS:
+            raise set_back(self.pipeline)
+        return True
+
+    @property
+    def _answered_from(self) -> Held | None:
+        """What is held, where it has no less than was answered before in its epoch."""
+        held, floor = self._held, self._floor
+        is_less = held and floor and held.epoch == floor.epoch and not held.watermark.reaches(floor.ends)
+        return None if is_less else held
+
     def saw(self, looked: Looked) -> None:
         """Take in what the lake and the topic look like by now."""
         self._looked = looked
@@ -121,7 +133,7 @@ class PipelineFollower:
         deadline = time.monotonic() + patience_seconds
         with self._moved:
             while True:
-                held = self._held
+                held = self._answered_from
                 if held is not None and at is not None and not at.is_of(held.watermark):
                     raise other_epoch(self.pipeline, at, held.watermark)
                 if held is not None and held.watermark.reaches(wanted):
@@ -137,7 +149,8 @@ class PipelineFollower:
 
     def status(self) -> TailStatus:
         """Return how far it is."""
-        held, reason, age_ms = self._held, self._reason or self._deadly, self._age_ms()
+        held, age_ms = self._answered_from, self._age_ms()
+        reason = self._reason or self._deadly or (self._asked.error if self._asked else None)
         if held is None:
             is_waiting = reason is None or reason.is_retryable or reason.code == "no-table-yet"
             state = State.STARTING if is_waiting else State.FAILED
@@ -159,15 +172,16 @@ class PipelineFollower:
             before, began = self._held, time.thread_time()
             try:
                 self._follow()
+                continue
             except SluiceError as error:
-                self._stand_still(error)
-                self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
+                reason = error
             except Exception as error:  # noqa: BLE001  (a thread that ends would say nothing for ever)
                 if self._closed.is_set():
                     return  # it was left behind, and what it asks with is closed
                 _log.exception("following %s stopped, and begins again", self.pipeline.name)
-                self._stand_still(stopped(self.pipeline, error))
-                self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
+                reason = stopped(self.pipeline, error)
+            self._stand_still(reason)
+            self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
 
     def _pause_seconds(self, before: Held | None, worked_seconds: float) -> float:
         """How long to wait before the next try: what fails at the same place has all before it made again."""
@@ -179,18 +193,17 @@ class PipelineFollower:
         """Read on until the lake or the topic is another one than it began with."""
         pipeline, connections = self.pipeline, self._connections
         seam, epoch, source = look(pipeline, connections)
-        if self._newest is not None and seam.is_before(self._newest):
-            self._set_back_since = self._set_back_since or time.monotonic()
-            if time.monotonic() - self._set_back_since > LAG_SECONDS:
-                raise set_back(pipeline)
+        if self.is_set_back(seam):
             self._closed.wait(_AGAIN_SECONDS)
             return
-        self._newest, self._set_back_since = seam, 0.0
+        self._newest = seam
         positions = source.positions(seam.progress.next_offsets)
         held = Held.at(seam, epoch, positions)
         deadly = self._notes.deadly(epoch, positions)
         self._deadly = decoder_died(pipeline, [*deadly.values()]) if deadly else None
-        maker = SegmentMaker(pipeline, connections.schemas(pipeline), seam, epoch)
+        schemas = connections.schemas(pipeline)
+        self._asked = asked = AskedSchemas(pipeline, schemas)
+        maker = SegmentMaker(pipeline, schemas, seam, epoch, learn=asked.learn)
         self._looked = None
         self._show(held)
         with open_tail(connections.kafka, pipeline.topic, held.ends) as reader:
@@ -199,8 +212,10 @@ class PipelineFollower:
                 began = time.monotonic()
                 if taken:
                     taken = taken.before(deadly)
-                    held = self._with_taken(held, maker, taken)
-                    self._show(held, complete=dict.fromkeys(taken.ends, taken.asked_at))
+                    held, late = self._with_taken(held, maker, taken)
+                    self._show(held, complete=dict.fromkeys(taken.ends.keys() - late, taken.asked_at))
+                    asked.leave_out(reader, taken, late)
+                asked.try_again(reader, held)
                 looked, self._looked = self._looked, None
                 if looked is not None:
                     newer = self._under(held, reader, looked)
@@ -211,21 +226,14 @@ class PipelineFollower:
                 if taken:
                     self._closed.wait(min(_TICK_SECONDS, _REST * (time.monotonic() - began)))
 
-    def _with_taken(self, held: Held, maker: SegmentMaker, taken: Taken) -> Held:
+    def _with_taken(self, held: Held, maker: SegmentMaker, taken: Taken) -> tuple[Held, set[int]]:
+        """Return it with what came, and the partitions that end before some of that."""
         positions = {p: tail.end for p, tail in held.tails.items()}
-        segments = []
-        chunks = taken.chunks
-        if self._notes.someone_died:  # over which partition's records, one by one tells
-            chunks = [part for chunk in chunks for part in chunk.parts()]
-        for chunk in chunks:
-            with self._notes.decoding(held.epoch, _ranges(chunk)):
-                made = list(maker.segments(chunk, positions))
-            positions |= {segment.partition: segment.end for segment in made}
-            segments += made
+        segments, late = segments_of(taken.chunks, maker, self._notes, held.epoch, positions)
         # After they came: a topic that was made again gives its new records at the old offsets, silently.
         now = self._connections.admin.identity(self.pipeline.topic)
         check_identity(held.seam.progress, now, table=self.pipeline.table)
-        return held.with_more(segments, taken.ends)
+        return held.with_more(segments, {p: end for p, end in taken.ends.items() if p not in late}), late
 
     def _under(self, held: Held, reader: TailReader, looked: Looked) -> Held | None:
         """Return what is held as it is by what was seen; None where it is to begin again."""
@@ -267,6 +275,9 @@ class PipelineFollower:
         with self._moved:
             self._reason = error.with_traceback(None)  # which would hold all that was read till then
             if is_lost:
+                if error.code == "table-rolled-back":  # it is followed as any, once it can be drained
+                    self._newest, shown = None, self._held
+                    self._floor = Held.at(shown.seam, shown.epoch, shown.ends) if shown else self._floor
                 self._held, self._complete_at = None, {}
             self._moved.notify_all()
 
@@ -282,12 +293,3 @@ class PipelineFollower:
         if held is None or not held.tails.keys() <= complete.keys():
             return None
         return int((time.monotonic() - min(complete[p] for p in held.tails)) * 1000)
-
-
-def _ranges(chunk: Chunk) -> Iterator[OffsetRange]:
-    """Where each partition's records of a chunk begin and end."""
-    first = 0
-    for partition, records in chunk.counts.items():
-        last = first + records - 1
-        yield OffsetRange(partition, chunk.offsets[first], chunk.offsets[last] + 1)
-        first += records

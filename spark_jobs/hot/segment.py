@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.schema.metadata_columns import OFFSET
 
@@ -41,7 +42,7 @@ class Segment:
         if self.end < self.start:
             raise ValueError(f"not a segment: [{self.start}, {self.end})")
         parts = (self.rows, self.dead_letters, self.tombstones, self.filtered)
-        object.__setattr__(self, "size_bytes", sum(each.nbytes for each in parts))
+        object.__setattr__(self, "size_bytes", sum(each.nbytes for each in parts if len(each)))
 
     @property
     def records(self) -> int:
@@ -83,11 +84,17 @@ def merged(segments: Sequence[Segment]) -> Segment:
 
 def _with_dictionaries(rows: pa.Table) -> pa.Table:
     for index, column in enumerate(rows.columns):
-        if pa.types.is_string(column.type):
+        if pa.types.is_string(column.type) and _may_repeat(column):
             encoded = column.combine_chunks().dictionary_encode()
             if len(encoded.dictionary) * _MIN_REPEATS < len(rows):
                 rows = rows.set_column(index, rows.schema.names[index], _narrow(encoded))
     return rows
+
+
+def _may_repeat(column: pa.ChunkedArray) -> bool:
+    """False where too many differ among the first alone: to encode them all takes four times as long."""
+    first = column.slice(0, len(column) // _MIN_REPEATS + 1)
+    return bool(pc.count_distinct(first).as_py() * _MIN_REPEATS < len(column))
 
 
 def _narrow(encoded: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import lt
@@ -45,6 +45,11 @@ class Taken:
 
     def __bool__(self) -> bool:
         return bool(self.chunks or self.ends)
+
+    @property
+    def partitions(self) -> set[int]:
+        """Of which something came."""
+        return self.ends.keys() | {partition for chunk in self.chunks for partition in chunk.counts}
 
     def before(self, stops: Mapping[int, OffsetRange]) -> Taken:
         """Return what is before these, by partition, of which nothing further is said."""
@@ -95,6 +100,12 @@ class TailReader:
         if self._is_paused:
             self._consumer.pause(new)
 
+    def leave(self, partitions: Collection[int]) -> None:
+        """Read these no further, until they are followed again."""
+        for partition in partitions:
+            del self._positions[partition]
+        self._consumer.incremental_unassign([TopicPartition(self._topic, p) for p in partitions])
+
     def take(self, timeout_seconds: float) -> Taken:
         """Return what waits, or what first comes within the time.
 
@@ -112,6 +123,8 @@ class TailReader:
         taken = Taken(asked_at=asked_at)
         chunks = []
         for partition, own in by_partition(messages).items():
+            if partition not in self._positions:  # it was left meanwhile
+                continue
             records = [message for message in own if message.error() is None]
             if records:
                 chunks.append(self._chunk(partition, records))

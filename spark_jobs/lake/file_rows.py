@@ -27,6 +27,7 @@ from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema, sanitize_column_names
 
+from spark_jobs.lake.planned_files import planned_files
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.projected import field_id, project, renamed
 from spark_jobs.schema.routed_columns import fitted
@@ -97,7 +98,8 @@ class _RowGroup:
         judges = pa.schema([field for field in self.wanted if field_id(field) in self.judges])
         if not len(judges):
             return pa.table({_POSITION: positions})
-        return pa.concat_tables(self._read(judges, count)).append_column(_POSITION, positions)
+        read = (_projected(batch, judges) for batch in self._batches(judges, count))
+        return pa.concat_tables(read).append_column(_POSITION, positions)
 
     def whole(self, kept: pa.Table) -> Iterator[pa.Table]:
         """The rows of ``kept``, some of what ``judged`` returns, with all columns."""
@@ -106,18 +108,26 @@ class _RowGroup:
             yield kept.select(self.wanted.names)
             return
         positions, first = kept.column(_POSITION).to_numpy() - self.first, 0
-        for read in self._read(others, BATCH_ROWS) if len(kept) else ():
-            begin, end = np.searchsorted(positions, [first, first + len(read)])
-            here = kept.slice(begin, end - begin)
-            rest = read if len(here) == len(read) else read.take(pa.array(positions[begin:end] - first))
-            first += len(read)
-            columns = [(rest if name in others.names else here).column(name) for name in self.wanted.names]
-            yield pa.Table.from_arrays(columns, schema=self.wanted)
+        for batch in self._batches(others, BATCH_ROWS) if len(kept) else ():
+            begin, end = np.searchsorted(positions, [first, first + len(batch)])
+            # Of batches of which nothing is kept no more is done than that they are read.
+            if begin < end:
+                here = kept.slice(begin, end - begin)
+                rest = (
+                    batch if len(here) == len(batch) else batch.take(pa.array(positions[begin:end] - first))
+                )
+                rest = _projected(rest, others)
+                columns = [
+                    (rest if name in others.names else here).column(name) for name in self.wanted.names
+                ]
+                yield pa.Table.from_arrays(columns, schema=self.wanted)
+            first += len(batch)
+            if first > positions[-1]:
+                break
 
-    def _read(self, columns: pa.Schema, batch_rows: int) -> Iterator[pa.Table]:
+    def _batches(self, columns: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
         paths = [*_paths(self.file.schema_arrow, columns)]
-        for batch in self.file.iter_batches(batch_rows, row_groups=[self.number], columns=paths):
-            yield _projected(batch, columns)
+        yield from self.file.iter_batches(batch_rows, row_groups=[self.number], columns=paths)
 
 
 def scan_schema(scan: DataScan) -> pa.Schema:
@@ -136,9 +146,11 @@ class Owed:
 NOTHING_OWED = Owed()
 
 
-def stream(scan: DataScan, owed: Owed = NOTHING_OWED) -> pa.RecordBatchReader:
-    """Return the scan's rows; one file is open at a time, whatever the table's size."""
-    schema = scan_schema(scan)
+def stream(scan: DataScan, schema: pa.Schema, owed: Owed = NOTHING_OWED) -> pa.RecordBatchReader:
+    """Return the scan's rows with its columns in the schema's order.
+
+    One file is open at a time, whatever the table's size.
+    """
     return pa.RecordBatchReader.from_batches(schema, _batches(scan, owed, schema))
 
 
@@ -159,17 +171,19 @@ def _batches(scan: DataScan, owed: Owed, schema: pa.Schema) -> Iterator[pa.Recor
             yield from rows.select(schema.names).cast(schema).to_batches()
 
 
-def _read_of(scan: DataScan, owed: Owed, asked: AbstractSet[int]) -> Schema:
+def _read_of(scan: DataScan, owed: Owed, asked: set[int]) -> Schema:
     """Return the columns with these ids, and those that say which rows are kept."""
-    every = scan.update(selected_fields=("*",)).projection()
+    every = (scan if "*" in scan.selected_fields else scan.update(selected_fields=("*",))).projection()
     judged = extract_field_ids(bind(every, And(scan.row_filter, owed.staying), scan.case_sensitive))
+    if asked.issuperset(field.field_id for field in every.fields):
+        return every
     return Schema(*(field for field in every.fields if field.field_id in asked | judged))
 
 
 def _tasks(scan: DataScan, owed: Owed) -> Iterator[tuple[FileScanTask, BooleanExpression]]:
     """The scan's files, those that are owed last, and the condition for each one's rows."""
     staying = And(scan.row_filter, owed.staying)
-    yield from ((task, staying) for task in scan.plan_files())
+    yield from ((task, staying) for task in planned_files(scan))
     yield from ((task, scan.row_filter) for task in owed.files)
 
 

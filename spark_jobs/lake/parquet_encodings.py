@@ -24,7 +24,7 @@ DICTIONARY_BYTES = "write.parquet.dict-size-bytes"
 # A column that repeats itself is found out within this much; one that does not stops costing sooner.
 DEFAULT_DICTIONARY_BYTES = "524288"
 # Counting costs as much as writing does, so only so many rows are looked at.
-_SAMPLE_ROWS = 5_000
+SAMPLE_ROWS = 5_000
 # Of numbers and times half: without a dictionary they are eight bytes at most. Strings of which one value in
 # twenty repeats among so few are of some 50,000, which outgrow the dictionary; fewer are worth one.
 _DISTINCT_SHARE, _DISTINCT_SHARE_OF_BYTES = 0.5, 0.95
@@ -41,7 +41,7 @@ def encodings(rows: pa.Table, properties: Mapping[str, str], encoding: Encoding)
     has_chosen = properties.get(DICTIONARY_BYTES, DEFAULT_DICTIONARY_BYTES) != DEFAULT_DICTIONARY_BYTES
     if has_chosen and not is_compact:
         return {"use_dictionary": True}
-    sample = rows.slice(0, _SAMPLE_ROWS)
+    sample = rows.slice(0, SAMPLE_ROWS)
     leaves = chain.from_iterable(map(_leaves, sample.column_names, sample.columns))
     distinct = {path: column.type for path, column in leaves if _is_mostly_distinct(column)}
     deltas = [path for path, kind in distinct.items() if is_compact and _has_distances(kind)]

@@ -8,7 +8,7 @@ sweep's, which knows it by its prefix.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.io.fileformat import FileFormatFactory
@@ -19,7 +19,7 @@ from pyiceberg.typedef import Record
 
 from spark_jobs.config.parquet_codecs import ROW_GROUP_BYTES, Encoding, with_fitting_level
 from spark_jobs.lake.data_files import to_written_file
-from spark_jobs.lake.parquet_encodings import encodings
+from spark_jobs.lake.parquet_encodings import SAMPLE_ROWS, encodings
 from spark_jobs.lake.partition_fan_out import fan_out
 from spark_jobs.lake.sorted_rows import sorted_rows
 from spark_jobs.protocol.batch import WrittenFile
@@ -100,6 +100,7 @@ class SplitWriter:
         self._waiting_bytes = 0
         self._closed: list[WrittenFile] = []
         self._files_begun = 0
+        self._encodings: dict[str, Any] | None = None
 
     def write(self, rows: pa.Table) -> None:
         """Take rows whose columns are the table's, found by name; their types must be the table's exactly.
@@ -171,9 +172,18 @@ class SplitWriter:
         writer = model.create_writer(output, self._file_schema, self._properties)
         # PyIceberg has no properties for them (a contract test holds the name); Spark's writer does the same.
         writer._parquet_writer_kwargs.update(  # type: ignore[attr-defined]  # noqa: SLF001
-            write_page_checksum=True, **encodings(first_rows, self._properties, self._encoding)
+            write_page_checksum=True, **self._encodings_for(first_rows)
         )
         return _OpenFile(output, writer)
+
+    def _encodings_for(self, first_rows: pa.Table) -> dict[str, Any]:
+        """Judge by a file's first rows, once there were enough of them for all files that follow."""
+        if self._encodings is not None:
+            return self._encodings
+        judged = encodings(first_rows, self._properties, self._encoding)
+        if len(first_rows) >= SAMPLE_ROWS:
+            self._encodings = judged
+        return judged
 
     def _finish(self, identity: tuple[object, ...]) -> None:
         part = self._parts[identity]

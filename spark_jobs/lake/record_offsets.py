@@ -17,7 +17,7 @@ from pyiceberg.table import FileScanTask
 
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_scanned_file
-from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, stream
+from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema, stream
 from spark_jobs.lake.kept_letters import leaving, read_letters
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.row_filters import is_at, is_in_range, offsets_in
@@ -104,7 +104,8 @@ def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) 
     for name, each in routed.items():
         owed = owed_to(table, name, each)
         gone = owed.ranges if owed is not None and owed.replaces else ()
-        found[name] = stream(each.scan(inside), as_read(owed, generation, gone)).read_all()
+        scan = each.scan(inside)
+        found[name] = stream(scan, scan_schema(scan), as_read(owed, generation, gone)).read_all()
     return found
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from spark_jobs.storage.create_only import CreateOnlyStore
 
 NEWEST_OFFSETS = 1_000_000
+# They are folded in memory.
+NEWEST_OFFSETS_OF_MIRRORS = 100_000
 AUDIT_EVERY_MS = 3600 * 1000
 UNREADABLE = "data-file-unreadable"
 _NOTE = JsonCodec(AuditNote)
@@ -41,6 +43,8 @@ def read_note(store: CreateOnlyStore, table_uuid: str) -> AuditNote | None:
 def is_due(note: AuditNote | None, now_ms: int) -> bool:
     """True if an hour has passed since the last one, or it found something that may be mended by now."""
     if note is None or not note.is_clean:
+        return True
+    if note.source_events is not None and (note.source_events.gaps or note.source_events.doubles):
         return True
     return now_ms - note.audited_at_ms >= AUDIT_EVERY_MS
 
@@ -93,8 +97,11 @@ def _note_of_damage(found: Sequence[Finding], now_ms: int) -> AuditNote | None:
 
 def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: int) -> AuditNote:
     from spark_jobs.audit.audit import audit  # noqa: PLC0415  (pyiceberg, Kafka, numpy: never at import)
+    from spark_jobs.monitoring.source_events import source_events  # noqa: PLC0415  (DuckDB, too)
 
-    found = audit(pipeline, connections, newest_offsets=NEWEST_OFFSETS)
+    newest = NEWEST_OFFSETS_OF_MIRRORS if pipeline.is_mirror else NEWEST_OFFSETS
+    found = audit(pipeline, connections, newest_offsets=newest)
+    events = source_events(pipeline, connections, NEWEST_OFFSETS) if pipeline.has_source_events else None
     return AuditNote(
         audited_at_ms=now_ms,
         offsets=found.records + found.missing + found.removed,
@@ -109,6 +116,7 @@ def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: in
             *([found.outdated_mend(pipeline.name)] if found.outdated else []),
         ),
         examples=found.examples,
+        source_events=events,
     )
 
 

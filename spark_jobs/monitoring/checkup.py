@@ -20,6 +20,7 @@ from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.health.judge import CheckResult, judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
 from spark_jobs.monitoring.audit_notes import read_note
+from spark_jobs.monitoring.spool_look import spool_facts
 from spark_jobs.monitoring.survey import (
     TOPIC_READERS,
     Surveyed,
@@ -76,6 +77,8 @@ def check_up(surveyor: Surveyor) -> list[Health]:
         else:
             of_topic = settings.get(pipeline.topic, {})
             facts = _facts(surveyor, pipeline, source, table, settings=of_topic, now_ms=now_ms)
+        if pipeline.is_of_stream:
+            facts = replace(facts, spool=spool_facts(surveyor.config, pipeline.topic))
         return Health(pipeline, facts, judge(pipeline, facts), state)
 
     with ThreadPoolExecutor(TOPIC_READERS) as readers:
@@ -84,6 +87,7 @@ def check_up(surveyor: Surveyor) -> list[Health]:
 
 def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | SluiceError | None]:
     from spark_jobs.health.table_facts import table_facts  # noqa: PLC0415  (pyiceberg, never at import)
+    from spark_jobs.lake.tables import load_table, summary_of  # noqa: PLC0415
 
     store = surveyor.open_log()
 
@@ -91,6 +95,8 @@ def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | Sluice
         if table is None:
             return None
         facts = table_facts(table, schema_since_ms=now_ms - LATELY_SECONDS * 1000)
+        if pipeline.is_mirror and (letters := load_table(table.catalog, pipeline.dead_letter_table)):
+            facts = replace(facts, dead_letters=summary_of(letters.current_snapshot()).live_rows)
         state = table_state(table, pipeline.table)
         held = tuple(each.batch.attempt for each in held_batches(store, state, now_ms * 1000))
         return _TableLook(state, facts, held, read_note(store.store, state.uuid), _refusal(table))

@@ -25,6 +25,7 @@ from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, GAUGE, HIST
 from spark_jobs.monitoring.survey import Surveyor, TableState
 from spark_jobs.monitoring.totals import TotalsReader
 from spark_jobs.notices.failures import read_failures
+from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
@@ -135,16 +136,16 @@ def _table_gauges(facts: HealthFacts, table: TableState | None) -> dict[str, flo
     """Return what the table itself says, with Iceberg's totals as the newest snapshot repeats them."""
     if table is None or facts.table is None:
         return {}
-    names = ("records", "data-files", "files-size")
-    total = {name: int(table.summary.get(f"total-{name}", 0)) for name in names}
+    summary = CommitSummary(table.summary)
+    data_files = summary.count("total-data-files")
     return {
         "sluice_last_commit_timestamp_seconds": facts.table.committed_at_ms / MILLISECONDS,
         "sluice_paused": facts.table.paused is not None,
         "sluice_table_snapshots": facts.table.snapshots,
-        "sluice_table_rows": total["records"],
-        "sluice_table_data_files": total["data-files"],
-        "sluice_table_bytes": total["files-size"],
-        "sluice_table_uncompacted_files": max(0, total["data-files"] - table.progress.compacted_files),
+        "sluice_table_rows": summary.live_rows,
+        "sluice_table_data_files": data_files,
+        "sluice_table_bytes": summary.count("total-files-size"),
+        "sluice_table_uncompacted_files": max(0, data_files - table.progress.compacted_files),
     }
 
 

@@ -16,10 +16,19 @@ KEPT_US = 24 * 3600 * 1_000_000
 MAX_PARTITIONS = 1_000
 # Compaction changes files and no row; pauses, skips and the like change neither.
 _CHANGES_ROWS = frozenset(
-    {BatchKind.DRAIN, BatchKind.REPLAY, BatchKind.REDRIVE, BatchKind.RETYPE, BatchKind.ROLLBACK}
+    {
+        BatchKind.DRAIN,
+        BatchKind.REPLAY,
+        BatchKind.REDRIVE,
+        BatchKind.REBUILD,
+        BatchKind.RETYPE,
+        BatchKind.ROLLBACK,
+    }
 )
 # The rows that these took away or changed may have been in any partition.
-_CHANGES_ANY_PARTITION = frozenset({BatchKind.REPLAY, BatchKind.RETYPE, BatchKind.ROLLBACK})
+_CHANGES_ANY_PARTITION = frozenset(
+    {BatchKind.REPLAY, BatchKind.REBUILD, BatchKind.RETYPE, BatchKind.ROLLBACK}
+)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 

@@ -21,7 +21,7 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.preview.sample import look_at, read_sample, values_of
+from spark_jobs.preview.sample import have_keys, look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.source import SourceState
@@ -139,7 +139,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         decoder = decoder.keeping(progress.kept_columns, progress.generation)
     if table is None and is_unreadable(evidence):
         values = values_of(chunks)
-        refused = first_batch_unreadable(pipeline, len(values), values)
+        refused = first_batch_unreadable(pipeline, len(values), values, has_keys=have_keys(chunks))
         notes = (f"{refused.message}. {refused.hint}", *notes)
     # Who reads no generation and no time of ingestion may be given any.
     maker = RowMaker(

@@ -19,14 +19,15 @@ TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 
 
 class BatchKind(StrEnum):
-    """What a commit is for. Drains, replays, redrives and retypes write files; the others change progress.
+    """What a commit is for. The first four and retypes write files; the others change progress.
 
-    They are acts of an operator, but for CANCEL, a replay given up, and REANCHOR, which upkeep makes.
+    These are acts of an operator, but for CANCEL, a replay given up, and REANCHOR, which upkeep makes.
     """
 
     DRAIN = "drain"
     REPLAY = "replay"
     REDRIVE = "redrive"
+    REBUILD = "rebuild"
     SKIP = "skip"
     DISCARD = "discard"
     PAUSE = "pause"
@@ -46,7 +47,7 @@ class BatchKind(StrEnum):
     @property
     def is_fenced_by_epoch(self) -> bool:
         """Whether the replay epoch fences it: it does anew what is behind the table's offsets."""
-        return self in {BatchKind.REPLAY, BatchKind.REDRIVE, BatchKind.RETYPE}
+        return self in {BatchKind.REPLAY, BatchKind.REDRIVE, BatchKind.RETYPE, BatchKind.REBUILD}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_jobs.protocol.batch import TERMS, Balance, Batch, BatchKind
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR, Progress
@@ -45,6 +46,7 @@ _RUN_ID = "sluice.run-id"
 _VERSION = "sluice.version"
 _REASON = "sluice.reason"
 _LETTERS = "sluice.letters"
+_CDC = "sluice.cdc"
 _ADOPTED_BY = "sluice.adopted-by"
 _PUBLISHED_BY = "sluice.published-by"
 
@@ -71,11 +73,12 @@ def batch_summary(batch: Batch) -> dict[str, str]:
 
 def progress_summary(progress: Progress, properties: Mapping[str, str]) -> dict[str, str]:
     """Return where the table stands with the commit, and the digest of the ``properties`` it leaves."""
-    return {
+    words = {
         _GENERATION: str(progress.generation),
         _NEXT_OFFSETS: _by_partition(progress.next_offsets),
         _PROPERTIES_DIGEST: digest(properties),
     }
+    return words if progress.cdc is None else words | {_CDC: _CDCS.to_json(progress.cdc)}
 
 
 def digest(properties: Mapping[str, str]) -> str:
@@ -221,6 +224,11 @@ class CommitSummary:
         return _offsets(self.words.get(_NEXT_OFFSETS, "{}"))
 
     @property
+    def cdc(self) -> Cdc | None:
+        """How far a mirror is in its source's log with it."""
+        return _CDCS.from_json(self.words[_CDC]) if _CDC in self.words else None
+
+    @property
     def properties_digest(self) -> str | None:
         """The digest of the properties it left; None of a version that knew no digest."""
         return self.words.get(_PROPERTIES_DIGEST)
@@ -293,9 +301,15 @@ class CommitSummary:
         """Return a number of the summary, for example Iceberg's own ``added-records``."""
         return int(self.words.get(name, 0))
 
+    @property
+    def live_rows(self) -> int:
+        """The rows that readers see, by Iceberg's own totals: those in files, less those deleted in them."""
+        return max(0, self.count("total-records") - self.count("total-position-deletes"))
+
 
 _DIGESTS = JsonCodec(dict[SchemaKey, str])
 _COUNTS = JsonCodec(dict[str, int])
+_CDCS = JsonCodec(Cdc)
 
 
 def _by_partition(offsets: Mapping[int, int]) -> str:

@@ -44,10 +44,16 @@ def stands_at_starts(progress: Progress, batch: Batch) -> bool:
     )
 
 
+def is_in_epoch(progress: Progress, batch: Batch) -> bool:
+    """True if the table is of the batch's source and still in the replay epoch it was planned in."""
+    return _is_same_source(progress, batch) and progress.replay_epoch == batch.epoch
+
+
 def may_replay(progress: Progress, batch: Batch) -> bool:
     """True if the table is still in the epoch the replay was planned in, and has drained its offsets."""
-    is_in_epoch = _is_same_source(progress, batch) and progress.replay_epoch == batch.epoch
-    return is_in_epoch and all(end <= progress.next_offsets.get(p, 0) for p, end in batch.ranges.ends.items())
+    return is_in_epoch(progress, batch) and all(
+        end <= progress.next_offsets.get(p, 0) for p, end in batch.ranges.ends.items()
+    )
 
 
 def _is_same_source(progress: Progress, batch: Batch) -> bool:

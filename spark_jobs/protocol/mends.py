@@ -12,6 +12,7 @@ CommandName = Literal[
     "history",
     "preview",
     "query",
+    "rebuild",
     "recover",
     "redrive",
     "repartition",

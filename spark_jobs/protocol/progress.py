@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, get_type_hints
 
 from spark_jobs.protocol import shaped_spans
 from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept_letters import KeptLetters
@@ -19,8 +20,9 @@ from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.schema_spans import Spans, after_drain, after_replay
 from spark_jobs.protocol.shaped_spans import ShapedSpans
 
-FORMAT_VERSION = 3  # the newest that is read; what is written is the oldest that can say it
+FORMAT_VERSION = 4  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20
+MIRROR = "mirror"
 
 PREFIX = "sluice."  # of table properties and of the words of a snapshot's summary
 PROPERTY_FORMAT_VERSION = "sluice.format-version"
@@ -162,7 +164,7 @@ class Progress(ActState):
     of the schemas reads records that name none, of the current generation; ``shaped_by`` by which
     configuration its rows were made. ``routes`` are all tables that rows were ever routed to, each of which
     is ``routed_from`` this one, by its uuid. ``redrives`` counts the commits that took dead letters out as
-    rows.
+    rows. ``cdc`` is how far a mirror is in its source's log, None of every other table.
     """
 
     topic: str
@@ -189,10 +191,21 @@ class Progress(ActState):
     owed_routes: OwedRoutes | None = None
     routed_from: str | None = None
     redrives: int = 0
+    cdc: Cdc | None = None
+
+    @property
+    def begun(self) -> dict[int, int]:
+        """Return by partition the first of the offsets that today's rows are made of."""
+        return {**self.starts, **(self.cdc.began if self.cdc else {})}
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
         return any(commit.attempt == attempt for commit in self.last_commits)
+
+    @property
+    def is_mirror(self) -> bool:
+        """True if of each key's events the newest alone is a row."""
+        return self.layout == MIRROR
 
     @property
     def owed_files(self) -> tuple[WrittenFile, ...]:
@@ -319,8 +332,11 @@ class Progress(ActState):
         """Return the oldest format that can say it.
 
         A version before the second would forget which columns are whose; one before the third what it owes
-        the tables that rows are routed to, and it would go back past a redrive without its letters.
+        the tables that rows are routed to, and it would go back past a redrive without its letters; one
+        before the fourth would append to a mirror.
         """
+        if self.cdc is not None:
+            return 4
         if self.routes or self.routed_from is not None or self.redrives:
             return 3
         return 2 if self.columns or self.schema_spans or self.layout is not None else 1
@@ -333,7 +349,8 @@ class Progress(ActState):
             PROPERTY_OFFSETS: _dumps({self.topic: generations}),
         }
         # Who routes nothing has no word of it; once a table is named here, one always is.
-        unsaid = () if self.routes or self.owed_routes else ("routes", "owed_routes")
+        unsaid = {*(() if self.routes or self.owed_routes else ("routes", "owed_routes"))}
+        unsaid |= {"cdc"} if self.cdc is None else set()
         for name, codec in _codecs().items():
             if name in unsaid:
                 continue

@@ -37,18 +37,16 @@ _NOTHING = pa.field("nothing", pa.null())
 class TableSource(ArrowScanSource):
     """One table, as it is once what it is ``owed`` is in; ``open_scan`` gives the scan of all rows, once.
 
-    ``hot`` are rows beside those of the scan.
+    ``hot`` are rows beside those of the scan, other ones for each query.
     """
 
     schema_is_stable = True
 
-    def __init__(
-        self, open_scan: Callable[[], DataScan], owed: Owed = NOTHING_OWED, hot: Sequence[pa.Table] = ()
-    ) -> None:
+    def __init__(self, open_scan: Callable[[], DataScan], owed: Owed = NOTHING_OWED) -> None:
         super().__init__(self)
         self._owed = owed
         self._open_scan = open_scan
-        self._hot = HotRows(hot)
+        self.hot = HotRows()
 
     def register(self, connection: DuckDBPyConnection, name: str) -> None:
         """Let the connection's queries read the table as ``name``."""
@@ -78,9 +76,11 @@ class TableSource(ArrowScanSource):
         indexes = range(1, len(self._schema) + 1) if columns is None else columns
         names = [self._schema.names[index - 1] for index in indexes]
         in_order = pa.schema([self._schema.field(name) for name in names])
-        in_files = stream(self._scan.filter(condition).select(*names), self._owed)
-        hot = self._hot.stream(in_order, condition, self._scan.projection())
-        batches = chain((batch.select(names) for batch in in_files), hot)
+        # Choosing among columns takes some milliseconds.
+        asked = self._scan if names == self._schema.names else self._scan.select(*names)
+        in_files = stream(asked.filter(condition), in_order, self._owed)
+        hot = self.hot.stream(in_order, condition, self._scan.projection())
+        batches = chain(in_files, hot)
         ordered = pa.RecordBatchReader.from_batches(in_order, batches)
         return ordered.__arrow_c_stream__(), columns is not None
 
@@ -88,7 +88,7 @@ class TableSource(ArrowScanSource):
         """As many rows of nothing as meet the condition."""
         schema = pa.schema([_NOTHING])
         in_files = row_counts(self._scan.filter(condition), self._owed)
-        counts = chain(in_files, self._hot.counts(condition, self._scan.projection()))
+        counts = chain(in_files, self.hot.counts(condition, self._scan.projection()))
         batches = (pa.record_batch([pa.nulls(count)], schema=schema) for count in counts)
         return pa.RecordBatchReader.from_batches(schema, batches)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BoundEqualTo, BoundReference
 from pyiceberg.expressions.visitors import bind
@@ -13,7 +14,6 @@ from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.types import IntegerType, LongType, StringType
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
 
@@ -43,8 +43,15 @@ class HotRows:
         matching, equal = expression_to_pyarrow(bound), dict(_equal(bound))
         for rows in self.tables:
             # Filtering asks for all columns: a look at one leaves out most tables where a key is looked for.
-            if all(pc.any(pc.equal(rows.column(name), value)).as_py() for name, value in equal.items()):
+            if all(_may_have(rows.column(name), value) for name, value in equal.items()):
                 yield rows.filter(matching)
+
+
+def _may_have(column: pa.ChunkedArray, value: str | int) -> bool:
+    """False if it does not have the value; of a dictionary, which is short, no more is asked than that."""
+    is_short = pa.types.is_dictionary(column.type)
+    looked_through = [chunk.dictionary for chunk in column.chunks] if is_short else [column]
+    return any(pc.any(pc.equal(values, value)).as_py() for values in looked_through)
 
 
 def _equal(condition: BooleanExpression) -> Iterator[tuple[str, str | int]]:

@@ -9,12 +9,10 @@ Only what reads is run, in a DuckDB that has nothing else within reach.
 from __future__ import annotations
 
 import re
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -24,27 +22,20 @@ from pyiceberg.expressions import AlwaysTrue
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
-from spark_jobs.hot.seam import Seam, load_seam
-from spark_jobs.lake.as_of import snapshot_at
-from spark_jobs.lake.file_rows import Owed
+from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.moments import Moment
-from spark_jobs.lake.tables import snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.query.duckdb_source import TableSource
 from spark_jobs.query.engine import Engine
-from spark_jobs.query.returned import returned_files
+from spark_jobs.query.relations import DEAD_LETTERS, WATERMARK, beside_hot, registered
 from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import DataScan, FileScanTask, Table
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
 
-DEAD_LETTERS, WATERMARK = "dead_letters", "sluice_watermark"
 ROWS_A_BATCH = 10_000
 # What DuckDB says when memory does not do, and when a table's own stream raised.
 _OUT_OF_MEMORY = "Out of Memory Error"
@@ -84,29 +75,18 @@ def query(
     catalog or storage are away, and ``query-timeout``.
     """
     seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
-    within = AlwaysTrue() if prefix is None else prefix.lake_filter
-    table = seam.table
-    scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     with ExitStack() as stack:
         engine = engine or stack.enter_context(closing(Engine()))
-        own, is_over = stack.enter_context(engine.connection(seconds))
+        # Letters that come back lie in files for as long as this query.
+        is_whole = prefix is not None and not prefix.is_cut and not (seam.pending and seam.pending.returned)
+        own, is_over, prepared = stack.enter_context(engine.connection(seconds, seam if is_whole else None))
         with _ended_in_time(pipeline, is_over):
-            if seam.dead_letters is not None:
-                hot = prefix.dead_letters if prefix else ()
-                returned = _returned(seam, stack)
-                owed = replace(seam.owed, files=(*seam.owed.files, *returned))
-                with _if_there_then():
-                    letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
-                    letters.register(own, DEAD_LETTERS)
-            taken = {DEAD_LETTERS, WATERMARK}
-            rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
-            _register_by_name(own, rows, pipeline.table, taken)
-            for name, routed in seam.routed.items():
-                with _if_there_then():
-                    source = _beside(table, routed, scan, within, seam.owed_to(name))
-                    _register_by_name(own, source, name, taken)
+            if not prepared:
+                within = AlwaysTrue() if prefix is None else prefix.lake_filter
+                prepared |= registered(own, pipeline, seam, stack, within=within, as_of=as_of)
             if prefix is not None:
                 own.register(WATERMARK, prefix.as_table())
+                stack.enter_context(beside_hot(prepared, prefix, pipeline))
         with _begun(own, sql, parameters, pipeline, is_over) as answer:
             yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
@@ -118,71 +98,6 @@ def newest_of_key(pipeline: PipelineConfig, key: str) -> str:
     name = quoted(pipeline.table.rpartition(".")[2])
     order = f"{GENERATION} DESC, {TIMESTAMP} DESC NULLS LAST, {OFFSET} DESC"
     return f"FROM {name} WHERE {KEY} = {wanted} ORDER BY {order}"
-
-
-def _returned(seam: Seam, stack: ExitStack) -> Iterator[FileScanTask]:
-    """Give the letters that will come back as files; the stack removes them."""
-    if seam.pending is None or not seam.pending.returned:
-        return iter(())
-    return returned_files(seam, stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-letters-")))
-
-
-def _register_by_name(
-    engine: DuckDBPyConnection, source: TableSource, identifier: str, taken: set[str]
-) -> None:
-    """Under its whole name, and under the last part of it unless another has that."""
-    *namespace, name = identifier.split(".")
-    source.register(engine, identifier)
-    whole = f"FROM temp.{quoted(identifier)}"
-    if name.lower() not in taken:
-        taken.add(name.lower())
-        engine.execute(f"CREATE TEMP VIEW {quoted(name)} AS {whole}")
-    if len(namespace) == 1:
-        schema = quoted(*namespace)
-        engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        engine.execute(f"CREATE VIEW {schema}.{quoted(name)} AS {whole}")
-
-
-def _beside(
-    table: Table,
-    other: Table,
-    scan: DataScan,
-    within: BooleanExpression,
-    owed: Owed,
-    *,
-    hot: Sequence[pa.Table] = (),
-) -> TableSource:
-    """Return what belongs to the rows of the scan: each record is in one of the tables."""
-    if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
-        then = _beside_then(other, scan)
-        return TableSource(lambda: then)
-    return TableSource(partial(other.scan, within), owed, hot)
-
-
-@contextmanager
-def _if_there_then() -> Iterator[None]:
-    """Leave out a table without a snapshot of the moment: it was not there yet, or that has expired."""
-    try:
-        yield
-    except ConfigError as error:
-        if error.code not in {"no-such-snapshot", "no-history"}:
-            raise
-
-
-def _beside_then(other: Table, scan: DataScan) -> DataScan:
-    """Return that of an earlier moment.
-
-    A batch's own are committed after its rows, so time alone would leave them out.
-    """
-    if scan.snapshot_id is None:
-        raise AssertionError("the scan is of a snapshot")
-    data = scan.table_metadata.snapshot_by_id(scan.snapshot_id)
-    if data is None:
-        raise AssertionError("the scan is of a snapshot the table has")
-    attempt = summary_of(data).attempt
-    own = snapshot_of(other, attempt) if attempt else None
-    by_time = Moment(at_ms=data.timestamp_ms)
-    return other.scan(snapshot_id=own or snapshot_at(other, by_time).snapshot_id)
 
 
 def _begun(

@@ -10,7 +10,7 @@ from spark_jobs.config.cdc import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import BadRecord
+from spark_jobs.protocol.errors import BadRecord, ConfigError, SluiceError
 
 ASK_THE_REGISTRY = (
     "Whether that is Avro, Protobuf or JSON Schema only the registry can say: `./sluice init --registry URL`"
@@ -47,8 +47,19 @@ def appearance(values: Sequence[bytes]) -> str:
     )
 
 
-def first_batch_unreadable(pipeline: PipelineConfig, count: int, values: Sequence[bytes]) -> BadRecord:
+def first_batch_unreadable(
+    pipeline: PipelineConfig, count: int, values: Sequence[bytes], *, has_keys: bool
+) -> SluiceError:
     """Return why no table is made of a topic of whose first ``count`` values none can be read."""
+    if pipeline.is_mirror and not has_keys:
+        return ConfigError(
+            f"none of the first {count:,} changes of topic {pipeline.topic} has a key: nobody knows whose"
+            " rows they are",
+            code="mirror-without-key",
+            hint="Give the table a primary key, or name its key at the connector (`message.key.columns`); or"
+            " take its changes as they are, with `layout: changes`.",
+            topic=pipeline.topic,
+        )
     looks = appearance(values)
     written = pipeline.value.format
     nouns = "is a JSON object" if written is ValueFormat.JSON else f"can be read as {written}"

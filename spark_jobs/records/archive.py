@@ -57,7 +57,8 @@ class ArchiveDecoder:
         """See ``Decoder``; of the columns without ``kafka``, and without a bad value."""
         packed, raw = PackedValues.beside_column(records.values)
         there = _there(raw)
-        named = Encoded(records, there, packed.take(np.array(there, np.intp)))
+        is_whole = len(there) == len(packed)
+        named = Encoded(records, there, packed if is_whole else packed.take(np.array(there, np.intp)))
         taken = _taken(records, there)
         if isinstance(self.values, SchemaDecoder):  # which would pack them once more
             taken = taken.with_values(named.items)
@@ -176,7 +177,8 @@ def _struct(kind: pa.DataType, own: Mapping[str, pa.Array], read: pa.Table, at: 
         else:
             column = read.column(field.name)
             parts.append(one_array(column if at is None else column.take(at)))
-    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=own[RAW].is_null())
+    is_null = own[RAW].is_null() if own[RAW].null_count else None
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=is_null)
 
 
 def _key(raw: pa.Array, keys: Decoded | None, keyed: Sequence[int], kind: pa.DataType) -> pa.Array:

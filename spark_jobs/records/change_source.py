@@ -14,7 +14,7 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.records.debezium_rows import RowSchema
-from spark_jobs.schema.change_columns import CHANGE_COLUMNS, CHANGE_NAMES
+from spark_jobs.schema.change_columns import CHANGE_COLUMNS
 from spark_jobs.schema.column_source import SeenColumns
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.known_schemas import KnownSchemas
@@ -36,16 +36,17 @@ class ChangeColumns:
     rows: SeenColumns
     rules: Rules
     is_enveloped: bool
+    own: Schema = CHANGE_COLUMNS
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; raises ``ConfigError`` where no event has a schema that can be used."""
         written, unused = self._written(evidence)
         if unused and not written and not evidence.fields:
             raise unused[0]
-        columns, told = self.rows.first(evidence.without(CHANGE_NAMES), declared)
+        columns, told = self.rows.first(evidence.without(self.own.column_names), declared)
         most = 0 if self.rows.is_exact else self.rows.growth.max_columns
         rules = replace(self.rules, max_columns=most)
-        own = made_of(CHANGE_COLUMNS)
+        own = made_of(self.own)
         of_schemas = place(written, evolved(Schema(), columns.then(own)), {}, rules)[0]
         return columns.then(of_schemas).then(own), told
 
@@ -53,7 +54,7 @@ class ChangeColumns:
         self, table: Schema, bound: ColumnMap, evidence: Evidence
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
-        lacks, told = self.rows.evolution(table, bound, evidence.without(CHANGE_NAMES))
+        lacks, told = self.rows.evolution(table, bound, evidence.without(self.own.column_names))
         of_schemas = place(self._written(evidence)[0], evolved(table, lacks), bound, self.rules)[0]
         return lacks.then(of_schemas), told
 

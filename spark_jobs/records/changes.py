@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.debezium.documents import Documents, NotReadError
-from spark_jobs.debezium.events import Change, Events, KeyNotReadError
+from spark_jobs.debezium.envelopes import read_enveloped
+from spark_jobs.debezium.events import TRUNCATE, Change, Events, KeyNotReadError
 from spark_jobs.debezium.upserts import read_upsert
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
@@ -28,6 +29,9 @@ from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.change_columns import (
     CHANGE_COLUMNS,
     CHANGE_NAMES,
+    COMMIT_SEQUENCE,
+    MIRROR_COLUMNS,
+    MIRROR_NAMES,
     OPERATION,
     ROW_ID,
     SEQUENCE,
@@ -51,6 +55,7 @@ class ChangesDecoder(ABC):
 
     rows: JsonDecoder
     placed: PlacedRows
+    is_mirror: bool = False
     takes_tombstones: ClassVar[bool] = False
 
     @property
@@ -68,8 +73,8 @@ class ChangesDecoder(ABC):
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
-        changes, bad = changes_of(records, self.change)
-        of_rows = pa.schema([column for column in columns if column.name not in CHANGE_NAMES])
+        changes, bad = changes_of(records, self.change, is_mirror=self.is_mirror)
+        of_rows = pa.schema([column for column in columns if column.name not in own_names(self.is_mirror)])
         parts: list[Part] = []
         new: list[Evidence] = []
         for (schema, is_whole), indices in _alike(changes).items():
@@ -91,11 +96,12 @@ class ChangesDecoder(ABC):
         if new:
             return Decoded(no_rows(columns), [], new_fields=reduce(Evidence.merge, new))
         together = in_order(parts, bad, len(records.offsets), of_rows)
-        return together.beside(columns_beside(changes, together.indices, records), columns)
+        beside = columns_beside(changes, together.indices, records, is_mirror=self.is_mirror)
+        return together.beside(beside, columns)
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``: fields of rows without a schema, and the schemas of others."""
-        changes, bad = changes_of(records, self.change)
+        changes, bad = changes_of(records, self.change, is_mirror=self.is_mirror)
         seen = Evidence(undecodable=len(bad))
         for (schema, _), indices in _alike(changes).items():
             if schema is None:
@@ -143,14 +149,35 @@ class UpsertDecoder(ChangesDecoder):
     @staticmethod
     def change(documents: Events, records: Chunk, index: int) -> Change:
         """See ``ChangesDecoder``."""
-        time_ms = records.timestamps_ms[index]
-        is_time = time_ms != NO_TIMESTAMP and not is_unshowable([time_ms])[0]
         change = read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
-        return replace(change, timestamp_us=time_ms * 1000 if is_time else None)
+        return replace(change, timestamp_us=_time_of_record(records, index))
+
+
+class EnvelopeDecoder(ChangesDecoder):
+    """Events of a gateway, which writes none without a value."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def change(documents: Events, records: Chunk, index: int) -> Change | None:
+        """See ``ChangesDecoder``."""
+        value = records.values[index]
+        if value is None:
+            return None
+        change = read_enveloped(documents, records.keys[index], value)
+        if change.timestamp_us is not None:
+            return change
+        return replace(change, timestamp_us=_time_of_record(records, index))
+
+
+def _time_of_record(records: Chunk, index: int) -> int | None:
+    time_ms = records.timestamps_ms[index]
+    is_time = time_ms != NO_TIMESTAMP and not is_unshowable([time_ms])[0]
+    return time_ms * 1000 if is_time else None
 
 
 def changes_of(
-    records: Chunk, read: Callable[[Events, Chunk, int], Change | None]
+    records: Chunk, read: Callable[[Events, Chunk, int], Change | None], *, is_mirror: bool
 ) -> tuple[dict[int, Change], list[BadValue]]:
     """Return what records say, by index, and those that say nothing that can be a row."""
     documents = Events(Documents(), Documents())
@@ -160,8 +187,8 @@ def changes_of(
         try:
             change = read(documents, records, index)
             if change is not None:
-                _refuse_own_names(change)
-                changes[index] = change
+                _refuse_own_names(change, own_names(is_mirror))
+                changes[index] = keyed(change) if is_mirror else change
         except NotReadError as error:
             phase = Phase.KEY if isinstance(error, KeyNotReadError) else Phase.DECODE
             bad.append(BadValue(index, phase, error.field, str(error)))
@@ -182,11 +209,25 @@ def _rows_of(records: Chunk, indices: Sequence[int], changes: Mapping[int, Chang
     return chunk
 
 
-def _refuse_own_names(change: Change) -> None:
+def own_names(is_mirror: bool) -> frozenset[str]:
+    """Return the columns that rows have of their events."""
+    return MIRROR_NAMES if is_mirror else CHANGE_NAMES
+
+
+def keyed(change: Change) -> Change:
+    """Return the change with whose row it is of; a truncate has none. Raises ``KeyNotReadError``."""
+    if change.operation == TRUNCATE:
+        return replace(change, row_id="")
+    if change.row_id is None:
+        raise KeyNotReadError("a change without a key: nobody knows whose row it is")
+    return change
+
+
+def _refuse_own_names(change: Change, own: frozenset[str]) -> None:
     """Raise ``NotReadError`` for a row without a schema whose field is called as a column of its event."""
     if change.schema is None and _OWN_NAME in change.row:
         with suppress(NotAnObjectError):  # which the row's decoder says
-            for taken in CHANGE_NAMES.intersection(parse_object(change.row)):
+            for taken in own.intersection(parse_object(change.row)):
                 raise NotReadError("the column says something of the event", taken)
 
 
@@ -213,7 +254,9 @@ def _refuse_decimal(column: str, value: str, kind: pa.DataType) -> NoReturn:
     )
 
 
-def columns_beside(changes: Mapping[int, Change], rows: Sequence[int], records: Chunk) -> dict[str, pa.Array]:
+def columns_beside(
+    changes: Mapping[int, Change], rows: Sequence[int], records: Chunk, *, is_mirror: bool
+) -> dict[str, pa.Array]:
     """Return what the changes at these indices say beside their rows, by column."""
     every = [changes[row] for row in rows]
     places = [
@@ -226,5 +269,7 @@ def columns_beside(changes: Mapping[int, Change], rows: Sequence[int], records: 
         OPERATION: [each.operation for each in every],
         ROW_ID: [each.row_id for each in every],
         TRANSACTION: [each.transaction for each in every],
+        COMMIT_SEQUENCE: [each.commit_sequence for each in every],
     }
-    return {field.name: pa.array(items[field.name], field.type) for field in arrow_schema(CHANGE_COLUMNS)}
+    own = arrow_schema(MIRROR_COLUMNS if is_mirror else CHANGE_COLUMNS)
+    return {field.name: pa.array(items[field.name], field.type) for field in own}

@@ -18,6 +18,7 @@ from spark_jobs.debezium.events import (
     DELETE,
     WITH_A_ROW,
     Change,
+    commit_position,
     position,
     read_key,
     time_us,
@@ -26,11 +27,18 @@ from spark_jobs.debezium.events import (
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.change_source import PlacedRows
-from spark_jobs.records.changes import UNUSABLE, UpsertDecoder, changes_of, columns_beside
+from spark_jobs.records.changes import (
+    UNUSABLE,
+    EnvelopeDecoder,
+    UpsertDecoder,
+    changes_of,
+    columns_beside,
+    keyed,
+    own_names,
+)
 from spark_jobs.records.decoder import PlainRows
 from spark_jobs.records.json_plain import UNREADABLE, PlainJsonDecoder, read_exactly
 from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.change_columns import CHANGE_NAMES
 from spark_jobs.schema.known_schemas import KnownSchemas
 
 if TYPE_CHECKING:
@@ -44,12 +52,13 @@ class PlainChangesDecoder(ABC):
     rows: PlainJsonDecoder
     placed: PlacedRows
     growth: Growth
+    is_mirror: bool = False
     takes_tombstones: ClassVar[bool] = False
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
         changes = self._changes(records)
-        of_rows = pa.schema([column for column in columns if column.name not in CHANGE_NAMES])
+        of_rows = pa.schema([column for column in columns if column.name not in own_names(self.is_mirror)])
         alike: defaultdict[tuple[str | None, bool], list[int]] = defaultdict(list)
         for index, change in changes.items():
             alike[change.schema, change.is_whole].append(index)
@@ -63,7 +72,7 @@ class PlainChangesDecoder(ABC):
         table = pa.concat_tables([part.table for part in parts] or [no_rows(of_rows)]).take(pa.array(order))
         rows = [rows[at] for at in order]
         made = dict(zip(table.column_names, table.columns, strict=True))
-        made |= columns_beside(changes, rows, records)
+        made |= columns_beside(changes, rows, records, is_mirror=self.is_mirror)
         rounded: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for part in parts:
             for column, at in part.rounded.items():
@@ -101,7 +110,8 @@ class PlainDebeziumDecoder(PlainChangesDecoder):
         for index, value in enumerate(records.values):
             if value is not None:
                 try:
-                    changes[index] = _change(documents, records.keys[index], value)
+                    change = _change(documents, records.keys[index], value)
+                    changes[index] = keyed(change) if self.is_mirror else change
                 except UNREADABLE:
                     continue  # no row is made of it, and if there is one it has no basis
         return changes
@@ -114,7 +124,16 @@ class PlainUpsertDecoder(PlainChangesDecoder):
     takes_tombstones: ClassVar[bool] = True
 
     def _changes(self, records: Chunk) -> dict[int, Change]:
-        return changes_of(records, UpsertDecoder.change)[0]
+        return changes_of(records, UpsertDecoder.change, is_mirror=self.is_mirror)[0]
+
+
+class PlainEnvelopeDecoder(PlainChangesDecoder):
+    """See ``EnvelopeDecoder``: what a record says beside its row is read as there."""
+
+    __slots__ = ()
+
+    def _changes(self, records: Chunk) -> dict[int, Change]:
+        return changes_of(records, EnvelopeDecoder.change, is_mirror=self.is_mirror)[0]
 
 
 def _change(documents: Documents, key: bytes | None, value: bytes) -> Change:
@@ -138,6 +157,7 @@ def _change(documents: Documents, key: bytes | None, value: bytes) -> Change:
         orjson.dumps(_object(row), default=lambda number: orjson.Fragment(str(number))),
         schema,
         operation in WITH_A_ROW,
+        commit_position(source),
     )
 
 

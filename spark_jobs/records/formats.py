@@ -20,8 +20,13 @@ from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.change_source import ChangeColumns, PlacedRows
-from spark_jobs.records.changes import DebeziumDecoder, UpsertDecoder
-from spark_jobs.records.changes_plain import PlainDebeziumDecoder, PlainUpsertDecoder
+from spark_jobs.records.changes import ChangesDecoder, DebeziumDecoder, EnvelopeDecoder, UpsertDecoder
+from spark_jobs.records.changes_plain import (
+    PlainChangesDecoder,
+    PlainDebeziumDecoder,
+    PlainEnvelopeDecoder,
+    PlainUpsertDecoder,
+)
 from spark_jobs.records.conversion import refit
 from spark_jobs.records.decoder import Decoder, PlainDecoder
 from spark_jobs.records.json import JsonDecoder
@@ -30,7 +35,7 @@ from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
 from spark_jobs.records.shaping import Shaping, shaping_of
 from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
-from spark_jobs.schema.change_columns import CHANGE_COLUMNS, CHANGE_NAMES
+from spark_jobs.schema.change_columns import CHANGE_COLUMNS, MIRROR_COLUMNS
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.placing import Rules
@@ -55,6 +60,11 @@ class Format:
 
 
 JSON = Format(JsonDecoder(), PlainJsonDecoder(), SeenColumns(GROWTH))
+_ENVELOPES: dict[Envelope, tuple[type[ChangesDecoder], type[PlainChangesDecoder]]] = {
+    Envelope.DEBEZIUM: (DebeziumDecoder, PlainDebeziumDecoder),
+    Envelope.UPSERT: (UpsertDecoder, PlainUpsertDecoder),
+    Envelope.SLUICE: (EnvelopeDecoder, PlainEnvelopeDecoder),
+}
 
 
 def format_of(
@@ -110,15 +120,17 @@ def _changes(
     pipeline: PipelineConfig, rules: Rules, shaping: Shaping, table: Schema | None, bound: ColumnMap
 ) -> Format:
     growth = pipeline.table_schema.growth
-    rules = replace(rules, computed=rules.computed | CHANGE_NAMES)
+    own = MIRROR_COLUMNS if pipeline.is_mirror else CHANGE_COLUMNS
+    rules = replace(rules, computed=rules.computed.union(own.column_names))
     seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
-    is_upsert = pipeline.envelope is Envelope.UPSERT
-    placed = PlacedRows(table or CHANGE_COLUMNS, bound, rules, not is_upsert)
+    is_debezium = pipeline.envelope is Envelope.DEBEZIUM
+    placed = PlacedRows(table or own, bound, rules, is_debezium)
     rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
+    decoder, plain_decoder = _ENVELOPES[pipeline.envelope or Envelope.DEBEZIUM]
     return Format(
-        (UpsertDecoder if is_upsert else DebeziumDecoder)(rows, placed),
-        (PlainUpsertDecoder if is_upsert else PlainDebeziumDecoder)(plain, placed, growth),
-        ChangeColumns(seen, rules, not is_upsert),
+        decoder(rows, placed, pipeline.is_mirror),
+        plain_decoder(plain, placed, growth, pipeline.is_mirror),
+        ChangeColumns(seen, rules, is_debezium, own),
     )
 
 

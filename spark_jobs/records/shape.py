@@ -139,17 +139,21 @@ def kafka_column(
 ) -> pa.Array:
     """Return what an archive says of records beside their coordinates, found in ``columns`` by name."""
     times = _integers(pick(records.timestamps_ms, rows))
-    types = pa.array(_integers(pick(records.timestamp_types, rows))).dictionary_encode()
-    names = [_TIMESTAMP_TYPES.get(each) for each in types.dictionary.to_pylist()]
     parts = {
         "offset": columns[OFFSET],
         "event_timestamp": columns[TIMESTAMP],
         "event_timestamp_ms": pa.array(times, pa.int64(), mask=times == NO_TIMESTAMP),
-        "timestamp_type": pa.array(names, pa.string()).take(types.indices),
+        "timestamp_type": _timestamp_types(pick(records.timestamp_types, rows)),
         INGEST_TIMESTAMP: columns[INGESTED_AT],
         "batch_start": pa.nulls(len(times), pa.int64()),
     }
     return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
+
+
+def _timestamp_types(types: Sequence[int]) -> pa.Array:
+    if types and types.count(types[0]) == len(types):  # a topic has one, unless its configuration changed
+        return pa.repeat(pa.scalar(_TIMESTAMP_TYPES.get(types[0]), pa.string()), len(types))
+    return pa.array([*map(_TIMESTAMP_TYPES.get, types)], pa.string())
 
 
 def _partitions(records: Chunk, rows: Sequence[int] | None, count: int) -> pa.Array:

@@ -16,6 +16,7 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.replay.mirrors import refuse_again
 from spark_jobs.replay.ranges import cut_at, require_held, window_bounds, window_ranges
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ def plan_replay(
 
     What is beyond the table's next offsets is the live flow's and left out. Raises ``OffsetsUnavailable``
     when Kafka no longer holds a range or the log lost its end since, ``ConfigError`` when nothing is left to
-    replay or there is no table, ``SourceChanged`` as a drain does.
+    replay, there is no table or it is a mirror, ``SourceChanged`` as a drain does.
     """
+    refuse_again(pipeline)
     table = load_drained(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
     progress = progress_of(table)

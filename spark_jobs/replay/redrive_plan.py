@@ -23,6 +23,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.replay.mirrors import refuse_again
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION, TIMESTAMP
 from spark_jobs.storage.errors import storage_error
 
@@ -90,8 +91,8 @@ def plan_redrive(
 
     Letters stay that are of an earlier generation or whose time was none that a table can hold, since the row
     would lack it; those at or past the table's offsets, whose records are drained again; and those whose
-    record has a row. Raises ``ConfigError`` for an archive, ``SourceChanged`` as a drain does for either
-    table, and what reading raises.
+    record has a row. Raises ``ConfigError`` for an archive and a mirror, ``SourceChanged`` as a drain does
+    for either table, and what reading raises.
     """
     if pipeline.is_archive:
         raise ConfigError(
@@ -100,6 +101,7 @@ def plan_redrive(
             hint=f"Replay their ranges: {mends.act('replay', pipeline.name, '--range P:START-END')}.",
             pipeline=pipeline.name,
         )
+    refuse_again(pipeline)
     check_anchor(table)
     if dead_letters is None:
         return RedrivePlan(_NO_LETTERS, {})

@@ -54,6 +54,11 @@ def refuse(
             "an archive keeps each record's bytes",
             "Read the type that you want from a flat table.",
         )
+    elif pipeline.is_mirror:
+        message, hint = (
+            "a mirror's columns have the types of their source",
+            "Change them there: the column is widened, or drains stop until the mirror is made anew.",
+        )
     elif pipeline.envelope is not None:
         message, hint = (
             "what change events say has the types of their source",

@@ -114,10 +114,10 @@ def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> t
 
 def sort_note(pipeline: PipelineConfig, schema: Schema) -> str | None:
     """Return which columns to sort by are not there yet; raises ``ConfigError`` where one has no order."""
-    sort_order(schema, pipeline.sort_by)
-    if not (lacking := columns_to_come(schema, pipeline.sort_by)):
+    sort_order(schema, pipeline.table_sort_by)
+    if not (lacking := columns_to_come(schema, pipeline.table_sort_by)):
         return None
-    others = ", ".join(name for name in pipeline.sort_by if name not in lacking)
+    others = ", ".join(name for name in pipeline.table_sort_by if name not in lacking)
     told = f"rows are sorted by {others}" if others else "rows are not sorted"
     return f"sort_by names {count(len(lacking), 'column')} not there yet, {', '.join(lacking)}: {told}"
 

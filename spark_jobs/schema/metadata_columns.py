@@ -6,6 +6,8 @@ a table that an earlier version made all are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -42,8 +44,13 @@ _COORDINATES: tuple[tuple[str, IcebergType, str], ...] = (
 _INGESTED_AT_DOC = "when the batch was planned; the same for every row of a batch"
 
 
-def with_metadata_columns(schema: Schema, *, key_is_binary: bool = False) -> Schema:
-    """The JSON's columns, then the metadata columns; field ids are provisional, catalogs number anew."""
+def with_metadata_columns(
+    schema: Schema, *, key_is_binary: bool = False, identity: Sequence[str] = IDENTITY
+) -> Schema:
+    """The JSON's columns, then the metadata columns; field ids are provisional, catalogs number anew.
+
+    Columns of the ``identity`` are required, and Iceberg's identifier fields.
+    """
     key: IcebergType = BinaryType() if key_is_binary else StringType()
     columns = (
         *_COORDINATES,
@@ -51,7 +58,7 @@ def with_metadata_columns(schema: Schema, *, key_is_binary: bool = False) -> Sch
         (HEADERS, _headers(), "the record's headers in order, names may repeat"),
         (INGESTED_AT, TimestamptzType(), _INGESTED_AT_DOC),
     )
-    return _numbered(schema.fields, columns)
+    return _numbered(schema.fields, columns, identity)
 
 
 def dead_letter_schema() -> Schema:
@@ -80,12 +87,18 @@ def _headers() -> IcebergType:
     return ListType(1_000_003, entry, element_required=False)
 
 
-def _numbered(fields: tuple[NestedField, ...], columns: tuple[tuple[str, IcebergType, str], ...]) -> Schema:
+def _numbered(
+    fields: tuple[NestedField, ...],
+    columns: tuple[tuple[str, IcebergType, str], ...],
+    identity: Sequence[str] = IDENTITY,
+) -> Schema:
     first_id = max(Schema(*fields).highest_field_id, 0) + 1
     added = [
         NestedField(first_id + position, name, kind, required=name in IDENTITY, doc=doc)
         for position, (name, kind, doc) in enumerate(columns)
     ]
-    return Schema(
-        *fields, *added, identifier_field_ids=[field.field_id for field in added if field.name in IDENTITY]
-    )
+    given = [
+        field.model_copy(update={"required": True}) if field.name in identity else field for field in fields
+    ]
+    every = [*given, *added]
+    return Schema(*every, identifier_field_ids=[field.field_id for field in every if field.name in identity])

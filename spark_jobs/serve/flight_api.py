@@ -38,7 +38,8 @@ _TABLES = """
 WITH every AS (
   SELECT table_catalog = 'temp' AS is_short, table_schema AS s, table_name AS t, table_type AS k
   FROM information_schema.tables
-  WHERE NOT contains(table_name, '.') AND NOT ends_with(table_name, ' in files')
+  WHERE table_catalog IN ('temp', current_database())  -- other queries' are beside it
+    AND NOT contains(table_name, '.') AND NOT ends_with(table_name, ' in files')
 )
 SELECT '' AS c, s, t, k FROM every AS own
 WHERE (NOT is_short OR t IN ('dead_letters', 'sluice_watermark')

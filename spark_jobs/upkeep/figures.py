@@ -29,7 +29,8 @@ class TableFigures:
     """Counts of one table's current metadata; files, rows, bytes and manifests are those of main.
 
     ``small_files`` are below ``SMALL``, ``medium_files`` between it and ``MEDIUM``; the mergeable ones among
-    them share their partition with enough others. ``expirable_snapshots`` are held by no branch or tag,
+    them share their partition with enough others. ``rows`` are those in data files, ``deleted_rows`` of them
+    stand in delete files by their positions. ``expirable_snapshots`` are held by no branch or tag,
     the oldest of them is from ``oldest_expirable_ms`` (since the epoch). ``small_manifests`` would fit into
     fewer ones. ``shows_history`` and ``keeps_garbage`` say what the catalog allows: Nessie, with a history of
     its own, shows none of the table's and forbids deleting what it may still show.
@@ -41,6 +42,7 @@ class TableFigures:
     mergeable_small_files: int = 0
     mergeable_medium_files: int = 0
     delete_files: int = 0
+    deleted_rows: int = 0
     rows: int = 0
     bytes: int = 0
     snapshots: int = 0

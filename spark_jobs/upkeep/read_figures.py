@@ -75,6 +75,8 @@ class _Count:
     def add_file(self, file: DataFile) -> None:
         if file.content is not DataFileContent.DATA:
             self.sums["delete_files"] += 1
+            is_of_positions = file.content is DataFileContent.POSITION_DELETES
+            self.sums["deleted_rows"] += file.record_count if is_of_positions else 0
             return
         self.sums["data_files"] += 1
         self.sums["rows"] += file.record_count

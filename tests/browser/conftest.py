@@ -10,9 +10,9 @@ import pytest
 from dagster import DagsterRunStatus
 
 from assets.keys import GROUP_UPKEEP, replay_key
+from prove.lab.browser import Page, open_browser
 from servers.process import ServerFolder
 from spark_jobs.replay.ranges import window_key
-from tests.support.browser import Page, open_browser
 from tests.support.dagster_scene import TOKEN, Scene, open_scene
 
 if TYPE_CHECKING:

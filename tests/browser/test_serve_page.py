@@ -18,7 +18,7 @@ from tests.support.recovery_scene import make_scene
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.browser import Page
+    from prove.lab.browser import Page
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dagster._core.execution.backfill import PartitionBackfill
 
-    from tests.support.browser import Page
+    from prove.lab.browser import Page
     from tests.support.dagster_scene import Scene
 
 # The first test also waits for Kafka, Spark, Dagster and the first drains.

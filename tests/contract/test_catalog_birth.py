@@ -12,7 +12,7 @@ from spark_jobs.commit.birth import create_dead_letter_table
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, SourceChanged
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.metadata_columns import IDENTITY, METADATA_COLUMNS
 from tests.support.lake import SCHEMA, Lake
 
 if TYPE_CHECKING:
@@ -58,6 +58,15 @@ def test_a_table_says_what_identifies_a_row_and_how_rows_are_sorted(lake: Lake) 
         order = [schema.find_column_name(field.source_id) for field in table.sort_order().fields]
         assert order == ["_kafka_generation", "_kafka_partition", "_kafka_offset"]
         assert {str(field) for field in table.sort_order().fields if "DESC" in str(field)} == set()
+
+
+def test_a_mirrors_key_is_what_identifies_a_row(lake: Lake) -> None:
+    """It is required, beside the coordinates; also after new columns."""
+    lake.make_table(identity=("name",))
+    evolve_table(lake.open, lake.name(), [(("more",), StringType())])
+    schema = lake.load().schema()
+    assert schema.identifier_field_names() == {"name"}
+    assert {field.name for field in schema.fields if field.required} == {"name", *IDENTITY}
 
 
 def test_a_dropped_table_comes_back_at_another_location(lake: Lake) -> None:

@@ -290,6 +290,19 @@ def test_columns_that_do_not_repeat_have_no_dictionary_and_all_readers_see_the_s
     assert read.project("id, small, text").order("id").fetchall() == wanted
 
 
+def test_files_of_a_split_are_judged_by_the_first_that_has_enough_rows(sqlite_lake: Lake) -> None:
+    """A few rows, which never repeat, say nothing of the files after them."""
+    table = _table(sqlite_lake, "small")
+    writer = _writer(table)
+    for small, count, distinct in ((0, 40, 40), (1, 6_000, 20), (2, 6_000, 6_000)):
+        rows = [
+            {"small": small, "text": f"{n % distinct}", **_identity(6_000 * small + n)} for n in range(count)
+        ]
+        writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
+    files = [_columns_with_dictionary(normalise_path(file.path)) for file in writer.close()]
+    assert ["text" in columns for columns in files] == [False, True, True]
+
+
 def test_a_dictionary_size_of_its_own_keeps_dictionaries_for_all_columns(sqlite_lake: Lake) -> None:
     """The table's own word wins over what Sluice finds."""
     table = _table(sqlite_lake)

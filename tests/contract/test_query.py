@@ -13,16 +13,23 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import AlwaysFalse
 from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.manifest import ManifestFile
 
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
+from spark_jobs.hot.prefix import Prefix
+from spark_jobs.hot.seam import load_seam
+from spark_jobs.hot.segment import Segment
+from spark_jobs.hot.tail import Share
+from spark_jobs.hot.watermark import Epoch
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
 from spark_jobs.query.engine import Engine
+from spark_jobs.query.hot_rows import HotRows
 from spark_jobs.query.query import query
 from tests.support.recovery_scene import Scene, make_scene
 
@@ -188,7 +195,10 @@ def test_conditions_keep_the_same_rows_of_those_that_are_in_no_file(embedded: Sc
     """Whoever applies them; counted too."""
     table = embedded.lake.load()
     rows = table.scan().to_arrow()
-    hot = TableSource(lambda: table.scan(AlwaysFalse()), hot=[rows.slice(0, 11), rows.slice(11)])
+    hot = TableSource(lambda: table.scan(AlwaysFalse()))
+    names = rows.column("name").combine_chunks().dictionary_encode()
+    as_held = rows.set_column(rows.column_names.index("name"), "name", names)
+    hot.hot = HotRows([rows.slice(0, 11), as_held.slice(11)])
     with duckdb.connect() as plain:
         plain.register("t", rows)
         hot.register(plain, "hot")
@@ -199,6 +209,45 @@ def test_conditions_keep_the_same_rows_of_those_that_are_in_no_file(embedded: Sc
                 there = [plain.execute(sql.format(name)).fetchall() for name in ("t", "hot")]
                 assert there[0] == there[1], (asked, condition)
         assert plain.execute("SELECT count(*) FROM hot").fetchall() == [(29,)]
+
+
+def test_queries_over_one_state_of_the_lake_read_its_metadata_once(
+    embedded: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever they ask for; each has the hot rows of its own moment, and the lake's alone none."""
+    seam = load_seam(embedded.pipeline, embedded.connections)
+    assert seam.dead_letters is not None
+    rows, letters = (table.scan().to_arrow() for table in (seam.table, seam.dead_letters))
+    read: list[str] = []
+    fetch = ManifestFile.fetch_manifest_entry
+
+    def fetched(file: ManifestFile, *asked: Any, **how: Any) -> Any:
+        read.append(file.manifest_path)
+        return fetch(file, *asked, **how)
+
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", fetched)
+
+    def ask(engine: Engine, hot: int, sql: str) -> list[dict[str, Any]]:
+        epoch = Epoch("u", "t", 1, 0)
+        segment = Segment(epoch, 0, 30, 30 + hot, rows.slice(0, hot), letters.slice(0, min(hot, 1)))
+        prefix = Prefix(seam, (Share(0, 0, 30, 30 + hot, (segment,)),), 0)
+        asked = query(embedded.pipeline, embedded.connections, sql, prefix=prefix, engine=engine)
+        with asked as answer:
+            return [row for batch in answer.batches for row in batch.to_pylist()]
+
+    beside = "(FROM dead_letters SELECT count(*)) AS l, (FROM sluice_watermark SELECT end_offset) AS e"
+    sql = f"SELECT count(*) AS n, {beside} FROM t"  # noqa: S608
+    with closing(Engine()) as engine:
+        for hot in (7, 0, 3):
+            counts = {"n": 29 + hot, "l": 1 + min(hot, 1), "e": 30 + hot}
+            assert ask(engine, hot, sql) == [counts]
+            with pytest.raises(ConfigError):
+                ask(engine, 5, "SELEKT 1")
+            assert ask(engine, hot, f"{sql} WHERE _kafka_offset >= 0") == [counts]
+        held = [source.hot.tables for each in engine._idle for source in each.prepared.values()]
+    assert held
+    assert not any(held)
+    assert len(read) == len(set(read)) > 1
 
 
 def test_no_rows_are_an_answer(embedded: Scene) -> None:

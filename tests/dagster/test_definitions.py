@@ -16,6 +16,7 @@ from orchestration.foreign_packages import refuse_foreign_packages
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
+from spark_jobs.config.value_format import Layout
 from spark_jobs.config.written_checks import WrittenChecks
 from spark_jobs.protocol.errors import ConfigError
 
@@ -93,13 +94,15 @@ def test_every_table_has_the_built_in_checks_that_are_on() -> None:
     """Names are stable, `off` leaves one out, and a pipeline without any still loads."""
     off = {name: {"severity": Severity.OFF} for name in BY_NAME}
     one_off, all_off = (WrittenChecks.model_validate(checks) for checks in ({"lag": off["lag"]}, off))
+    two_on = WrittenChecks.model_validate({**off, "spool": {}, "source_events": {}})
     some = PipelineConfig(name="a", topic="t", table="lake.a", checks=one_off)
     none = PipelineConfig(name="b", topic="t", table="lake.b", checks=all_off)
-    defs = build_definitions(config_of(some, none))
+    stream = PipelineConfig(name="c", topic="t", table="lake.c", checks=two_on, stream="clicks")
+    defs = build_definitions(config_of(some, none, stream))
     Definitions.validate_loadable(defs)
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}
     on = (name for name, each in BY_NAME.items() if name != "lag" and not each.only_with)
-    assert keys == {f"lake/a:{name}" for name in on}
+    assert keys == {*(f"lake/a:{name}" for name in on), "lake/c:spool", "lake/c:source_events"}
 
 
 def test_each_table_has_a_pool_of_its_own() -> None:
@@ -207,3 +210,17 @@ def test_dagster_validates_the_code_location(target: list[str], tmp_path: Path) 
         check=True,
         timeout=120,
     )
+
+
+def test_a_mirror_is_not_done_again_and_compacted_between_its_drains() -> None:
+    """It has no assets that replay or redrive; drains and compaction wait for each other."""
+    mirror = PipelineConfig(name="m", topic="t", table="shop.m", layout=Layout.MIRROR)
+    defs = build_definitions(config_of(mirror))
+    Definitions.validate_loadable(defs)
+    keys = {spec.key.to_user_string() for spec in defs.resolve_all_asset_specs()}
+    assert not [key for key in keys if key.startswith(("replay/", "redrive/"))]
+    pools = {
+        each.op.name: each.op.pool for each in defs.resolve_asset_graph().assets_defs if each.is_executable
+    }
+    assert pools["upkeep_compaction_m"] == pools["drain_m"] == "drain_shop.m"
+    assert pools["upkeep_snapshots_m"] == "upkeep_shop.m"

@@ -130,6 +130,18 @@ def test_a_server_that_is_away_is_one_clear_line_at_once(tmp_path: Path) -> None
     spark.interrupt("an-attempt")
 
 
+def test_stopping_work_starts_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session in this process that nobody made has no work, and its start takes seconds."""
+    started: list[WorkSpark] = []
+    monkeypatch.setattr("resources.spark._sessions", {})
+    monkeypatch.setattr(WorkSpark, "_local", lambda spark: started.append(spark))  # noqa: PLW0108  (no method)
+    spark = WorkSpark(config_of(tmp_path, SparkSettings(master="local")), "drain")
+    spark.interrupt("an-attempt")
+    assert not started
+    spark.session()
+    assert started == [spark]
+
+
 @pytest.mark.parametrize(("master", "expected"), [("local[3,4]", 3), ("local[7]", 7)])
 def test_parallelism_follows_the_master(tmp_path: Path, master: str, expected: int) -> None:
     """Splits are planned for as many tasks as run at once."""

@@ -16,6 +16,7 @@ from pyiceberg.expressions import AlwaysTrue, EqualTo
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, progress
 from spark_jobs.audit import audit as audit_module
+from spark_jobs.audit import stretches as stretches_module
 from spark_jobs.audit.audit import audit
 from spark_jobs.lake.row_filters import rows_in
 from tests.support.new_lab import DEAD_LETTERS, as_json
@@ -261,7 +262,7 @@ def test_the_audit_holds_one_window_at_a_time(new_lab: NewLab, monkeypatch: pyte
     """No scan returns more rows than a window has offsets, and progress is told after each."""
     lab = new_lab(RECORDS, partitions=2)
     lab.drain()
-    monkeypatch.setattr(audit_module, "WINDOW_OFFSETS", 8)
+    monkeypatch.setattr(stretches_module, "WINDOW_OFFSETS", 8)
     held: list[int] = []
 
     def recorded(*arguments: object) -> object:

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-FIRST = [{"name": "id", "type": "long"}, {"name": "total", "type": ["null", "double"], "default": None}]
+FIRST: list[dict[str, Any]] = [
+    {"name": "id", "type": "long"},
+    {"name": "total", "type": ["null", "double"], "default": None},
+]
 SECOND = [
     *FIRST,
     {"name": "note", "type": ["null", "string"], "default": None, "doc": "what the clerk wrote"},

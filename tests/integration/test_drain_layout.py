@@ -188,6 +188,7 @@ def test_duckdb_and_spark_read_the_same_rows(new_lab: NewLab) -> None:
 def test_every_codec_is_written_read_and_compacted(new_lab: NewLab) -> None:
     """By drains, PyIceberg, DuckDB and Spark; on a table that keeps zstd's level, as old ones do."""
     lab = new_lab(partitions=1, max_batch_records=2)
+    here = replace(lab, is_here=True)
     configure(lab, "catalog", {"name": _name("lab")})
     set_upkeep(lab, compact_above=5)
     for n, codec in enumerate(CODECS, 1):
@@ -195,7 +196,7 @@ def test_every_codec_is_written_read_and_compacted(new_lab: NewLab) -> None:
             with lab.table().transaction() as transaction:
                 transaction.set_properties({CODEC: codec})
         new_lab.produce(lab, as_json(*({"id": 10 * n + m} for m in range(10))))
-        lab.drain()
+        here.drain()
         drained = [task.file for task in lab.table().scan().plan_files()]
         assert codec.upper() in {_compression(file) for file in drained}
         assert lab.rows().num_rows == 10 * n

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from shutil import copyfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,7 @@ from prove.lab.pipeline_lab import configure, orders
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.config.start import Start
+from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.follower import Follower
 from spark_jobs.hot.status import State
 from spark_jobs.hot.watermark import Watermark
@@ -230,6 +232,7 @@ import os, signal, sys, time
 from pathlib import Path
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
+from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.follower import Follower
 from spark_jobs.hot.made import SegmentMaker
 
@@ -270,3 +273,29 @@ def test_a_record_on_which_processes_die_is_not_tried_a_third_time(new_lab: NewL
         _until(follower, lambda now: now.state is State.LIVE)
         new_lab.produce(lab, _records(40, 3))
         assert checked(lab, pin=pin, after={0: 18}).ends == {0: 19, 1: 7}
+
+
+def test_a_table_that_was_restored_is_followed_from_where_it_is(
+    new_lab: NewLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a backup: told by name at first, then answered from, and never with less than before."""
+    monkeypatch.setattr(pipeline_follower, "LAG_SECONDS", 0.5)
+    lab = new_lab(_records(0, 9), hot=True)
+    lab.drain()
+    saved = lab.path.parent / "saved.db"
+    (catalog,) = lab.path.parent.rglob("catalog.db")
+    copyfile(catalog, saved)
+    new_lab.produce(lab, _records(20, 6))
+    lab.drain()
+    with following(lab) as follower:
+        before = checked(lab, pin=_pin(follower), after={0: 18})
+        copyfile(saved, catalog)
+        _until(follower, lambda now: now.reason is not None and now.reason.code == "table-rolled-back")
+        seen = _until(follower, lambda now: now.watermark is not None)
+        assert seen.watermark is not None
+        assert seen.watermark.reaches(before.ends)
+        assert checked(lab, pin=_pin(follower)) == before
+        assert hot_rows(lab, pin=_pin(follower)) == 6
+        lab.drain()
+        new_lab.produce(lab, _records(30, 4))
+        assert checked(lab, pin=_pin(follower), after={0: 24}).reaches(before.ends)

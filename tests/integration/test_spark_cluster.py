@@ -48,8 +48,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         yield started
 
 
+@pytest.fixture
+def shipping(cluster: SparkCluster) -> dict[str, Any]:
+    """What ships code and Python; with one secret for all tests, so that what is unpacked once is there."""
+    secret = cluster.python.with_name("secret")
+    secret.write_text("the tests' own secret, of which sessions are named")
+    return {"ship_python": True, "session_secret": f"${{file:{secret}}}"}
+
+
 def test_a_standalone_cluster_does_the_same(
-    kafka: KafkaBroker, cluster: SparkCluster, tmp_path: Path, recwarn: pytest.WarningsRecorder
+    kafka: KafkaBroker,
+    cluster: SparkCluster,
+    shipping: dict[str, Any],
+    tmp_path: Path,
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
     """Both workers take part with code and Python that came along; rows are the same, upkeep runs there."""
     assert not cluster.python.exists()
@@ -58,7 +70,7 @@ def test_a_standalone_cluster_does_the_same(
     alone = make_lab(tmp_path / "alone", bootstrap=kafka, topic=topic, spark_remote=None)
     alone.drain()
     lab = make_lab(tmp_path / "spread", bootstrap=kafka, topic=topic, spark_remote=cluster.remote)
-    configure(lab, "spark", {"ship_python": True, "conf": {PARALLELISM: str(TASKS)}})
+    configure(lab, "spark", {**shipping, "conf": {PARALLELISM: str(TASKS)}})
     (batch,) = lab.drain().batches
     assert not [warning for warning in recwarn if PARALLELISM in str(warning.message)]
     assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (RECORDS, 1)
@@ -70,7 +82,11 @@ def test_a_standalone_cluster_does_the_same(
 
 
 def test_tasks_have_no_way_to_the_registry(
-    kafka: KafkaBroker, cluster: SparkCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaBroker,
+    cluster: SparkCluster,
+    shipping: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Only the driver knows its address and who asks; rows of three versions equal what was produced."""
 
@@ -108,7 +124,7 @@ def test_tasks_have_no_way_to_the_registry(
             "auth": {"basic": "${SLUICE_TEST_REGISTRY}"},
         }
         configure(lab, "", {"registries": {"main": access}})
-        configure(lab, "spark", {"ship_python": True, "conf": {PARALLELISM: str(TASKS)}})
+        configure(lab, "spark", {**shipping, "conf": {PARALLELISM: str(TASKS)}})
         lab.drain()
         assert registry.asked
     names = ("of", "id", "note", "total")
@@ -154,7 +170,7 @@ def _record(name: str, fields: list[dict[str, Any]]) -> str:
 
 
 def test_other_code_never_meets_workers_of_the_old(
-    cluster: SparkCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: SparkCluster, shipping: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an upgrade tasks run the new code, although workers that imported the old one are still there."""
 
@@ -166,7 +182,7 @@ def test_other_code_never_meets_workers_of_the_old(
             yield pa.RecordBatch.from_pydict({"word": [word] * batch.num_rows})
 
     lab = make_lab(tmp_path, bootstrap="127.0.0.1:1", topic="none", spark_remote=cluster.remote)
-    configure(lab, "spark", {"ship_python": True})
+    configure(lab, "spark", shipping)
     for word in ("old", "new"):
         if word == "new":
             monkeypatch.setattr("resources.spark.package_zip", _with_word)

@@ -81,7 +81,7 @@ def test_an_image_drains_as_nobody_special_where_nothing_can_be_written(
     user = str(config["User"])
     shutil.chown(lake, *map(int, user.split(":")))
     properties = {"bootstrap.servers": str(kafka)}
-    create_sample_topics(properties, (FLIGHTS,))
+    create_sample_topics(properties, {FLIGHTS.topic: FLIGHTS.partitions})
     delivery = Delivery(properties)
     for record in read_sample(FLIGHTS):
         delivery.send(FLIGHTS.topic, record)

@@ -11,9 +11,10 @@ import pyarrow as pa
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from spark_jobs.hot.segment import Segment
+from spark_jobs.hot.segment import SMALL_ROWS, Segment, merged
 from spark_jobs.hot.tail import Share, Tail, shares_of
 from spark_jobs.hot.watermark import Epoch
+from spark_jobs.schema.metadata_columns import OFFSET
 
 # What an offset holds: a row, a dead letter, a tombstone, a record that a filter leaves out, a marker.
 KINDS = "rlfmrrrt"
@@ -143,6 +144,20 @@ def test_small_segments_become_few_and_hold_the_same(came: Sequence[str]) -> Non
         world.append(kinds)
     _check(world.ask(), world.log)
     assert len(world.tail.segments) < 8 + len(world.log) / 16
+
+
+def test_a_large_segment_has_dictionaries_for_what_repeats_four_times_and_holds_the_same() -> None:
+    """Also where what repeats comes last."""
+    count = 4 * SMALL_ROWS
+    distinct = {"few": 5, "most": count // 4 - 1, "many": count // 4, "all": count}
+    columns = {name: [f"{min(n, most - 1)}" for n in range(count)] for name, most in distinct.items()}
+    rows = pa.table({OFFSET: range(count), **columns})
+    one = merged([Segment(Epoch("u", "t", 1, 0), 0, 0, count, rows, rows[:0])]).rows
+    assert [name for name in distinct if pa.types.is_dictionary(one.schema.field(name).type)] == [
+        "few",
+        "most",
+    ]
+    assert one.to_pydict() == rows.to_pydict()
 
 
 def _segment(epoch: Epoch, start: int, kinds: str) -> Segment:

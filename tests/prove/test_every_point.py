@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING
 
 from prove.crash.matrix import crash_cells
 from prove.crash.nemeses import Kill
+from prove.hostile import gateway
 from spark_jobs.txlog.phases import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOM = Path(__file__).resolve().parents[2] / "spark_jobs"
-BATCH_KINDS = ("drain", "replay", "redrive")
+BATCH_KINDS = ("drain", "replay", "redrive", "rebuild")
 # What stands before the places that a file hands on without: `self._reach("after-sweep")`.
-PREFIXES = {"recover.py": ("recover",), "gaps.py": ("export",), "drain_batch.py": BATCH_KINDS}
+PREFIXES = {
+    "recover.py": ("recover",),
+    "gaps.py": ("export",),
+    "drain_batch.py": BATCH_KINDS,
+    "lane.py": ("gateway",),
+    "writer.py": ("gateway",),
+}
 NOT_STRUCK = {
     "replay.after-held": "a replay is never held",
     "redrive.after-held": "nor is a redrive",
+    "rebuild.after-held": "nor a rebuild",
     "split.decode-*:*-*": "one for each chunk, for records that a decoder dies of (test_poison_records)",
     "notice.before-post": "what is told to others changes no table (test_notices)",
     "notice.after-post": "as above",
@@ -31,6 +39,7 @@ def test_every_place_is_struck() -> None:
     """A new place that no case kills at would prove nothing, and would not be missed."""
     reached = set(_reached())
     ending = {cell.nemesis.point for cell in crash_cells() if isinstance(cell.nemesis, Kill)}
+    ending |= {f"gateway.{point}" for point in (*gateway.POINTS, *gateway.AWAY_POINTS)}
     assert ending <= reached, "places that the product does not name"
     assert reached - ending == set(NOT_STRUCK)
 
@@ -44,7 +53,7 @@ def _reached() -> Iterator[str]:
 
 def _expanded(file: str, text: str) -> Iterator[str]:
     """The names that a place has at run time; a spelling that is not known here fails."""
-    if text in {"*", "*.*", "recover.*", "export.*"}:
+    if text in {"*", "*.*", "recover.*", "export.*", "gateway.*"}:
         return  # hands on what its callers name
     if text == "after-*":
         logged = _phases("drain_batch.py") | _phases("gate.py")

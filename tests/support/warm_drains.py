@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bench.drain_process import measure_drains
+from bench.drains import TIMEOUT_SECONDS
 from prove.lab.forked import fork
 
 if TYPE_CHECKING:
@@ -16,15 +17,19 @@ if TYPE_CHECKING:
     from servers.spark_connect import SparkConnectServer
 
 
-def run_warm_drains(spark: SparkConnectServer, *configs: Path, is_warm: bool = False) -> DrainProcess:
+def run_warm_drains(
+    spark: SparkConnectServer, *configs: Path, budget_seconds: float = TIMEOUT_SECONDS
+) -> DrainProcess:
     """As ``run_drains``."""
-    process, receiver = fork(_drain, time.time(), spark.process.pid, list(configs), is_warm)
+    process, receiver = fork(_drain, time.time(), spark.process.pid, budget_seconds, list(configs))
     with receiver:
         answer: DrainProcess = receiver.recv()
     process.join()
     return answer
 
 
-def _drain(sender: Connection, asked_at: float, spark_pid: int, paths: list[Path], is_warm: bool) -> None:
+def _drain(
+    sender: Connection, asked_at: float, spark_pid: int, budget_seconds: float, paths: list[Path]
+) -> None:
     with sender:
-        sender.send(measure_drains(asked_at, time.time(), spark_pid, paths, is_warm=is_warm))
+        sender.send(measure_drains(asked_at, time.time(), spark_pid, budget_seconds, paths))

@@ -62,7 +62,7 @@ def test_a_frame_that_is_said_and_not_there_or_there_and_not_said(
 ) -> None:
     """Nothing is guessed; what to write is told."""
     pipeline = ORDERS.model_copy(update={"value": ValueSettings.model_validate(value)})
-    assert advice in first_batch_unreadable(pipeline, 1, [values]).hint
+    assert advice in first_batch_unreadable(pipeline, 1, [values], has_keys=True).hint
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.text()), max_size=5))
@@ -74,6 +74,6 @@ def test_a_json_object_is_never_told_as_something_else(value: dict[str, object])
 @given(st.lists(st.binary(max_size=40), max_size=20))
 def test_any_bytes_are_told(values: list[bytes]) -> None:
     """No value stops the sentence that explains it."""
-    error = first_batch_unreadable(ORDERS, len(values), values)
+    error = first_batch_unreadable(ORDERS, len(values), values, has_keys=True)
     assert error.exit_code == 65
     assert "./sluice preview orders" in error.hint

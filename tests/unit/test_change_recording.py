@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from cli.stand.recorded_changes import recording
 from prove.lab.change_fold import folded
 from prove.lab.debezium_moments import COLUMNS
 from spark_jobs.config.columns import ColumnSettings
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import Decoded
 from tests.unit.test_changes import Table
-
-RECORDING = Path(__file__).parents[1] / "support" / "recordings" / "debezium-3.6.3.json.gz"
-
-
-@cache
-def recording() -> dict[str, Any]:
-    """Return the records, and what the database held at which ends of its topics."""
-    read: dict[str, Any] = json.loads(gzip.decompress(RECORDING.read_bytes()))
-    return read
 
 
 def drained(table: Table, records: list[list[Any]]) -> Decoded:

@@ -13,28 +13,22 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.schema import Schema
 
 from prove.lab.debezium_events import DATA, TIME, Column, Source, base64_of, decimal
-from spark_jobs.config.cdc import CdcSettings, Envelope
+from spark_jobs.config.cdc import Envelope
 from spark_jobs.config.columns import ColumnSettings
 from spark_jobs.config.new_fields import NewFields
-from spark_jobs.config.settings import PipelineConfig, SchemaSettings
-from spark_jobs.config.value_format import Layout
-from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.config.settings import SchemaSettings
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.debezium_rows import RowSchema
-from spark_jobs.records.decoder import Decoded, Phase
-from spark_jobs.records.formats import format_of
+from spark_jobs.records.decoder import Phase
 from spark_jobs.records.shaping import shaping_of
-from spark_jobs.schema.arrow_schema import arrow_schema, column_of
+from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.change_columns import CHANGE_NAMES
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence, FirstSeen
-from spark_jobs.schema.evolution import bind, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
-from spark_jobs.schema.known_schemas import KnownSchemas
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.writer_schema import UnreadableValueError
+from tests.support.change_rows import Table, chunk_of
 
 ID = Column("int32", optional=False)
 TYPED = Source(
@@ -77,60 +71,6 @@ ROW = {
     "ratio": 0.1,
     "real": 1.1,
 }
-
-
-class Table:
-    """A pipeline's table of changes, which gets what it lacks as a drain gives it that."""
-
-    def __init__(self, envelope: Envelope = Envelope.DEBEZIUM, **settings: Any) -> None:
-        cdc = CdcSettings(envelope=envelope)
-        self.pipeline = PipelineConfig(
-            name="a", topic="t", table="l.a", layout=Layout.CHANGES, cdc=cdc, **settings
-        )
-        self.schema: Schema | None = None
-        self.bound: Any = {}
-
-    def drain(self, records: list[tuple[bytes | None, bytes | None]], headers: Any = None) -> Decoded:
-        """Return what a drain makes of these, and have the plain decoder say the same."""
-        chunk = chunk_of(records)
-        chunk.headers = headers or chunk.headers
-        of_now = self.format()
-        if self.schema is None:
-            lacks, _ = of_now.columns.first(
-                of_now.decoder.observe(chunk), declared_fields(self.pipeline.declared)
-            )
-            self.schema = with_metadata_columns(evolved(Schema(), lacks))
-            self.bound = bind({}, lacks.bindings, self.schema)
-        decoded = self.format().decoder.decode(chunk, self.columns)
-        if decoded.new_fields is not None:
-            lacks, _ = of_now.columns.evolution(self.schema, self.bound, of_now.decoder.observe(chunk))
-            self.schema = evolved(self.schema, lacks)
-            self.bound = bind(self.bound, lacks.bindings, self.schema)
-            decoded = self.format().decoder.decode(chunk, self.columns)
-        assert decoded.new_fields is None
-        plain = self.format().plain.decode(chunk, self.columns)
-        said = dict(zip(plain.rows, plain.table.to_pylist(), strict=True))
-        # It may know rows where a drain makes a dead letter.
-        assert repr([said[index] for index in decoded.indices]) == repr(decoded.table.to_pylist())
-        assert decoded.ignored or not set(plain.has_more).intersection(decoded.indices)
-        return decoded
-
-    def format(self) -> Any:
-        """Return the format for the table as it is."""
-        return format_of(self.pipeline, KnownSchemas(), self.schema, self.bound)
-
-    @property
-    def columns(self) -> pa.Schema:
-        """The columns that a decoder makes."""
-        assert self.schema is not None
-        return pa.schema([each for each in arrow_schema(self.schema) if each.name not in ORIGIN_COLUMNS])
-
-
-def chunk_of(records: list[tuple[bytes | None, bytes | None]]) -> Chunk:
-    """Return records with these keys and values."""
-    count = len(records)
-    keys, values = ([record[part] for record in records] for part in (0, 1))
-    return Chunk(0, [*range(10, 10 + count)], [5] * count, keys, values, [None] * count)
 
 
 def own(row: dict[str, Any]) -> dict[str, Any]:

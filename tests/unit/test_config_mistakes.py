@@ -222,7 +222,7 @@ def pipeline(lines):
             "log would be inside",
         ),
         (pipeline(["table: l.a", "format: avro"]), 6, "pipelines.a.format", "value: {format: avro, "),
-        (pipeline(["table: l.a", "mode: upsert"]), 6, "pipelines.a.mode", "append-only"),
+        (pipeline(["table: l.a", "mode: upsert"]), 6, "pipelines.a.mode", "layout: mirror"),
         (pipeline(["table: l.Sluice_batches"]), 5, "pipelines.a.table", "is the name of the books"),
         (pipeline(["table: l.a", "table: l.b"]), 6, "pipelines.a.table", "twice, first in line 5"),
         ("- a\n", 1, "", "must be a map"),

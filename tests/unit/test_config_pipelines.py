@@ -191,6 +191,22 @@ def test_a_template_becomes_what_the_broker_has():
     assert [p.name for p in expand(expanded, ["shop.a"]).pipelines] == ["own", "shop_a"]
 
 
+def test_a_pipeline_knows_the_gateways_stream_that_writes_its_topic():
+    """Whether it names the topic or a template does; of other topics there is none."""
+    config = config_of(
+        "gateway: {streams: {clicks: {topic: web.clicks}, views: {topic: web.views}}}\n"
+        "pipelines:\n"
+        "  own: {topic: web.clicks, table: l.own}\n"
+        "  web: {topics_regex: 'web.*', table: 'l.{topic}'}\n"
+    )
+    expanded = expand(config, ["web.views", "web.orders"])
+    assert {p.topic: p.stream for p in expanded.pipelines} == {
+        "web.clicks": "clicks",
+        "web.views": "views",
+        "web.orders": None,
+    }
+
+
 def test_two_topics_with_one_safe_name_are_a_problem():
     """Only the first is drained, and the other is named."""
     config = config_of("pipelines:\n  shop: {topics_regex: 'shop.*', table: 'l.{topic}'}\n")

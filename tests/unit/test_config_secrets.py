@@ -42,6 +42,8 @@ spark:
   conf:
     spark.hadoop.fs.s3a.secret.key: '{SECRET}'
     spark.ssl.keyPassword: '{SECRET}'
+sources:
+  shop: 'postgresql://me@db/shop?password={SECRET}'
 """
 
 
@@ -77,6 +79,7 @@ def test_mistakes_never_show_a_secret(main_file):
         (f"sasl.password: '{SECRET}'", f"sasl.password: ['{SECRET}']"),
         ("version: 1", "version: 2"),
         ("sc://", "spark://"),
+        ("postgresql://me@db", "mysql://me@db"),
         ("kafka:", "kafka: ]"),
         (f"ssl.key.pem: '{SECRET}'", f"ssl.key.pem: '${{{SECRET}'"),
         (f"  ssl.key.pem: '{SECRET}'", f"  ssl.key.pem: '{SECRET}"),

@@ -113,6 +113,11 @@ EVERY_SECTION = {
     "metrics": {"listen": "off", "tls": {"cert": "/metrics.pem"}},
     "catalog_server": {"listen": "off", "tls": {"cert": "/catalog.pem"}},
     "serve": {"listen": "off", "tls": {"cert": "/serve.pem"}},
+    "gateway": {
+        "listen": "off",
+        "tls": {"cert": "/gateway.pem"},
+        "streams": {"clicks": {"topic": "clicks"}},
+    },
     "registries": {"main": {"url": "http://registry:8081"}},
     "pipelines": {
         "orders": {
@@ -136,6 +141,7 @@ def _keys_that_may_be_left_out(model: type[BaseModel], *place: str | int) -> Ite
             "registries": ("main",),
             "quality": (0,),
             "include": (0,),
+            "streams": ("clicks",),
             "columns": ("total",),
         }.get(name, ())
         section = _model_in(field.annotation)

@@ -64,14 +64,16 @@ class _Looking:
         monkeypatch.setattr(module, "load_seam", lambda *_: self.now)
         monkeypatch.setattr(module, "check_anchor", lambda _: None)
         self.follower = Follower([], cast("Any", None), folder=folder, memory_bytes=0)
-        pipeline = SimpleNamespace(name="orders", table="shop.orders")
-        self._one = SimpleNamespace(held=Held.at(held, EPOCH, {0: 9}), pipeline=pipeline)
+        pipeline = cast("Any", SimpleNamespace(name="orders", table="shop.orders"))
+        notes = DecodingNotes(folder, "orders")
+        self._one = PipelineFollower(pipeline, cast("Any", None), notes, lambda: False)
+        self._one._held, self._one._newest = Held.at(held, EPOCH, {0: 9}), held
 
     def _table(self, name: str) -> Any:
         return self.now.table if name == "shop.orders" else self.now.dead_letters
 
     def look(self) -> Any:
-        return self.follower._newer(cast("Any", self._one))
+        return self.follower._newer(self._one)
 
 
 def test_dead_letters_that_moved_alone_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +88,7 @@ def test_a_catalog_that_lags_now_and_then_is_no_table_that_was_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only one that stays so for as long."""
-    monkeypatch.setattr(module, "LAG_SECONDS", 0.05)
+    monkeypatch.setattr(pipeline_follower, "LAG_SECONDS", 0.05)
     looking = _Looking(tmp_path, monkeypatch, held := seam(9, 3))
     for state in (seam(5, 2), held, seam(5, 2)):
         looking.now = state

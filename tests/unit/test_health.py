@@ -8,10 +8,19 @@ from operator import attrgetter
 import pytest
 
 from spark_jobs.checks.check import Check, Severity
-from spark_jobs.checks.facts import AuditNote, DrainedBatch, HealthFacts, Removal, TableFacts
+from spark_jobs.checks.facts import (
+    AuditNote,
+    DrainedBatch,
+    HealthFacts,
+    Removal,
+    SourceEvents,
+    SpoolFacts,
+    TableFacts,
+)
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.settings import DeadLetterSettings, PipelineConfig
+from spark_jobs.config.value_format import Layout
 from spark_jobs.config.written_checks import WrittenChecks
 from spark_jobs.health.judge import CheckResult, checks_of, judge
 from spark_jobs.protocol.batch import Balance, Pause
@@ -229,6 +238,41 @@ def test_complete_tells_unaccounted_offsets_holes_and_what_the_audit_found() -> 
     assert "1 file damaged, found 1 min ago: the file is gone: a.parquet" in damaged.fact
 
 
+def test_what_waits_on_the_gateways_disk_is_judged_while_kafka_is_away() -> None:
+    """By its age and by the room that is left, for pipelines of a stream alone."""
+    stream = PIPELINE.model_copy(update={"stream": "clicks"})
+    away = HealthFacts(now_ms=NOW, is_known=False, error=RetryableError("away", code="x", hint=""))
+    late = look(replace(away, spool=SpoolFacts(2, 900, NOW - 301_000, 0.1)), "spool", stream)
+    assert (late.passed, late.severity) == (False, Severity.ERROR)
+    assert late.fact.startswith("2 batches, 900 bytes, wait on its disk, the oldest for 5 min (limit 5 min)")
+    assert late.numbers == {"batches": 2, "bytes": 900, "age_seconds": 301, "used_share": 0.1}
+    assert "--drain-spool" in late.mend
+    assert look(replace(away, spool=SpoolFacts(2, 900, NOW - 299_000, 0.8)), "spool", stream).passed
+    assert not look(replace(WELL, spool=SpoolFacts(0, 0, None, 0.81)), "spool", stream).passed
+    assert look(replace(away, spool=None), "spool", stream).passed
+    assert not look(replace(away, spool=SpoolFacts(0, 0, None, 0, "malformed")), "spool", stream).passed
+    assert {"spool", "source_events"} == {check.name for check in checks_of(stream)} - {
+        check.name for check in checks_of(PIPELINE)
+    }
+    mirror = stream.model_copy(update={"layout": Layout.MIRROR})
+    assert {"spool", "exact"} == {each.name for each in checks_of(mirror)} - {
+        each.name for each in checks_of(PIPELINE)
+    }
+
+
+@pytest.mark.parametrize(("gaps", "doubles"), [(1, 0), (0, 1), (0, 0)])
+def test_a_sources_event_that_is_missing_or_doubled_is_told(gaps: int, doubles: int) -> None:
+    """With the source; where nobody has looked yet nothing is said against it."""
+    stream = PIPELINE.model_copy(update={"stream": "clicks"})
+    found = SourceEvents(9, gaps, doubles, ("source 'tab'",))
+    told = look(
+        replace(WELL, audit=AuditNote(NOW, 9, 0, 0, 0, 0, source_events=found)), "source_events", stream
+    )
+    assert told.passed is not bool(gaps or doubles)
+    assert told.fact == f"9 events 0 s ago: {gaps} missing, {doubles} doubled; source 'tab'"
+    assert look(WELL, "source_events", stream).passed
+
+
 def test_a_changed_schema_is_named() -> None:
     """What changed is the line."""
     changed = replace(TABLE, schema_changes=("added note (string)",))
@@ -251,3 +295,18 @@ def test_every_check_has_a_meaning_and_a_runbook(check: Check) -> None:
     """A name without a sentence and an anchor helps nobody at night."""
     assert check.meaning.endswith(".")
     assert check.runbook == f"docs/OPERATIONS.md#check-{check.name}"
+
+
+def test_a_mirror_is_exact_while_nothing_of_it_was_left_out() -> None:
+    """Neither a dead letter nor a skipped offset; its files may have more rows than live."""
+    mirror = PIPELINE.model_copy(update={"layout": Layout.MIRROR})
+    batch = replace(BATCH, added_rows=None)
+    told = replace(TABLE, batches=(batch,))
+    assert all(result.passed for result in judge(mirror, replace(WELL, table=told)))
+    for left_out in ({"dead_letters": 1}, {"skipped": 2}):
+        failed = look(replace(WELL, table=replace(told, **left_out)), "exact", mirror)
+        assert (failed.is_failed_error, "./sluice rebuild orders" in failed.mend) == (True, True)
+    assert "exact" not in {check.name for check in checks_of(PIPELINE)}
+    many = replace(batch, balance=Balance(rows=0, dead_letters=10))
+    letters = look(replace(WELL, table=replace(told, batches=(many,))), "dead_letters", mirror)
+    assert "rebuild" in letters.mend

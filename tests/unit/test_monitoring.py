@@ -13,12 +13,13 @@ import yaml
 from cli.listing import COMMANDS
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import CHECKS
+from spark_jobs.gateway.metrics import GATEWAY_FAMILIES
 from spark_jobs.hot.status import State
 from spark_jobs.monitoring.metric_families import COUNTER, HISTOGRAM
 from spark_jobs.monitoring.metric_families import FAMILIES as EXPORTED
 from spark_jobs.serve.metrics import SERVE_FAMILIES
 
-FAMILIES = EXPORTED | SERVE_FAMILIES
+FAMILIES = EXPORTED | SERVE_FAMILIES | GATEWAY_FAMILIES
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 DASHBOARD = json.loads((DOCS / "monitoring" / "grafana-dashboard.json").read_text())
 ALERTS = yaml.safe_load((DOCS / "monitoring" / "alerts.yaml").read_text())
@@ -51,7 +52,7 @@ def test_every_metric_and_label_that_is_asked_for_exists(expression: str) -> Non
     for name, matchers in re.findall(r"(sluice_\w+)\{([^}]*)\}", expression):
         family = FAMILIES.get(name) or FAMILIES[name.rpartition("_")[0]]
         labels = set(re.findall(r"(\w+)=", matchers))
-        assert labels <= {"pipeline", *family.labels}
+        assert labels <= {"pipeline", "stream", *family.labels}
     assert expression.count("(") == expression.count(")")
     # A counter is only meaningful as a rate, a bucket only within a quantile.
     for name in names:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from spark_jobs.acts.changes import follow_source
 from spark_jobs.protocol import progress as progress_module
 from spark_jobs.protocol.batch import Batch, Pause, WrittenFile
+from spark_jobs.protocol.cdc import Cdc, Position
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import (
@@ -158,6 +159,16 @@ def test_another_source_has_other_leaders() -> None:
     assert follow_source(before, source, {0: 5}).leader_epochs == {}
 
 
+def test_a_mirrors_next_generation_has_neither_positions_nor_beginnings_of_the_last() -> None:
+    """Its partitions' offsets are counted anew, and another log's positions say nothing of its own."""
+    cdc = Cdc(("id",), {0: Position(9, 9)}, 8, {0: 400})
+    before = Progress("orders", 1, {0: 500}, starts={0: 100}, cdc=cdc)
+    source = SourceState("orders", "t", "c", {0: 0}, {0: 9}, {0: 0})
+    assert follow_source(before, source, None).cdc == cdc
+    after = follow_source(before, source, {0: 5})
+    assert (before.begun, after.cdc, after.begun) == ({0: 400}, Cdc(("id",)), {0: 5})
+
+
 def test_only_the_last_commits_are_kept() -> None:
     """The properties do not grow with the table's age."""
     progress = Progress("orders", 1, {})
@@ -200,7 +211,7 @@ def test_a_newer_format_and_damage_are_named() -> None:
     """Never read as if nothing had been drained yet."""
     good = replace(Progress("orders", 1, {0: 1}), anchor=3).to_properties()
     assert not has_progress({})
-    for version in ("4", "", "x"):
+    for version in ("5", "", "x"):
         with pytest.raises(CorruptLog) as caught:
             progress_from_properties({**good, PROPERTY_FORMAT_VERSION: version}, table="a.b")
         assert caught.value.code == "newer-format"

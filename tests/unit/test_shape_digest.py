@@ -17,8 +17,8 @@ PLAIN = PipelineConfig(name="a", topic="t", table="l.a")
 # Rows are the same by any of these: when, where, how fast, in which order and who is told.
 NOT_SHAPING = {
     *("start", "freshness_seconds", "schedule", "timezone", "max_batch_records", "max_batch_bytes"),
-    *("partition_by", "sort_by", "location", "table_properties", "encoding", "upkeep"),
-    *("owners", "checks", "notify", "hot", "name", "topic", "table", "template"),
+    *("partition_by", "sort_by", "mirror", "location", "table_properties", "encoding", "upkeep"),
+    *("owners", "checks", "notify", "hot", "name", "topic", "table", "template", "stream"),
     # Of what they stop or take out an audit counts rows and dead letters alike.
     *("dead_letters", "quality"),
 }
@@ -36,6 +36,7 @@ CHANGES: list[dict[str, Any]] = [
     {"value": ValueSettings(unknown_fields=UnknownFields.IGNORE)},
     {"layout": Layout.ARCHIVE},
     {"layout": Layout.CHANGES},
+    {"layout": Layout.MIRROR},
     {"layout": Layout.CHANGES, "cdc": CdcSettings(envelope=Envelope.UPSERT)},
     {"record_key": KeySettings(format=ValueFormat.RAW)},
     {"record_key": KeySettings(column="k")},

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from spark_jobs.protocol.batch import Balance, Pause, WrittenFile
+from spark_jobs.protocol.cdc import Cdc, Position
 from spark_jobs.protocol.kept_columns import KeptColumn
 from spark_jobs.protocol.kept_letters import KeptLetters
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
@@ -192,6 +193,13 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         + json.dumps(json.loads(FILE), separators=(",", ":"), sort_keys=True)
         + ']},"replaces":false,"starts":{"2":5,"10":0}}',
     }
+    mirrored = replace(routing, routes=(), owed_routes=None, cdc=Cdc(("id",), {0: Position(7, 9)}, 5))
+    assert mirrored.to_properties() == Progress("t", 0, {0: 1}).to_properties() | {
+        "sluice.format-version": "4",
+        "sluice.cdc": '{"began":{},"key":["id"],"positions":{"0":{"commit":7,"sequence":9,"time_us":null}},'
+        '"truncated_below":5}',
+    }
+    assert progress_from_properties(mirrored.to_properties(), table="a.b") == mirrored
     by_place = Progress("t", 0, {0: 1}, schema_spans=progress.schema_spans)
     assert by_place.to_properties()["sluice.format-version"] == "2"
     redriven = replace(

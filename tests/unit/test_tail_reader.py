@@ -26,6 +26,7 @@ def test_an_end_that_waited_in_the_queue_is_as_old_as_it_may_be() -> None:
     reader = TailReader({"bootstrap.servers": "127.0.0.1:1"}, "t")
     reader.close()
     reader._consumer = _Queue([], [], [END], [], [END])  # type: ignore[assignment]
+    reader._positions = {0: 7}
     assert not reader.take(0)
     emptied = time.monotonic()
     time.sleep(0.05)  # decoding, asking a registry

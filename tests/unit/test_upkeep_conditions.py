@@ -45,6 +45,17 @@ def test_either_table_makes_the_pipeline_due() -> None:
     assert due(IDLE, replace(IDLE, mergeable_small_files=20)) == ["compaction"]
 
 
+def test_deleted_rows_are_left_out_when_readers_notice_them() -> None:
+    """By their share, of a table that is not small, or when there are more files of them than of rows."""
+    large = replace(IDLE, rows=1_000_000, deleted_rows=199_999, delete_files=3)
+    assert due(large) == []
+    assert due(replace(large, deleted_rows=200_000)) == ["compaction"]
+    assert due(replace(IDLE, rows=12_000, deleted_rows=9_999, delete_files=8)) == []
+    assert due(replace(IDLE, rows=12_000, deleted_rows=10_000)) == ["compaction"]
+    assert due(replace(IDLE, delete_files=9, data_files=10)) == []
+    assert due(replace(IDLE, delete_files=9, data_files=9)) == ["compaction"]
+
+
 def test_medium_files_wait_for_more_of_them() -> None:
     """Rewriting a medium file costs more, so that more of them must have come together."""
     enough = 20 * MEDIUM_FACTOR

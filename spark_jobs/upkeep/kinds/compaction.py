@@ -1,8 +1,9 @@
 """Compaction: small data files become larger ones by Iceberg's own procedure, tier by tier, cold data first.
 
-Rows stay in the order in which they came, or get that of ``sort_by``. A drain that commits meanwhile costs
-neither side its work: what was written in between is not part of the rewrite, and each commits on top of the
-other.
+Rows stay in the order in which they came, or get that of ``sort_by``. Where many rows are deleted by their
+positions, as every change of a mirror deletes one, all files with such rows are written anew. A drain that
+commits meanwhile costs neither side its work: what was written in between is not part of the rewrite, and
+each commits on top of the other. Only of files whose rows it deleted the rewrite is refused, and made later.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ COLD_AFTER_SECONDS = 3600
 MAX_GROUP_BYTES = 4 * 1024**3
 # Groups at a time; each is a sort of its own on all cores.
 CONCURRENT_GROUPS = 2
+# Every reader reads what is deleted, and leaves it out; of a small table that costs less than a job.
+MOST_DELETED_SHARE = 0.2
+FEW_DELETED_ROWS = 10_000
+FEW_DELETE_FILES = 8
 # Larger than any file: what is large is left alone however large it is.
 _NO_MAXIMUM = 1 << 50
 
@@ -37,10 +42,22 @@ _NO_MAXIMUM = 1 << 50
 def find_reason(state: State) -> str | None:
     """Return why a table should be compacted, or None."""
     for figures in state.rewritable:
+        if are_deletes_due(figures):
+            return (
+                f"{figures.deleted_rows:,} of {figures.rows:,} rows are deleted, in {figures.delete_files:,}"
+                " delete files"
+            )
         if tiers := full_tiers(figures, state.settings.compact_above):
             files = _mergeable(figures)
             return ", ".join(f"{files[tier]:,} {tier.name} data files can be merged" for tier in tiers)
     return None
+
+
+def are_deletes_due(figures: TableFigures) -> bool:
+    """Whether so many rows are deleted, or so many files say which, that readers notice."""
+    many_rows = max(FEW_DELETED_ROWS, MOST_DELETED_SHARE * figures.rows)
+    many_files = max(FEW_DELETE_FILES + 1, figures.data_files)
+    return figures.deleted_rows >= many_rows or figures.delete_files >= many_files
 
 
 def full_tiers(figures: TableFigures, least: int) -> tuple[Tier, ...]:
@@ -54,11 +71,12 @@ def _mergeable(figures: TableFigures) -> dict[Tier, int]:
 
 
 def compact(work: TableWork) -> Done:
-    """Merge small files of the table, then make main the anchor again.
+    """Merge small files of the table, or leave out deleted rows, then make main the anchor again.
 
-    Does the tiers that are due; where none is, every one that has files to merge. Killed at any point it
-    leaves a table that every reader and drain goes on with; what it wrote and did not commit is an orphan
-    later. Raises ``RetryableError`` also when some files could not be merged; what was committed stays.
+    Does what is due; where nothing is, every tier that has files to merge, and the deleted rows. Killed at
+    any point it leaves a table that every reader and drain goes on with; what it wrote and did not commit is
+    an orphan later. Raises ``RetryableError`` also when some files could not be merged; what was committed
+    stays.
     """
     if not work.figures.shows_history:
         return Done(note="the catalog shows no snapshot history, which compaction needs")
@@ -67,6 +85,13 @@ def compact(work: TableWork) -> Done:
     least = work.settings.compact_above if full_tiers(figures, work.settings.compact_above) else 1
     counts: Counter[str] = Counter()
     failed_files = 0
+    is_of_deletes = are_deletes_due(figures) or (least == 1 and figures.deleted_rows > 0)
+    if is_of_deletes:
+        work.connections.fail_points.reach("compact.before-rewrite")
+        merged, failed_files = _rewrite(work, MEDIUM, None, leaves_out_deleted=True)
+        counts.update(merged)
+        work.connections.fail_points.reach("compact.after-rewrite")
+        figures = work.read_figures()
     for tier in full_tiers(figures, least):
         failed_of_tier = 0
         for before in (cold_before, None):
@@ -80,6 +105,8 @@ def compact(work: TableWork) -> Done:
         failed_files += failed_of_tier  # the last pass tries what failed in the first one, too
     if not counts:
         return Done(note="no partition has enough small files to merge")
+    if is_of_deletes or are_deletes_due(figures):
+        _forget_dangling(work)
     if counts["rewritten_files"] or not failed_files:
         work.make_anchor(lambda progress: replace(progress, compacted_files=figures.data_files))
         work.connections.fail_points.reach("compact.after-reanchor")
@@ -105,17 +132,20 @@ KIND = UpkeepKind(
 )
 
 
-def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -> tuple[dict[str, int], int]:
+def _rewrite(
+    work: TableWork, tier: Tier, ingested_before: dt.datetime | None, *, leaves_out_deleted: bool = False
+) -> tuple[dict[str, int], int]:
     """Call the procedure; return counts of what it did, and the files of groups that failed.
 
-    With a time only over files that hold rows ingested before it.
+    With a time only over files that hold rows ingested before it; with ``leaves_out_deleted`` also over those
+    of any size that hold deleted rows.
     """
     from spark_jobs.books.columns import STARTED_AT  # noqa: PLC0415  (the sensor asks only what is due)
     from spark_jobs.schema.metadata_columns import INGESTED_AT  # noqa: PLC0415
     from spark_jobs.schema.sort_order import ordered_by  # noqa: PLC0415
 
     which = f"{tier.name} files, {'cold ones' if ingested_before else 'all'}"
-    work.say(f"{work.identifier}: merging {which}")
+    work.say(f"{work.identifier}: merging {'files with deleted rows' if leaves_out_deleted else which}")
     where = {}
     drained = ordered_by(work.table.schema(), work.table.sort_order())
     time, order = (INGESTED_AT, drained) if work.is_drained else (STARTED_AT, (STARTED_AT,))
@@ -126,7 +156,7 @@ def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -
         conf=_conf(work.table.properties),
         strategy="sort",
         sort_order=", ".join(f"{_quoted(column)} ASC NULLS FIRST" for column in order),
-        options=_options(tier),
+        options=_options(tier) | ({"delete-file-threshold": 1} if leaves_out_deleted else {}),
         **where,
     )
     counts = {
@@ -136,6 +166,14 @@ def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -
     }
     work.say(f"{work.identifier}: {counts['rewritten_files']:,} files became {counts['added_files']:,}")
     return counts, found.get("failed_data_files_count", 0)
+
+
+def _forget_dangling(work: TableWork) -> None:
+    """Take out of delete files what is of data files that are there no more.
+
+    By ``remove-dangling-deletes`` a delete file goes only when it is older than every data file.
+    """
+    work.call("rewrite_position_delete_files", options={"rewrite-all": "true"})
 
 
 def _quoted(column: str) -> str:

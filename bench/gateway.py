@@ -1,0 +1,124 @@
+"""A gateway with twenty clients beside a bare transactional producer with the same windows, in one run."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import yaml
+from confluent_kafka import Producer
+from websockets.sync.client import connect
+
+from prove.lab.gateway_process import GatewayProcess, gateway_settings
+from prove.lab.kafka_server import KafkaBroker, unique_name
+from spark_jobs.gateway.intake import WINDOW_SECONDS
+from spark_jobs.kafka.client_properties import transactional_properties
+
+if TYPE_CHECKING:
+    from bench.lab import Lab
+
+CLIENTS = 20
+IN_FLIGHT = 8
+EVENTS = 100
+GOAL_RATIO = 0.2
+GOAL_ACK = 3.0
+_TIMEOUT_SECONDS = 60.0
+_VALUE = {"id": 1, "customer": "c12", "price": 17.5, "at": "2026-01-01T00:00:00Z", "note": "x" * 80}
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayResult:
+    """Events a second of both, and p99 of an ack and of the bare producer's commit (ms)."""
+
+    events: int
+    rate: float
+    bare_rate: float
+    ack_ms: float
+    commit_ms: float
+
+
+def measure_gateway(lab: Lab, batches: int) -> GatewayResult:
+    """Send so many batches of each client, and as many records as fit into windows as large."""
+    broker = KafkaBroker(lab.bootstrap_servers)
+    folder = lab.folder / unique_name("gateway")
+    folder.mkdir()
+    path = folder / "sluice.yaml"
+    kafka = {"bootstrap.servers": lab.bootstrap_servers}
+    settings = gateway_settings(broker.new_topic(4))
+    path.write_text(yaml.safe_dump({"version": 1, "kafka": kafka, "gateway": settings, "pipelines": {}}))
+    gateway = GatewayProcess(path)
+    try:
+        gateway.wait()
+        _send(gateway.socket, "warm", 20, [])
+        rate, acks = _by_gateway(gateway.socket, batches)
+    finally:
+        gateway.stop()
+    bare_rate, commits = _bare(kafka, broker.new_topic(4), CLIENTS * batches)
+    p99_ms = [float(np.percentile(each, 99)) * 1000 for each in (acks, commits)]
+    return GatewayResult(CLIENTS * batches * EVENTS, rate, bare_rate, *p99_ms)
+
+
+def _by_gateway(socket: str, batches: int) -> tuple[float, Sequence[float]]:
+    acks: list[float] = []
+    threads = [
+        threading.Thread(target=_send, args=(socket, f"client-{number}", batches, acks))
+        for number in range(CLIENTS)
+    ]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return CLIENTS * batches * EVENTS / (time.monotonic() - began), acks
+
+
+def _send(url: str, source: str, batches: int, acks: list[float]) -> None:
+    events = [{"key": f"{source}-{at}", "value": _VALUE} for at in range(EVENTS)]
+    sent: dict[int, float] = {}
+    with connect(url, proxy=None) as socket:
+        socket.send(json.dumps({"type": "connect", "sourceId": source, "protocolVersion": 1}))
+        socket.recv(_TIMEOUT_SECONDS)
+        for number in range(1, batches + 1):
+            if len(sent) >= IN_FLIGHT:
+                _hear(socket.recv(_TIMEOUT_SECONDS), sent, acks)
+            batch = {"type": "cdc_batch", "sequenceNumber": number, "events": events}
+            text = json.dumps(batch)
+            sent[number] = time.monotonic()
+            socket.send(text)
+        while sent:
+            _hear(socket.recv(_TIMEOUT_SECONDS), sent, acks)
+
+
+def _hear(text: str | bytes, sent: dict[int, float], acks: list[float]) -> None:
+    answer = json.loads(text)
+    if answer["type"] != "ack":
+        raise RuntimeError(f"a batch was turned away: {text!r}")
+    acks.append(time.monotonic() - sent.pop(answer["sequenceNumber"]))
+
+
+def _bare(kafka: dict[str, str], topic: str, batches: int) -> tuple[float, Sequence[float]]:
+    """Transactions of what a window of this many clients holds: all that they have on their way."""
+    properties = {"linger.ms": "1"} | kafka
+    producer = Producer(transactional_properties(properties, unique_name("bare")))
+    producer.init_transactions(_TIMEOUT_SECONDS)
+    value, commits = json.dumps(_VALUE).encode(), []
+    began = time.monotonic()
+    for first in range(0, batches, CLIENTS * IN_FLIGHT):
+        opened = time.monotonic()
+        time.sleep(WINDOW_SECONDS)
+        producer.begin_transaction()
+        for at in range(min(CLIENTS * IN_FLIGHT, batches - first) * EVENTS):
+            while True:
+                try:
+                    producer.produce(topic, value, f"client-{at % 2000}".encode())
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        producer.commit_transaction(_TIMEOUT_SECONDS)
+        commits.append(time.monotonic() - opened)
+    return batches * EVENTS / (time.monotonic() - began), commits

@@ -1,0 +1,81 @@
+"""``gateway``: takes events from clients that cannot speak Kafka until it is stopped."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from cli import output
+from cli.work import connections_for
+from spark_jobs.config.file import load_config
+from spark_jobs.config.listener import DEFAULT_GATEWAY, Address
+from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+
+
+@click.command("gateway")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=None, help="Which port instead of gateway.listen's."
+)
+@click.option("--insecure", is_flag=True, help="Let others than this machine send without tokens.")
+@click.option("--drain-spool", is_flag=True, help="Send what a gateway's spool has, and end.")
+def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
+    """Take batches of events over WebSocket and HTTP into Kafka, exactly once, until Ctrl-C.
+
+    Streams, tokens and limits stand under `gateway` in sluice.yaml; docs/GATEWAY.md has the protocol. How far
+    each source is lies in Kafka: one that is killed is replaced by any other. With --drain-spool the batches
+    in the spool are sent under the ids of their slots, as those of a gateway that will not come back; one
+    that runs with the same slots ends then, and may be started again.
+    """
+    config = load_config()
+    if drain_spool:
+        _drain_spool(config)
+        return
+    if not config.gateway.streams:
+        raise ConfigError(
+            "the gateway has no stream",
+            code="gateway-without-streams",
+            hint="Write gateway: {streams: {clicks: {topic: app.clicks}}} in sluice.yaml.",
+        )
+    from servers.gateway import serve_gateway
+
+    listen = config.gateway.listen or DEFAULT_GATEWAY
+    with connections_for(config, None, "gateway") as connections:
+        serve_gateway(
+            config,
+            connections,
+            Address(listen.host, port or listen.port),
+            lambda url: output.say(f"taking events at {url}" if url else "stopped"),
+            insecure=insecure,
+        )
+
+
+def _drain_spool(config: SluiceConfig) -> None:
+    from servers.gateway import LOOK_SECONDS, START_SECONDS, wait_until_taken
+    from spark_jobs.gateway.gateway import Gateway, drained_by
+    from spark_jobs.gateway.spool import Spool
+
+    home, settings = Path(config.home), config.gateway
+    with closing(Spool(home / settings.spool.path, settings.spool.max_bytes)) as spool:
+        slots, first = spool.slots(), spool.size().batches
+    with (
+        connections_for(config, None, "gateway") as connections,
+        closing(Gateway(drained_by(settings, slots), (), connections, home=home, url="")) as gateway,
+    ):
+        gateway.start()
+        wait_until_taken(gateway)
+        left, moved_at = first, time.monotonic()
+        while left and time.monotonic() - moved_at < START_SECONDS:
+            time.sleep(LOOK_SECONDS)
+            if (now := gateway.spool.size().batches) != left:
+                left, moved_at = now, time.monotonic()
+    if left:
+        raise RetryableError(
+            f"{left:,} batches are left in the spool",
+            code="gateway-spool-left",
+            hint="Look whether Kafka answers (./sluice check), then run it again.",
+        )
+    output.say(f"{output.count(first, 'batch', 'batches')} sent from the spool")

@@ -1,0 +1,75 @@
+// Sends events to a gateway of Sluice's, each once: 100 of them or 5 s make a batch, kept until `ok`.
+// url: wss://HOST/v1/streams/STREAM. A source is one client at a time, under the same name for ever.
+class GatewayClient {
+  constructor(url, source, {token = "", most = 100, seconds = 5} = {}) {
+    Object.assign(this, {url, source, most, seconds});
+    this.protocols = ["sluice.v1", ...(token ? [`bearer.${token}`] : [])];
+    this.events = []; // not in a batch yet
+    this.kept = []; // batches without `ok`; the first has the number `last` + 1
+    this.last = null; // the last number that has `ok`, as the gateway says
+    this.sent = 0; // the number of the last batch on its way
+    this.connect();
+    this.timer = setInterval(() => this.cut(true), seconds * 1000);
+  }
+
+  // event: {value: …} with `key`, `id`, `operation`, `timestamp` as wanted.
+  send(event) {
+    this.events.push(event);
+    this.cut(false);
+  }
+
+  // How many events the gateway has not said `ok` to.
+  get waiting() {
+    return this.events.length + this.kept.reduce((sum, batch) => sum + batch.length, 0);
+  }
+
+  cut(isDue) {
+    while (this.events.length >= this.most || (isDue && this.events.length)) {
+      this.kept.push(this.events.splice(0, this.most));
+    }
+    this.push();
+  }
+
+  connect(wait = 0) {
+    setTimeout(() => {
+      const socket = (this.socket = new WebSocket(this.url, this.protocols));
+      this.window = 0;
+      socket.onopen = () => this.say({type: "connect", sourceId: this.source, protocolVersion: 1});
+      socket.onmessage = ({data}) => this.hear(JSON.parse(data));
+      socket.onclose = () => socket === this.socket && this.connect(this.wait ?? 1000);
+    }, wait);
+  }
+
+  say(message) {
+    this.socket.send(JSON.stringify(message));
+  }
+
+  push() {
+    if (this.last === null || this.socket.readyState !== WebSocket.OPEN) return;
+    while (this.sent < this.last + Math.min(this.kept.length, this.window)) {
+      this.sent += 1;
+      this.say({type: "cdc_batch", sequenceNumber: this.sent, events: this.kept[this.sent - this.last - 1]});
+    }
+  }
+
+  hear(answer) {
+    if (answer.type === "status") {
+      this.heard(answer.lastAckSequence);
+      this.sent = this.last; // its number wins: what it lacks is sent again
+      this.window = answer.window;
+    } else if (answer.type === "ack" && ["ok", "buffered", "duplicate"].includes(answer.status)) {
+      this.heard(answer.sequenceNumber);
+    } else if (answer.type === "nack") {
+      if (answer.details.gateway) this.url = answer.details.gateway.replace("http", "ws");
+      else if (answer.reason === "invalid_format") this.kept.shift(); // it never will be taken
+      this.wait = answer.details.retryAfterMs ?? 0;
+      this.socket.close(); // begin anew, where the gateway says
+    }
+    this.push();
+  }
+
+  heard(last) {
+    this.kept.splice(0, Math.max(0, last - (this.last ?? last)));
+    this.last = Math.max(last, this.last ?? 0);
+  }
+}

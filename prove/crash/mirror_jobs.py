@@ -1,0 +1,105 @@
+"""A mirror that is drained, or made anew, when a fault comes: it is what its source is, each key once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prove.crash import promises
+from prove.crash.jobs import DRAINED, Job, at
+from prove.lab.drain_process import Repairs
+from prove.lab.generated_changes import MadeUp
+from prove.lab.kafka_server import Record
+from prove.workload import BATCH, PARTITIONS, Workload
+
+_SEED = 11
+_MOST_BEFORE_THE_LAST = 16
+_SETTINGS = {"layout": "mirror", "mirror": {"bad_changes": "dead_letters"}}
+
+
+def drain_and_change(workload: Workload, seed: int = _SEED) -> None:
+    """Bring a batch of a table's changes into its mirror, and have more told."""
+    source = MadeUp(seed)
+    workload.contents.source = source
+
+    def told(_first: int, count: int) -> list[Record]:
+        """Return whole transactions, and tombstones up to the number."""
+        records: list[Record] = []
+        while len(records) < _MOST_BEFORE_THE_LAST:
+            records += [each.record(PARTITIONS) for each in source.changes(1)]
+        assert len(records) <= count
+        workload.contents.tombstones += count - len(records)
+        return records + [Record(None, key=b'{"id":0}')] * (count - len(records))
+
+    workload.contents.orders = told
+    workload.drain_batches(2)
+    workload.produce_batch()
+
+
+def find_other_rows(workload: Workload) -> Iterator[str]:
+    """Yield where the mirror is not its source, and keys that it has twice."""
+    source = workload.contents.source
+    assert source is not None
+    rows = workload.lab.rows().to_pylist()
+    found = {row["id"]: (row["score"], row["note"]) for row in rows}
+    if len(found) != len(rows):
+        yield f"{len(rows)} rows of {len(found)} keys"
+    for key in sorted({*found, *source.rows}):
+        if found.get(key) != source.rows.get(key):
+            yield f"key {key} is {found.get(key)}, and {source.rows.get(key)} at the source"
+
+
+MIRROR = Job(
+    "mirror",
+    "a drain into a mirror",
+    {**DRAINED, **at(promises.AGAIN, "drain.after-fold")},
+    promises.SETTLED,
+    prepare=drain_and_change,
+    settings=_SETTINGS,
+    look=find_other_rows,
+)
+_READ = 3 * BATCH
+_AGAIN = promises.promise(
+    "the mirror is as it was; run again, it is made anew",
+    Repairs(swept=1, committed=1),
+    read=_READ,
+)
+_TWICE = promises.promise(
+    "the mirror is made anew, and once more",
+    Repairs(found_landed=1, committed=1),
+    read=_READ,
+)
+_OVER = promises.promise("it was over; once more is the same", Repairs(committed=1), read=_READ)
+REBUILD = Job(
+    "rebuild",
+    "a mirror that is made anew",
+    {
+        **at(
+            _AGAIN,
+            "rebuild.after-offset-commit",
+            "rebuild.after-buffer-snapshot",
+            "rebuild.after-flush-start",
+            "rebuild.after-tasks",
+            "drain.after-fold",
+            "rebuild.after-parquet-written",
+            "rebuild.before-swap",
+        ),
+        **at(
+            _TWICE,
+            "rebuild.after-swap",
+            "rebuild.after-commit",
+            "rebuild.after-iceberg-snapshot-created",
+            "dead-letters.before-swap",
+            "dead-letters.after-swap",
+            "rebuild.after-dead-letters",
+        ),
+        **at(_OVER, "rebuild.after-flush-complete"),
+    },
+    promises.Outcomes("it is made anew, or as it was and then made anew", _OVER, _TWICE, _AGAIN),
+    prepare=drain_and_change,
+    work="rebuild",
+    again=("rebuild",),
+    swap="rebuild",
+    settings=_SETTINGS,
+    look=find_other_rows,
+)
+MIRROR_JOBS = (MIRROR, REBUILD)

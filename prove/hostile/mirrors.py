@@ -1,0 +1,137 @@
+"""A mirror beside what does not know of it: a compaction without a pool, a run that was thought dead."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from prove.crash.mirror_jobs import MIRROR, drain_and_change, find_other_rows
+from prove.hostile.case import Case, History, scenarios
+from prove.lab.forked import fork
+from prove.lab.pipeline_lab import PIPELINE, Lab, make_lab
+from prove.workload import PARTITIONS, REST, SQLITE, Workload
+from resources.connections import open_connections
+from spark_jobs.config.file import load_config
+from spark_jobs.spark.procedures import call_procedure, table_argument
+
+ROUNDS = 10
+SEEDS = 20  # of a case
+_FINISH_SECONDS = 180.0
+_SPARK = frozenset({"spark"})
+
+
+def _beside_compaction(workload: Workload) -> History:
+    """Drain again and again while another engine writes the table's files anew without a pause."""
+    drain_and_change(workload)
+    is_over, outcomes = threading.Event(), list[bool]()
+    compaction = threading.Thread(target=_compact_until, args=(workload.lab, is_over, outcomes))
+    compaction.start()
+    try:
+        for _ in range(ROUNDS):
+            workload.produce_batch()
+            workload.run()
+            wrong = list(find_other_rows(workload))
+            assert not wrong, wrong
+    finally:
+        is_over.set()
+        compaction.join()
+    wrong = list(find_other_rows(workload))
+    assert not wrong, wrong
+    assert True in outcomes, "no compaction came through"
+    return History(f"{ROUNDS} drains beside {len(outcomes)} compactions, {outcomes.count(True)} came through")
+
+
+def _compact_until(lab: Lab, is_over: threading.Event, outcomes: list[bool]) -> None:
+    catalog = lab.table().catalog.name
+    while not is_over.is_set():
+        process, _ = fork(_compact, lab.path, catalog, lab.tables[0])
+        process.join(_FINISH_SECONDS)
+        outcomes.append(process.exitcode == 0)
+
+
+def _compact(_sender: Connection, path: Path, catalog: str, table: str) -> None:
+    """Write the files anew, or fail: positions that were deleted meanwhile, another commit."""
+    arguments: dict[str, Any] = {
+        "table": table_argument(catalog, table),
+        "options": {"rewrite-all": "true", "delete-file-threshold": "1", "remove-dangling-deletes": "true"},
+    }
+    config = load_config(path)
+    with open_connections(config, PIPELINE, kind="upkeep", actor="other", run_id="other") as connections:
+        call_procedure(connections.spark(), catalog, "rewrite_data_files", arguments, tag="another-engine")
+
+
+def _two_at_once(workload: Workload) -> History:
+    """Let a second run do what a first one is about to commit, and the first one go on."""
+    drain_and_change(workload)
+    with workload.lab.stopped_at("commit.before-swap") as asleep:
+        workload.run()
+        asleep.go_on()
+        error = asleep.answer().named_error
+    assert error in {None, "offsets-moved"}, error
+    workload.produce_batch()
+    workload.run()
+    wrong = list(find_other_rows(workload))
+    assert not wrong, wrong
+    return History(f"the one that slept ended with {error or 'what the other had committed'}")
+
+
+def _generated(first_seed: int, workload: Workload) -> History:
+    """Drain a source's changes batch by batch; then another one's, into a mirror that is made anew."""
+    seeds = range(first_seed, first_seed + SEEDS)
+    for seed in seeds:
+        with_others = workload.lab.path.with_name(f"seed-{seed}")
+        own = _beside(workload, with_others)
+        drain_and_change(own, seed)
+        for _ in range(ROUNDS):
+            own.produce_batch()
+            own.lab.drain()
+            wrong = list(find_other_rows(own))
+            assert not wrong, (seed, wrong)
+        assert own.lab.audit().is_clean, seed
+    drain_and_change(workload)
+    workload.run()
+    return History(f"{SEEDS} sources, {SEEDS * (ROUNDS + 2)} drains: equal after each")
+
+
+def _beside(workload: Workload, folder: Path) -> Workload:
+    """Return a pipeline like this one over a topic and in a folder of its own."""
+    folder.mkdir()
+    topic = workload.kafka.new_topic(PARTITIONS, retention_ms=-1)
+    lab = make_lab(folder, bootstrap=workload.kafka, topic=topic, spark_remote=None, **MIRROR.settings)
+    return Workload(replace(lab, is_here=True), workload.kafka, folder)
+
+
+CASES = (
+    *(
+        Case(
+            f"mirror/generated-{first}",
+            f"{SEEDS} sources, made up from the seeds {first} and on, are mirrored drain by drain",
+            "after every drain the mirror has the rows of its source, and an audit says so",
+            partial(_generated, first),
+            settings=MIRROR.settings,
+        )
+        for first in range(100, 200, SEEDS)
+    ),
+    Case(
+        "mirror/beside-compaction",
+        "another engine compacts a mirror without a pause while it is drained",
+        "each key is there once, as its source has it, after every drain",
+        _beside_compaction,
+        catalogs=(SQLITE, REST),
+        settings=MIRROR.settings,
+        needs=_SPARK,
+    ),
+    Case(
+        "mirror/two-at-once",
+        "a run falls asleep before its commit and another one does the same",
+        "one of them commits; each key is there once",
+        _two_at_once,
+        catalogs=(SQLITE, REST),
+        settings=MIRROR.settings,
+    ),
+)
+SCENARIOS = scenarios("a mirror and others", CASES)

@@ -1,0 +1,118 @@
+"""The gateway as a process: its slots taken, its addresses served, its end told to clients."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from servers.environment import sluice_environment
+from servers.java import java_home
+from servers.listener import url_of
+from servers.serving import serve
+from spark_jobs.config.secrets import resolve
+from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.gateway.flushes import Flushes
+from spark_jobs.gateway.gateway import Gateway
+from spark_jobs.gateway.http_api import KINDS, GatewayApi
+from spark_jobs.gateway.persisted import Persisted
+from spark_jobs.gateway.tokens import Tokens
+
+if TYPE_CHECKING:
+    from spark_jobs.config.gateway import GatewaySettings
+    from spark_jobs.config.listener import Address
+    from spark_jobs.connections.connect import Connections
+
+# A gateway whose Kafka is away starts all the same, and takes nothing until it has been reached once.
+START_SECONDS = 20.0
+LOOK_SECONDS = 0.1
+_FRAME_BYTES = 4096  # what may be around a batch
+# Its tokens are its own.
+GUARD = {"tokens": (), "kinds": KINDS}
+
+
+def serve_gateway(
+    config: SluiceConfig,
+    connections: Connections,
+    address: Address,
+    say: Callable[[str], None],
+    *,
+    insecure: bool = False,
+) -> None:
+    """Take events until SIGTERM or Ctrl-C.
+
+    Raises ``ConfigError`` for what can never work, and ``CommitConflict`` (``gateway-fenced``).
+    """
+    settings = config.gateway
+    url = url_of(settings, address)
+    if settings.hosts:
+        url = f"{url.partition('://')[0]}://{settings.hosts[0]}"
+    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
+    tokens = Tokens(resolve(written).values())
+    signal.signal(signal.SIGTERM, lambda *_: None)  # until the server ends by it
+    home = Path(config.home)
+    gateway = Gateway(settings, config.pipelines, connections, home=home, url=url, on_end=_end_this_process)
+    with closing(gateway), closing(Persisted(connections)) as persisted:
+        gateway.start()
+        wait_until_taken(gateway)
+        api = GatewayApi(gateway, tokens, persisted, Flushes(_drain_of(config)), settings.origins)
+        serve(
+            api.app(),
+            settings,
+            address,
+            say,
+            insecure=insecure,
+            guard=GUARD,
+            options=options_of(settings),
+            finish=api.finish,
+        )
+    if gateway.ended is not None:
+        raise gateway.ended
+
+
+def options_of(settings: GatewaySettings) -> dict[str, Any]:
+    """Return what uvicorn is given."""
+    return {
+        "ws_max_size": settings.max_batch_bytes + _FRAME_BYTES,
+        # A context of 300 KB a connection, idle or not.
+        "ws_per_message_deflate": False,
+        "proxy_headers": bool(settings.trusted_proxies),
+        "forwarded_allow_ips": list(settings.trusted_proxies),
+    }
+
+
+def wait_until_taken(gateway: Gateway) -> None:
+    """Wait until the slots are taken, for some time; raise why they never will be."""
+    deadline = time.monotonic() + START_SECONDS
+    while not gateway.look()["isReady"] and time.monotonic() < deadline:
+        if gateway.ended is not None:
+            raise gateway.ended
+        time.sleep(LOOK_SECONDS)
+
+
+def _end_this_process() -> None:
+    def tell() -> None:
+        while True:  # the server hears it once it runs
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+
+    threading.Thread(target=tell, daemon=True).start()
+
+
+def _drain_of(config: SluiceConfig) -> Callable[[str], subprocess.Popen[bytes]]:
+    """Return what starts a drain as a person would type it: beside `up`, or without."""
+    source = Path(config.source) if config.source else None
+    environment = sluice_environment(java_home(), Path(config.home), source)
+
+    def start(pipeline: str) -> subprocess.Popen[bytes]:
+        typed = [sys.executable, "-m", "cli", "drain", pipeline]
+        return subprocess.Popen(typed, env=environment, cwd=config.home, stdout=subprocess.DEVNULL)
+
+    return start

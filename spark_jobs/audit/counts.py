@@ -1,0 +1,114 @@
+"""What an audit of a table against Kafka counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.audit.findings import replay_command
+from spark_jobs.audit.rounded import RoundedColumn, merged
+from spark_jobs.protocol.offsets import OffsetRange, merge
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_EXAMPLES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCounts:
+    """What was found so far, in a window or in all of them.
+
+    ``records`` = rows + routed + dead letters + tombstones + filtered + folded; ``routed`` are rows in other
+    tables; ``missing`` readable records that are none of
+    these;
+    ``removed`` those of them that another writer took out, as the kept snapshots show;
+    ``folded`` changes of a mirror that left no row: a newer one of the key came, or its row went;
+    ``filtered`` those that the pipeline's filter leaves out, and that are neither;
+    ``outdated`` rows and records that another configuration than today's had made something else of, or
+    nothing, ``outdated_ranges`` the windows they are in;
+    ``skipped`` offsets that an operator left out and nothing brought in since;
+    ``duplicates`` rows and dead letters beyond the first of an offset; ``differing`` rows that are not what
+    the record says; ``rounded`` rows that are the record's but for an integer of which a column of floating
+    point holds only the nearest double, ``rounded_columns`` where; ``gone`` offsets that Kafka no longer
+    holds, which were checked for doubles only. ``examples`` are coordinates of the first findings.
+    """
+
+    rows: int = 0
+    routed: int = 0
+    dead_letters: int = 0
+    tombstones: int = 0
+    missing: int = 0
+    removed: int = 0
+    filtered: int = 0
+    folded: int = 0
+    skipped: int = 0
+    duplicates: int = 0
+    differing: int = 0
+    rounded: int = 0
+    gone: int = 0
+    outdated: int = 0
+    outdated_ranges: tuple[OffsetRange, ...] = ()
+    rounded_columns: tuple[RoundedColumn, ...] = ()
+    examples: tuple[str, ...] = ()
+
+    def __add__(self, other: AuditCounts) -> AuditCounts:
+        names = [field.name for field in fields(AuditCounts)]
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        sums["rounded_columns"] = merged(sums["rounded_columns"])
+        sums["outdated_ranges"] = merge(sums["outdated_ranges"])
+        return AuditCounts(**{**sums, "examples": sums["examples"][:MAX_EXAMPLES]})
+
+    @property
+    def records(self) -> int:
+        """What the drained ranges came to."""
+        return self.rows + self.routed + self.dead_letters + self.tombstones + self.filtered + self.folded
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing missing, doubled or changed; what is outdated is as it was made."""
+        return not (self.missing or self.duplicates or self.differing or self.rounded)
+
+    def outdated_mend(self, pipeline: str) -> str:
+        """Return what makes rows by today's configuration of what is outdated."""
+        return replay_command(pipeline, " ".join(map(str, self.outdated_ranges)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult(AuditCounts):
+    """Counts over everything the table says it has drained in the current generation.
+
+    ``lag``: last stable offsets minus next offsets.
+    """
+
+    pipeline: str
+    topic: str
+    table: str
+    snapshots: int = 0
+    lag: int = 0
+
+    @property
+    def is_of_keys(self) -> bool:
+        """Whether rows were compared by their keys, not by offsets."""
+        return False
+
+
+class MirrorAuditResult(AuditResult):
+    """Counts over all keys; ``rows`` are those whose last change was compared."""
+
+    __slots__ = ()
+
+    @property
+    def is_of_keys(self) -> bool:
+        """See ``AuditResult``."""
+        return True
+
+    def outdated_mend(self, pipeline: str) -> str:
+        """See ``AuditCounts``."""
+        return replay_command(pipeline, "", is_mirror=True)
+
+
+def example_offsets(what: str, partition: int, offsets: NDArray[np.int64]) -> tuple[str, ...]:
+    """Return the first of these offsets in words."""
+    return tuple(f"{what} {partition}:{offset}" for offset in offsets[:5])

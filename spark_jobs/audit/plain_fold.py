@@ -1,0 +1,90 @@
+"""What a mirror must hold, by its changes one after the other: for ``audit`` alone.
+
+It shares no code with ``spark_jobs.mirror``: what both get wrong alike, nobody would see.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from spark_jobs.debezium.events import DELETE, TRUNCATE
+from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
+from spark_jobs.schema.metadata_columns import PARTITION
+
+Row: TypeAlias = dict[str, Any]
+
+# The row's key before it was changed, beside the columns of an event; absent where it was not.
+OLD_KEY = "old key"
+_TEXT = "__debezium_unavailable_value"
+_UUID = UUID("b68a35a7-17ad-35b3-af2a-ae46edb4545a")
+_CODES = [ord(letter) for letter in _TEXT]
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def fold(events: Iterable[Row], cut_below: int | None = None) -> tuple[dict[str, Row], int | None]:
+    """Return the rows by key that these events leave, and below which position all are gone.
+
+    ``events`` are in the order of their offsets within each partition. With ``cut_below`` the table was
+    emptied there before. A value that no event tells stays ``is_untold``.
+    """
+    furthest: dict[int, tuple[int, int]] = {}
+    told: defaultdict[str, list[Row]] = defaultdict(list)
+    for event in events:
+        if _is_told_again(event, furthest):
+            continue
+        if event[OPERATION] == TRUNCATE:
+            cut_below = event[SEQUENCE] if cut_below is None else max(cut_below, event[SEQUENCE])
+        else:
+            told[event[ROW_ID]].append(event)
+    rows = {}
+    for key, events_of_key in told.items():
+        if len({event[PARTITION] for event in events_of_key}) > 1:  # the topic was given more of them
+            events_of_key.sort(key=lambda event: event[SEQUENCE])
+        left = [event for event in events_of_key if cut_below is None or event[SEQUENCE] >= cut_below]
+        if left and left[-1][OPERATION] != DELETE:
+            rows[key] = _whole(left[-1], told)
+    return rows, cut_below
+
+
+def is_untold(value: object) -> bool:
+    """Whether a value is what Debezium writes for one that was not changed, too long to be told again."""
+    if isinstance(value, list):
+        return value in ([_TEXT], [_UUID], [_UUID.bytes]) or [*map(_number, value)] == _CODES
+    return value in (_TEXT, _TEXT.encode())
+
+
+def _is_told_again(event: Mapping[str, Any], furthest: dict[int, tuple[int, int]]) -> bool:
+    """Whether the partition has told of a place beyond; two events of one place are both new."""
+    if event[COMMIT_SEQUENCE] is None:
+        return False
+    place, partition = (event[COMMIT_SEQUENCE], event[SEQUENCE]), event[PARTITION]
+    if place < furthest.get(partition, place):
+        return True
+    furthest[partition] = place
+    return False
+
+
+def _whole(event: Row, told: Mapping[str, Sequence[Row]]) -> Row:
+    """Return the event with what was told before of its row, wherever its key was another one."""
+    lacking = {name for name, value in event.items() if is_untold(value)}
+    whole, at = dict(event), event
+    while lacking:
+        key = at.get(OLD_KEY) or at[ROW_ID]
+        before = [
+            each for each in told.get(key, ()) if each[OPERATION] != DELETE and each[SEQUENCE] < at[SEQUENCE]
+        ]
+        if not before:
+            break
+        at = max(before, key=lambda each: each[SEQUENCE])
+        whole |= {name: at[name] for name in lacking if not is_untold(at[name])}
+        lacking = {name for name in lacking if is_untold(at[name])}
+    return whole
+
+
+def _number(value: object) -> object:
+    """Return what a code of a letter is in a list of dates; numbers of any type are equal to it."""
+    return value.toordinal() - _EPOCH if type(value) is date else value

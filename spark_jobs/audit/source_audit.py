@@ -1,0 +1,227 @@
+"""A mirror against the database that it is of: what both have, compared while changes go on.
+
+Counts and sums of hashes by bucket of keys come first, then the rows of buckets that differ. What differs may
+be on its way: it is looked at again once the mirror has passed where the database stood.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.audit.source_rows import Comparison, Rows, bucket_of, mirror_rows, sums_of, unlike
+from spark_jobs.config.secrets import resolve
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+    from spark_jobs.connections.connect import Connections
+
+MOST_EXAMPLES = 20
+LOOK_AGAIN_SECONDS = 2.0
+_POSITION = "SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAudit:
+    """``rows`` are the database's; of ``differing`` keys both sides had not the same to the end.
+
+    ``is_proven`` if none of them can be on its way: the mirror went past where the database stood, and both
+    were as before. ``left_out`` are columns that were not compared.
+    """
+
+    pipeline: str
+    table: str
+    rows: int
+    mirror_rows: int
+    compared: tuple[str, ...]
+    left_out: tuple[str, ...]
+    differing: int = 0
+    is_proven: bool = True
+    examples: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """True if nothing differs that should not."""
+        return not self.differing
+
+
+def audit_source(
+    config: SluiceConfig,
+    pipeline: PipelineConfig,
+    connections: Connections,
+    *,
+    patience_seconds: float,
+    on_progress: Callable[[str], None] = lambda _line: None,
+) -> SourceAudit:
+    """Compare the mirror with its source's table; keys that differ are looked at again for so long.
+
+    Only reads. Raises ``ConfigError`` where the pipeline names no source, or the table is not there,
+    ``RetryableError`` when the database does not answer.
+    """
+    mirror = load_drained(pipeline, connections)
+    with _session(config, pipeline) as cursor:
+        comparison = _comparison(pipeline, cursor, mirror)
+        on_progress(f"comparing {comparison.table} with {pipeline.table}")
+        held = comparison.sums(cursor)
+        there = sums_of(mirror_rows(mirror, comparison))
+        buckets = unlike(held, there)
+        on_progress(f"{len(buckets)} of {len({*held, *there})} buckets of keys differ")
+        found, is_proven = _Found({}, {}), True
+        deadline = time.monotonic() + patience_seconds
+        while buckets:
+            before, (found, is_past) = found, _look(comparison, cursor, pipeline, connections, buckets)
+            # What was alike once is right, and what is as it was while the mirror went past it is wrong.
+            found = found.among(before.unlike or found.unlike)
+            is_proven = is_past and found == before
+            buckets = sorted(set(map(bucket_of, found.unlike)))
+            if is_proven or not buckets or time.monotonic() >= deadline:
+                break
+            on_progress(f"{len(found.unlike)} keys differ, looking again")
+            time.sleep(LOOK_AGAIN_SECONDS)
+    return SourceAudit(
+        pipeline.name,
+        pipeline.table,
+        sum(count for count, _ in held.values()),
+        sum(count for count, _ in there.values()),
+        tuple(comparison.columns),
+        comparison.left_out,
+        len(found.unlike),
+        is_proven,
+        tuple(found.told(key) for key in found.unlike[:MOST_EXAMPLES]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    held: Rows
+    there: Rows
+
+    @property
+    def unlike(self) -> list[str]:
+        return unlike(self.held, self.there)
+
+    def among(self, keys: Iterable[str]) -> _Found:
+        """Return those of these keys that differ."""
+        kept = set(keys).intersection(self.unlike)
+        sides = ({key: row for key, row in side.items() if key in kept} for side in (self.held, self.there))
+        return _Found(*sides)
+
+    def told(self, key: str) -> str:
+        """Return in words how a key differs."""
+        if key not in self.there:
+            return f"{_shown(key)}: not in the mirror"
+        if key not in self.held:
+            return f"{_shown(key)}: not in the database"
+        mirrored, held = _shown(self.there[key]), _shown(self.held[key])
+        return f"{_shown(key)}: {mirrored} in the mirror, {held} in the database"
+
+
+def _look(
+    comparison: Comparison,
+    cursor: Any,
+    pipeline: PipelineConfig,
+    connections: Connections,
+    buckets: Iterable[str],
+) -> tuple[_Found, bool]:
+    """Read the rows of these buckets on both sides, and whether the mirror had passed the database."""
+    wanted = set(buckets)
+    held = comparison.rows(cursor, wanted)
+    cursor.execute(_POSITION)
+    (position,) = cursor.fetchone()
+    mirror = load_drained(pipeline, connections)
+    there = {key: row for key, row in mirror_rows(mirror, comparison) if bucket_of(key) in wanted}
+    return _Found(held, there), _has_passed(pipeline, connections, mirror, position)
+
+
+def _has_passed(pipeline: PipelineConfig, connections: Connections, mirror: Table, position: int) -> bool:
+    """Whether the mirror has all up to a place: one beyond it was told, and nothing is left."""
+    progress = progress_of(mirror)
+    furthest = (
+        max((each.sequence for each in progress.cdc.positions.values()), default=0) if progress.cdc else 0
+    )
+    source = connections.admin.source_state(pipeline.topic)
+    return furthest >= position and not source.lag(progress.next_offsets)
+
+
+def _comparison(pipeline: PipelineConfig, cursor: Any, mirror: Table) -> Comparison:
+    progress = progress_of(mirror)
+    key = progress.cdc.key if progress.cdc else None
+    *_, schema, name = ["", *pipeline.topic.split(".")]
+    if not key or not schema:
+        raise ConfigError(
+            f"which table of the source {pipeline.topic} is of cannot be told, or the mirror has no key yet",
+            code="source-table-unknown",
+            hint="Topics of Debezium are called PREFIX.SCHEMA.TABLE; drain the mirror once before.",
+            pipeline=pipeline.name,
+            topic=pipeline.topic,
+        )
+    comparison = Comparison.of(cursor, (schema, name), key, mirror)
+    if unknown := [column for column in key if column not in comparison.columns]:
+        raise ConfigError(
+            f"the key's column {unknown[0]} cannot be compared: the source has none of the name, or of a type"
+            " that is not written alike on both sides",
+            code="source-key-unlike",
+            hint="An audit against Kafka compares it: leave --source out.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+        )
+    return comparison
+
+
+@contextmanager
+def _session(config: SluiceConfig, pipeline: PipelineConfig) -> Iterator[Any]:
+    """Give a cursor that only reads; each statement sees the database as it is then."""
+    name = pipeline.mirror.source
+    if name is None:
+        raise ConfigError(
+            "the pipeline names no database that its mirror is of",
+            code="no-source",
+            hint="Write `sources: {shop: ${SHOP_POSTGRES}}` at the top and `mirror: {source: shop}` in the"
+            " pipeline.",
+            pipeline=pipeline.name,
+        )
+    address: Mapping[str, str] = resolve({"url": config.sources[name].get_secret_value()})
+    try:
+        # Only who audits against a database has its driver.
+        import psycopg2  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            "the driver for PostgreSQL is not installed",
+            code="driver-missing",
+            hint="Say `extras: [postgres]` in sluice.yaml: the launcher installs it.",
+        ) from error
+    try:
+        session = psycopg2.connect(address["url"], application_name="sluice audit", connect_timeout=10)
+        try:
+            session.set_session(readonly=True, autocommit=True)
+            with session.cursor() as cursor:
+                cursor.execute("SET datestyle = 'ISO'; SET timezone = 'UTC'; SET bytea_output = 'hex'")
+                yield cursor
+        finally:
+            session.close()
+    except psycopg2.OperationalError as error:
+        raise RetryableError(
+            f"the source {name} does not answer: {type(error).__name__}",
+            code="source-away",
+            hint="See that the database runs and that its user may connect and read the table.",
+            pipeline=pipeline.name,
+        ) from None
+    except psycopg2.Error as error:
+        raise ConfigError(
+            f"the source {name} does not let its table be read: {type(error).__name__}",
+            code="source-refused",
+            hint="The user needs USAGE on the schema and SELECT on the table, and the table must be there.",
+            pipeline=pipeline.name,
+        ) from None
+
+
+def _shown(text: str) -> str:
+    return ", ".join("null" if part == "~" else part[1:] for part in text.split("\x1f"))

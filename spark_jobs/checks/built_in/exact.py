@@ -1,0 +1,33 @@
+"""``exact``: whether every change of a mirror's source is in it, by its own books. Pure."""
+
+from __future__ import annotations
+
+from spark_jobs.checks.check import Case, Check, Severity, Verdict, no_table
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.words import count
+
+
+def judge(case: Case) -> Verdict:
+    """Judge what was not folded into the mirror, ever since it was made or made anew."""
+    table = case.facts.table
+    if table is None:
+        return no_table()
+    numbers = {"dead_letters": float(table.dead_letters), "skipped": float(table.skipped)}
+    if not (table.dead_letters or table.skipped):
+        return Verdict(passed=True, fact="every change is in it", numbers=numbers)
+    fact = (
+        f"{count(table.dead_letters, 'dead letter')} and {count(table.skipped, 'skipped offset')}: rows of"
+        " their keys may be wrong"
+    )
+    return Verdict(passed=False, fact=fact, numbers=numbers, mend=mends.act("rebuild", case.pipeline))
+
+
+CHECK = Check(
+    "exact",
+    place=9,
+    meaning="Every change that was drained is in the mirror: none is a dead letter, none was skipped.",
+    severity=Severity.ERROR,
+    judge=judge,
+    limit_text="It has no limit; mirrors alone have it.",
+    only_with="is_mirror",
+)

@@ -1,0 +1,35 @@
+"""``source_events``: each event of the gateway's sources is in the table once, none left out. Pure."""
+
+from __future__ import annotations
+
+from spark_jobs.checks.check import Case, Check, Severity, Verdict, no_table, spoken_duration
+from spark_jobs.protocol import mends
+
+
+def judge(case: Case) -> Verdict:
+    """Judge what the last audit found of the sources' own numbers."""
+    facts = case.facts
+    if facts.table is None:
+        return no_table()
+    note = facts.audit
+    if note is None or note.source_events is None:
+        return Verdict(passed=True, fact="not looked at yet")
+    found = note.source_events
+    age = spoken_duration((facts.now_ms - note.audited_at_ms) / 1000)
+    told = f"{found.events:,} events {age} ago: {found.gaps:,} missing, {found.doubles:,} doubled"
+    fact = "; ".join((told, *found.examples))
+    numbers = {"events": float(found.events), "missing": float(found.gaps), "doubled": float(found.doubles)}
+    passed = not (found.gaps or found.doubles)
+    return Verdict(passed, fact, numbers, mends.command("audit", case.pipeline))
+
+
+CHECK = Check(
+    "source_events",
+    place=11,
+    meaning="Each event of the gateway's sources is in the table once, by the sources' own numbers.",
+    severity=Severity.ERROR,
+    judge=judge,
+    limit_text="It has no limit. The newest rows are looked at each hour, with the audit; pipelines of the"
+    " gateway's streams alone have it, but for mirrors and archives.",
+    only_with="has_source_events",
+)

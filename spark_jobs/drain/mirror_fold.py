@@ -1,0 +1,208 @@
+"""A mirror's batch before its commit: which events live, and rows whole that their events told in part.
+
+Nothing here decides where rows are: that is looked up when the commit is staged, and by whoever adopts it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.config.mirror import BadChanges
+from spark_jobs.debezium.events import TRUNCATE
+from spark_jobs.drain.batch_run import BatchRun
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.mirror.fold import Fate, Folded, fields_of, fold
+from spark_jobs.mirror.lookup import made_whole
+from spark_jobs.mirror.written_events import events_of, rows_at
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import BatchKind, WrittenFile
+from spark_jobs.protocol.cdc import Cdc
+from spark_jobs.protocol.errors import BadRecord, ConfigError, RetryableError, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.spark.outcomes import Written
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+_ROW_GROUP_BYTES = 32 << 20
+_OPEN_FILES = 1
+
+
+class NotToldYet(RetryableError):
+    """A changed key's row was read before those of its old key; ``before`` are the ranges up to there."""
+
+    def __init__(self, run: BatchRun, waiting: Mapping[int, int]) -> None:
+        partition, offset = next(iter(waiting.items()))
+        super().__init__(
+            f"the key of record {partition}:{offset} was changed, and what its row was before is not in Kafka"
+            " yet",
+            code="change-not-told-yet",
+            hint="Nothing was committed of it; the next run looks again. Where it stays, a partition has lost"
+            f" records: {mends.act('rebuild', run.pipeline.name)}",
+            pipeline=run.pipeline.name,
+            table=run.batch.table,
+        )
+        self.before = OffsetRanges.of(
+            OffsetRange(r.partition, r.start, end)
+            for r in run.batch.ranges
+            if (end := min(r.end, waiting.get(r.partition, r.end))) > r.start
+        )
+
+
+def fold_written(
+    run: BatchRun, table: Table, written: Written
+) -> tuple[Written, Mapping[int, Mapping[int, str]]]:
+    """Return what the batch comes to, and by partition and offset why events cannot be rows.
+
+    ``table`` is loaded after the files were written. Where there are any of the latter nothing is folded:
+    the batch is to be written again without them. Raises ``SourceChanged`` (``source-restarted``,
+    ``partitions-changed``), ``ConfigError`` (``mirror-key-changed``), ``BadRecord``, and ``NotToldYet``.
+    """
+    folded = _folded(run, table, written)
+    _refuse_other_keys(run, folded)
+    _refuse_restart(run, folded)
+    _refuse_unordered(run, folded)
+    # A rebuild may read partitions that the table does not know yet.
+    _refuse_unplaced_truncate(run, folded, len({*progress_of(table).next_offsets, *run.batch.ranges.ends}))
+    is_anew = run.batch.kind is BatchKind.REBUILD
+    whole = made_whole(table, written.data_files, folded, looks_in_table=not is_anew)
+    if whole.waiting:
+        raise NotToldYet(run, whole.waiting)
+    if whole.missing:
+        _stop_at(run, whole.missing)
+        return written, whole.missing
+    files = (*written.data_files, *_write(run, table, whole.rows))
+    return replace(written, data_files=files, balances=folded.balances(written.balances)), {}
+
+
+def live_rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
+    """Return what a batch that was folded leaves in the mirror, by partition and offset, in these columns.
+
+    The latter are among them. Deletes are no rows, and those that were not told whole are there as looked up.
+    """
+    live = _folded(run, table, written).of(Fate.LIVES)
+    rows = rows_at(table, written.data_files, live, table.schema().select(*columns))
+    return rows.sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")])
+
+
+def _folded(run: BatchRun, table: Table, written: Written) -> Folded:
+    is_anew = run.batch.kind is BatchKind.REBUILD
+    cdc = Cdc() if is_anew else progress_of(table).cdc or Cdc()
+    return fold(events_of(table, written.data_files), cdc)
+
+
+def _write(run: BatchRun, table: Table, rows: pa.Table) -> list[WrittenFile]:
+    """Write the rows that take the place of those in the tasks' files: the last of a place counts."""
+    writer = SplitWriter(
+        table.metadata,
+        table.io,
+        file_prefix=f"{run.batch.attempt}-whole-{uuid.uuid4().hex[:8]}",
+        row_group_bytes=_ROW_GROUP_BYTES,
+        max_open_files=_OPEN_FILES,
+        encoding=run.pipeline.encoding,
+    )
+    writer.write(rows)
+    return writer.close()
+
+
+def _refuse_other_keys(run: BatchRun, folded: Folded) -> None:
+    """Raise ``ConfigError`` where keys are of other fields than the table's or the configuration's."""
+    events = folded.events
+    keyed = events.filter(pc.not_equal(events.column(OPERATION), TRUNCATE))
+    wanted, configured = folded.cdc.key, run.pipeline.mirror.key
+    for at, text in enumerate(keyed.column(ROW_ID).to_pylist()):
+        # Of the same fields in another order a text is another key.
+        fields = fields_of(text)
+        if fields != wanted or (configured and {*fields} != {*configured}):
+            row = keyed.slice(at, 1).to_pylist()[0]
+            raise ConfigError(
+                f"the key {text} is not of the fields that the mirror's rows are kept by:"
+                f" {', '.join(configured or wanted or ()) or 'a text'}",
+                code="mirror-key-changed",
+                hint="Rows of one key would be there twice. If the source's primary key was changed, have it"
+                " tell all its rows anew, then make the mirror anew from there:"
+                f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+                **_where(run, row),
+            )
+
+
+def _refuse_restart(run: BatchRun, folded: Folded) -> None:
+    if folded.restarted is None:
+        return
+    event = folded.events.slice(folded.restarted, 1).to_pylist()[0]
+    raise SourceChanged(
+        f"the source's log stood at {event[COMMIT_SEQUENCE]}, {event[SEQUENCE]} in an event that is newer"
+        " than those that stood further: it began anew, as a database does that is restored from a backup",
+        code="source-restarted",
+        hint="Nothing was committed. Have the connector make a new snapshot, then make the mirror anew from"
+        f" there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+        **_where(run, event),
+    )
+
+
+def _refuse_unordered(run: BatchRun, folded: Folded) -> None:
+    if folded.unordered is None:
+        return
+    event = folded.events.slice(folded.unordered, 1).to_pylist()[0]
+    raise SourceChanged(
+        f"the key {event[ROW_ID]} has changes in several partitions, and which is the newest is not told",
+        code="partitions-changed",
+        hint="Nothing was committed. Have the source tell all its rows anew, then make the mirror anew"
+        f" from there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+        **_where(run, event),
+    )
+
+
+def _refuse_unplaced_truncate(run: BatchRun, folded: Folded, partitions: int) -> None:
+    """Raise ``BadRecord`` for a truncate of which nobody knows what came before it in other partitions."""
+    truncates = folded.of(Fate.TRUNCATES)
+    unplaced = truncates.filter(pc.is_null(truncates.column(COMMIT_SEQUENCE)))
+    if partitions > 1 and len(unplaced):
+        event = unplaced.slice(0, 1).to_pylist()[0]
+        raise BadRecord(
+            "the table was emptied at a place that the event does not tell: which rows of other partitions"
+            " went is not known",
+            code="truncate-without-position",
+            hint="Nothing was committed. Have the source tell all its rows anew, then make the mirror anew"
+            f" from there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+            **_where(run, event),
+            operation=event[OPERATION],
+        )
+
+
+def _where(run: BatchRun, event: Mapping[str, Any]) -> dict[str, object]:
+    """Return an event's coordinates, for an error."""
+    return {
+        "pipeline": run.pipeline.name,
+        "table": run.batch.table,
+        "partition": event[PARTITION],
+        "offset": event[OFFSET],
+    }
+
+
+def _stop_at(run: BatchRun, missing: Mapping[int, Mapping[int, str]]) -> None:
+    if run.pipeline.mirror.bad_changes is not BadChanges.STOP:
+        return
+    partition = min(missing)
+    offset = min(missing[partition])
+    raise BadRecord(
+        f"a change cannot be a row: {missing[partition][offset]}"
+        f" ({sum(map(len, missing.values())):,} such changes in the batch)",
+        code="bad-change",
+        hint="Nothing was committed. Have the source tell the row anew (an update of the column, or an"
+        " incremental snapshot) and leave this one out, or have bad changes kept as dead letters"
+        " (mirror: {bad_changes: dead_letters}).",
+        pipeline=run.pipeline.name,
+        table=run.batch.table,
+        partition=partition,
+        offset=offset,
+    )

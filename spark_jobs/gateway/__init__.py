@@ -1,0 +1,1 @@
+"""Streams for clients that cannot speak Kafka: batches in, transactions out, and what was answered."""

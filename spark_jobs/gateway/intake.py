@@ -1,0 +1,225 @@
+"""Which batches a slot has taken, and what it knows of their sources: asked from the loop and its thread.
+
+A source's batches are taken one after the other; one that is known is joined, one that is too far on refused.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from spark_jobs.gateway.messages import Batch
+from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
+from spark_jobs.gateway.waiting import Listener, Waiting
+from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
+from spark_jobs.protocol.errors import SluiceError
+
+WINDOW_SECONDS = 0.005
+WINDOW_BATCHES = 500
+_WINDOW_BYTES = 16 << 20
+QUEUE_BATCHES = 2_000
+QUEUE_BYTES = 32 << 20
+SLOW_DOWN_ABOVE = 0.8
+_MOST_LISTENERS = 3
+
+
+class Intake:
+    """Takes batches once it ``was_open``, until it ``is_closing`` or has ``ended``.
+
+    ``stands`` and ``ids`` are what Kafka is known to have; the slot's thread alone has them changed.
+    """
+
+    def __init__(self, ids_seconds: int) -> None:
+        self._ids_seconds = ids_seconds
+        self._changed = threading.Condition()
+        self._queue: deque[Waiting] = deque()
+        self._queue_bytes = 0
+        self._waiting: dict[tuple[str, int], Waiting] = {}
+        self._by_id: dict[tuple[str, str], Waiting] = {}
+        self._accepted: dict[str, int] = {}
+        self.stands: dict[str, Stand] = {}
+        self.ids: Ids = {}
+        self.was_open = self.is_closing = False
+        self.ended: SluiceError | None = None
+
+    def offer(self, batch: Batch, listener: Listener) -> Answer | None:
+        """Take a batch, or answer at once. See ``Lane.offer``."""
+        with self._changed:
+            if (refusal := self._refusal(batch)) is not None:
+                return refusal
+            source, last = batch.source, self.stand(batch.source).sequence
+            if batch.id is not None and (told := self._known(batch, batch.id, listener)) is not None:
+                return told[0]
+            accepted = max(self._accepted.get(source, 0), last)
+            sequence = accepted + 1 if batch.sequence is None else batch.sequence
+            if sequence <= last:
+                return Ack(sequence, Status.DUPLICATE, skipped=len(batch.events))
+            if sequence <= accepted:
+                known = self._waiting.get((source, sequence)) or self._of_before(batch, sequence)
+                return self._join(known, sequence, listener)
+            if sequence > accepted + 1:
+                message = f"{accepted + 1} is the next one"
+                return Nack(Reason.INVALID_SEQUENCE, message, sequence, expected=accepted + 1)
+            waiting = Waiting(replace(batch, sequence=sequence), sequence, [listener])
+            self._take(waiting)
+            return None
+
+    def _refusal(self, batch: Batch) -> Nack | None:
+        sequence = batch.sequence
+        if self.is_closing or self.ended is not None:
+            return Nack(Reason.SHUTTING_DOWN, "this gateway ends", sequence)
+        if not self.was_open:
+            return Nack(Reason.INTERNAL_ERROR, "Kafka has not been reached since the start", sequence)
+        if self._used() >= 1:
+            return Nack(Reason.BUFFER_FULL, "too many batches wait", sequence)
+        return None
+
+    def _known(self, batch: Batch, batch_id: str, listener: Listener) -> tuple[Answer | None] | None:
+        """Return what to answer to a batch whose id is known."""
+        if (batch.source, BATCH_ID, batch_id) in self.ids:
+            last = self.stand(batch.source).sequence
+            if batch.sequence is None or batch.sequence <= last:
+                return (Ack(batch.sequence or last, Status.DUPLICATE, skipped=len(batch.events)),)
+            return None
+        if (waiting := self._by_id.get((batch.source, batch_id))) is None:
+            return None
+        if batch.sequence not in {None, waiting.sequence}:
+            return None
+        return (self._join(waiting, waiting.sequence, listener),)
+
+    def _join(self, waiting: Waiting, sequence: int, listener: Listener) -> Answer | None:
+        """Have one more told of a batch that is under way, or on the disk."""
+        waiting.listeners = [*waiting.listeners[-_MOST_LISTENERS:], listener]
+        return Ack(sequence, Status.FALLBACK) if waiting.is_spooled else None
+
+    def _of_before(self, batch: Batch, sequence: int) -> Waiting:
+        """Return what stands for a batch that an earlier process put on the disk."""
+        stands_for = Waiting(replace(batch, sequence=sequence, events=()), sequence, is_spooled=True)
+        return self._waiting.setdefault((batch.source, sequence), stands_for)
+
+    def _take(self, waiting: Waiting) -> None:
+        waiting.slow_down = self._used() > SLOW_DOWN_ABOVE
+        self._accepted[waiting.source] = waiting.sequence
+        self._waiting[waiting.key] = waiting
+        if waiting.batch.id is not None:
+            self._by_id[waiting.source, waiting.batch.id] = waiting
+        self._queue.append(waiting)
+        self._queue_bytes += waiting.batch.size_bytes
+        self._changed.notify_all()
+
+    def _used(self) -> float:
+        return max(len(self._queue) / QUEUE_BATCHES, self._queue_bytes / QUEUE_BYTES)
+
+    def size(self) -> tuple[int, int, float]:
+        """Return the batches in the queue, their bytes, and the share of it that is taken."""
+        with self._changed:
+            return len(self._queue), self._queue_bytes, self._used()
+
+    def last(self, source: str) -> int:
+        """Return the last sequence of a source that is in Kafka."""
+        with self._changed:
+            return self.stand(source).sequence
+
+    def stand(self, source: str) -> Stand:
+        """Return how far a source is in Kafka."""
+        return self.stands.get(source, Stand())
+
+    def close(self) -> None:
+        """Take no more."""
+        with self._changed:
+            self.is_closing = True
+            self._changed.notify_all()
+
+    # From here on the slot's own thread asks.
+
+    def accept_from(self, sequences: Mapping[str, int]) -> None:
+        """Know what of each source lies on the disk."""
+        with self._changed:
+            self._accepted.update(sequences)
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until it is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_closing, seconds)
+
+    def next_window(self, try_at: float | None) -> list[Waiting] | None:
+        """Return what waits in its order, nothing from ``try_at`` on, None when all is done."""
+        with self._changed:
+            while not self._queue:
+                if self.is_closing:
+                    return None
+                wait = None if try_at is None else try_at - time.monotonic()
+                if wait is not None and wait <= 0:
+                    return []
+                self._changed.wait(wait)
+            is_full = len(self._queue) >= WINDOW_BATCHES
+        if not is_full:
+            time.sleep(WINDOW_SECONDS)
+        window: list[Waiting] = []
+        size = 0
+        with self._changed:
+            while self._queue and len(window) < WINDOW_BATCHES and size < _WINDOW_BYTES:
+                window.append(self._queue.popleft())
+                size += window[-1].batch.size_bytes
+            self._queue_bytes -= size
+        return window
+
+    def open(self, stands: Mapping[str, Stand], ids: Ids) -> list[Waiting]:
+        """Know what Kafka was found with; return batches that it has, whose answer was lost."""
+        with self._changed:
+            self.stands.update(stands)
+            self.ids.update(ids)
+            self.was_open = True
+            return [each for each in self._waiting.values() if self._is_settled(each)]
+
+    def know(self, stands: Mapping[str, Stand], ids: Ids) -> None:
+        """Know what Kafka has since, and forget ids of long ago, which are in front."""
+        since = time.time() - self._ids_seconds
+        with self._changed:
+            self.stands.update(stands)
+            for name, at in list(self.ids.items()):
+                if at >= since:
+                    break
+                del self.ids[name]
+            self.ids.update(ids)
+
+    def waiting(self, source: str, sequence: int) -> Waiting | None:
+        """Return the batch of that number, if somebody waits for it."""
+        with self._changed:
+            return self._waiting.get((source, sequence))
+
+    def still_waiting(self, window: Sequence[Waiting]) -> list[Waiting]:
+        """Leave out those that were answered, and those whose source has sent another in their place."""
+        with self._changed:
+            return [each for each in window if self._waiting.get(each.key) is each]
+
+    def spooled(self, left: Sequence[Waiting]) -> None:
+        """Know that these lie on the disk, and keep their events no more."""
+        with self._changed:
+            for each in left:
+                each.batch, each.is_spooled = replace(each.batch, events=()), True
+
+    def forget(self, done: Sequence[Waiting]) -> None:
+        """Wait for these no more; what comes next of a source is what Kafka has, and what still waits."""
+        with self._changed:
+            for each in done:
+                batch_id = each.batch.id
+                if self._waiting.get(each.key) is each:
+                    del self._waiting[each.key]
+                if batch_id is not None and self._by_id.get((each.source, batch_id)) is each:
+                    del self._by_id[each.source, batch_id]
+                if not self._is_settled(each):
+                    accepted = self._accepted.get(each.source, 0)
+                    self._accepted[each.source] = min(accepted, each.sequence - 1)
+
+    def give_up(self) -> list[Waiting]:
+        """Return everything that waits and is not on the disk; nothing is taken from the queue any more."""
+        with self._changed:
+            self._queue.clear()
+            return [each for each in self._waiting.values() if not each.is_spooled]
+
+    def _is_settled(self, waiting: Waiting) -> bool:
+        return waiting.sequence <= self.stand(waiting.source).sequence

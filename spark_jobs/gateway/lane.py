@@ -1,0 +1,289 @@
+"""One slot of a stream: brings the batches that its intake has into Kafka, or onto the disk.
+
+A batch is answered once it is somewhere. What Kafka may or may not have is found out by taking the slot anew;
+what it does not have is written again, in the order it came, before anything later.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spark_jobs.config.secrets import scrub
+from spark_jobs.gateway.intake import SLOW_DOWN_ABOVE, Intake
+from spark_jobs.gateway.messages import Batch
+from spark_jobs.gateway.numbering import records_of
+from spark_jobs.gateway.spool import Spool, Spooled, SpoolFullError
+from spark_jobs.gateway.topics import Ids, Stand
+from spark_jobs.gateway.waiting import Listener, Waiting
+from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
+from spark_jobs.gateway.writer import Outgoing, RecordRefusedError, Writer
+from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError, SluiceError
+
+TRIES = 3
+_BETWEEN_TRIES_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+_START_RETRY_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLook:
+    """What a slot has to do: ``used`` is the share of its queue that is taken."""
+
+    state: State
+    is_open: bool
+    batches: int
+    bytes: int
+    used: float
+    sources: int
+
+
+class Lane:
+    """Asked from the server's loop; a thread of its own does the work."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        spool: Spool,
+        place: tuple[str, int],
+        *,
+        ids_seconds: int,
+        reach: Callable[[str], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._writer = writer
+        self._spool = spool
+        self._place = place
+        self._ids_seconds = ids_seconds
+        self._reach = reach
+        self._on_end = on_end
+        self._intake = Intake(ids_seconds)
+        self._is_draining = self._has_spooled = False
+        self._try_at = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
+
+    def start(self) -> None:
+        """Take the slot, and go on until closed."""
+        on_disk = self._spool.ends(*self._place)
+        self._intake.accept_from(on_disk)
+        self._has_spooled = bool(on_disk)
+        self._thread.start()
+
+    def tell_to_close(self) -> None:
+        """Take no more batches, and end when those that were taken are in Kafka or on the disk."""
+        self._intake.close()
+
+    def join(self) -> None:
+        """Wait until it has ended, if it was started."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def last(self, source: str) -> int:
+        """Return the last sequence of a source that is in Kafka."""
+        return self._intake.last(source)
+
+    @property
+    def ended(self) -> SluiceError | None:
+        """Return why it cannot go on, None while it can."""
+        return self._intake.ended
+
+    def look(self) -> LaneLook:
+        """Return what there is to do."""
+        batches, size, used = self._intake.size()
+        state = State.BUSY if used > SLOW_DOWN_ABOVE else State.READY
+        if self._has_spooled:
+            state = State.DRAINING if self._is_draining else State.SPOOLING
+        return LaneLook(state, self._intake.was_open, batches, size, used, len(self._intake.stands))
+
+    def offer(self, batch: Batch, listener: Listener) -> Answer | None:
+        """Take a batch, whose ``listener`` is told once or twice from another thread, or answer at once.
+
+        A batch that was put on the disk is told of again when Kafka has it.
+        """
+        return self._intake.offer(batch, listener)
+
+    # From here on the slot's own thread.
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001  (clients are told)
+            _log.exception("a slot of the gateway broke")
+            self._intake.ended = RetryableError(
+                f"unexpected {type(error).__name__}: {error}",
+                code="gateway-broke",
+                hint="Its log has where. Start it again: clients send what has no `ok`.",
+                topic=self._place[0],
+            )
+        self._writer.close()
+        self._refuse(self._intake.give_up(), Reason.SHUTTING_DOWN, "this gateway ends")
+        self._on_end()
+
+    def _work(self) -> None:
+        intake = self._intake
+        while not intake.was_open and not intake.is_closing and self.ended is None:
+            if not self._is_up():
+                intake.pause(_START_RETRY_SECONDS)
+        while self.ended is None:
+            window = intake.next_window(self._try_at if self._has_spooled else None)
+            if window is None:
+                return
+            self._handle(window)
+
+    def _handle(self, window: list[Waiting]) -> None:
+        """Bring a window somewhere; the disk is tried after Kafka, or at once while that is known away."""
+        is_away = self._has_spooled and time.monotonic() < self._try_at
+        tries = 0 if is_away else 1 if self._has_spooled or self._intake.is_closing else TRIES
+        for number in range(tries):
+            if number:
+                self._intake.pause(_BETWEEN_TRIES_SECONDS)
+            if self._is_up() and self._is_written(window):
+                return
+            if self.ended is not None:
+                return
+        if tries:
+            self._try_at = time.monotonic() + RETRY_SECONDS
+        self._put_away(self._intake.still_waiting(window))
+
+    def _is_up(self) -> bool:
+        """Take the slot if it is not ours, and write what lies on the disk; False if Kafka is away."""
+        try:
+            if not self._writer.is_open:
+                self._take_slot()
+            while self._has_spooled:
+                self._drain_some()
+        except SluiceError as error:
+            self._note_failure(error)
+        else:
+            return True
+        finally:
+            self._is_draining = False
+        return False
+
+    def _note_failure(self, error: SluiceError) -> None:
+        """Go on without Kafka, but not where another has the slot, nor with what never worked."""
+        if isinstance(error, CommitConflict) or (
+            isinstance(error, ConfigError) and not self._intake.was_open
+        ):
+            self._intake.ended = error
+        else:
+            _log.warning("%s", scrub(str(error)))
+
+    def _take_slot(self) -> None:
+        taken = self._writer.open()
+        # What was written before the answer was lost.
+        landed = self._intake.open(taken.stands, taken.ids)
+        self._settle(landed, {id(each): (len(each.batch.events), 0) for each in landed})
+
+    def _drain_some(self) -> None:
+        self._is_draining = True
+        spooled = self._spool.first(*self._place)
+        if not spooled:
+            self._has_spooled = False
+            return
+        self._write([self._of_spool(each) for each in spooled])
+        self._reach("after-drained")
+        self._spool.drop(spooled)
+
+    def _of_spool(self, spooled: Spooled) -> Waiting:
+        batch = spooled.batch
+        known = self._intake.waiting(batch.source, spooled.sequence) or Waiting(
+            batch, spooled.sequence, is_spooled=True
+        )
+        known.batch = batch
+        return known
+
+    def _is_written(self, window: Sequence[Waiting]) -> bool:
+        try:
+            self._write(self._intake.still_waiting(window))
+        except SluiceError as error:
+            self._note_failure(error)
+        else:
+            return True
+        return False
+
+    def _write(self, window: Sequence[Waiting]) -> None:
+        """Write what fits behind what Kafka has; what the broker refuses for itself is turned away alone."""
+        stands, ids = dict[str, Stand](), Ids()
+        fits, counts = list[Waiting](), dict[int, tuple[int, int]]()
+        records: list[Outgoing] = []
+        for each in window:
+            stand = stands.get(each.source) or self._intake.stand(each.source)
+            if each.sequence != stand.sequence + 1:
+                continue
+            now = time.time() if self._ids_seconds else None
+            made = list(records_of(each.batch, stand, self._intake.ids, ids, now))
+            stands[each.source] = Stand(stand.sequence + 1, stand.events + len(made))
+            counts[id(each)] = len(made), len(each.batch.events) - len(made)
+            records += made
+            fits.append(each)
+        if fits and self._is_taken(records, stands, fits):
+            self._intake.know(stands, ids)
+            self._settle(fits, counts)
+        self._turn_away([each for each in window if id(each) not in counts])
+
+    def _is_taken(
+        self, records: Sequence[Outgoing], stands: dict[str, Stand], fits: Sequence[Waiting]
+    ) -> bool:
+        try:
+            self._writer.write(records, stands)
+        except RecordRefusedError as error:
+            if len(fits) == 1:
+                self._refuse(fits, Reason.INVALID_FORMAT, f"Kafka does not take it: {error}")
+            else:
+                for each in fits:
+                    self._write([each])
+            return False
+        return True
+
+    def _settle(self, done: Sequence[Waiting], counts: dict[int, tuple[int, int]]) -> None:
+        """Tell of batches that Kafka has."""
+        self._intake.forget(done)
+        for each in done:
+            status = Status.BUFFERED if each.slow_down else Status.OK
+            self._tell(each, Ack(each.sequence, status, *counts[id(each)]))
+
+    def _turn_away(self, left: Sequence[Waiting]) -> None:
+        """Tell of batches that Kafka has already, or before which one lacks."""
+        self._intake.forget(left)
+        for each in left:
+            last, sequence = self._intake.stand(each.source).sequence, each.sequence
+            if sequence <= last:
+                self._tell(each, Ack(sequence, Status.DUPLICATE, skipped=len(each.batch.events)))
+            else:
+                message = f"{last + 1} was not taken"
+                self._tell(each, Nack(Reason.INVALID_SEQUENCE, message, sequence, expected=last + 1))
+
+    def _refuse(self, left: Sequence[Waiting], reason: Reason, message: str) -> None:
+        self._intake.forget(left)
+        for each in left:
+            self._tell(each, Nack(reason, message, each.sequence))
+
+    def _put_away(self, left: list[Waiting]) -> None:
+        """Put batches on the disk; who sent them keeps them until Kafka has them."""
+        if not left:
+            return
+        try:
+            self._spool.put(*self._place, [each.batch for each in left])
+        except SpoolFullError:
+            self._refuse(left, Reason.BUFFER_FULL, "Kafka is away, and the spool is full")
+            return
+        except SluiceError as error:
+            _log.error("%s", scrub(str(error)))
+            self._refuse(left, Reason.INTERNAL_ERROR, "Kafka is away, and the spool takes nothing")
+            return
+        self._reach("after-spooled")
+        self._has_spooled = True
+        self._intake.spooled(left)
+        for each in left:
+            self._tell(each, Ack(each.sequence, Status.FALLBACK))
+
+    def _tell(self, waiting: Waiting, answer: Answer) -> None:
+        self._reach("before-answer")
+        for listener in waiting.listeners:
+            listener(answer)

@@ -1,0 +1,66 @@
+"""How much a client may send: buckets that fill by the second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+
+
+class Bucket:
+    """Takes what comes while there is anything in it, and owes the rest: a large batch waits once.
+
+    ``rate`` is what flows in a second, and the most that is in it; None is no limit.
+    """
+
+    __slots__ = ("_at", "_clock", "_level", "rate")
+
+    def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self._clock = clock
+        self._level = rate or 0.0
+        self._at = clock()
+
+    def wait_ms(self) -> int:
+        """Return in how many milliseconds something is in it, 0 for now."""
+        if self.rate is None:
+            return 0
+        now = self._clock()
+        self._level = min(self.rate, self._level + (now - self._at) * self.rate)
+        self._at = now
+        return 0 if self._level > 0 else round(-self._level / self.rate * 1000) + 1
+
+    def take(self, amount: float) -> None:
+        """Take it out."""
+        self._level -= amount
+
+    @property
+    def is_full(self) -> bool:
+        """True if nothing is owed: forgetting the bucket changes nothing."""
+        return self.wait_ms() == 0 and self._level == self.rate
+
+
+class Buckets:
+    """A bucket for each of what is counted apart, such as addresses; those that are full are forgotten."""
+
+    _KEPT = 10_000
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._buckets: dict[Hashable, Bucket] = {}
+
+    def of(self, name: Hashable) -> Bucket:
+        """Return the bucket of that name."""
+        if name not in self._buckets:
+            if len(self._buckets) >= self._KEPT:
+                self._buckets = {key: each for key, each in self._buckets.items() if not each.is_full}
+            self._buckets[name] = Bucket(self._rate)
+        return self._buckets[name]
+
+
+def take_all(buckets: tuple[tuple[Bucket, float], ...]) -> int:
+    """Take from every bucket, or from none; return in how many milliseconds to try again, 0 for taken."""
+    if wait_ms := max((bucket.wait_ms() for bucket, _ in buckets), default=0):
+        return wait_ms
+    for bucket, amount in buckets:
+        bucket.take(amount)
+    return 0

@@ -1,0 +1,177 @@
+"""What clients send, read: nothing in a frame can do more than be refused.
+
+A value goes on as it was written but for blanks: numbers keep every digit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, NoReturn
+
+import orjson
+
+from spark_jobs.config.gateway import StreamSettings
+from spark_jobs.debezium.envelopes import OPERATIONS
+from spark_jobs.debezium.events import DELETE
+from spark_jobs.gateway.words import Nack, Reason
+
+MOST_EVENTS = 10_000
+MOST_TEXT = 256
+_MOST_SEQUENCE = (1 << 53) - 1  # what JavaScript counts exactly
+_SHORT_DIGITS = 18
+
+
+class RefusedError(Exception):
+    """A message that says nothing that can be taken."""
+
+    def __init__(self, message: str, field: str | None = None, *, is_too_large: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.is_too_large = is_too_large
+
+    def nack(self, sequence: int | None = None) -> Nack:
+        """Return what is answered."""
+        return Nack(
+            Reason.INVALID_FORMAT, self.message, sequence, field=self.field, is_too_large=self.is_too_large
+        )
+
+
+class Event(NamedTuple):
+    """A record to be: key and value as Kafka gets them, and the event's id, if it has one."""
+
+    key: bytes | None
+    value: bytes | None
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events of a source in their order; without a ``sequence`` the next one is meant."""
+
+    source: str
+    events: tuple[Event, ...]
+    size_bytes: int
+    sequence: int | None = None
+    id: str | None = None
+
+
+def parse(text: str | bytes) -> Any:
+    """Return a document. Raises ``RefusedError``."""
+    try:
+        return json.loads(text, parse_float=orjson.Fragment, parse_int=_whole, parse_constant=_refuse)
+    except RecursionError:
+        raise RefusedError("it nests too deep") from None
+    except ValueError as error:
+        raise RefusedError(f"no JSON: {error}") from None
+
+
+def parse_lines(body: bytes) -> list[Any]:
+    """Return the documents of a body with one a line. Raises ``RefusedError``."""
+    return [parse(line) for line in body.splitlines() if line.strip()]
+
+
+def read_batch(message: dict[str, Any], source: str, stream: StreamSettings, size_bytes: int) -> Batch:
+    """Return the batch that a message is. Raises ``RefusedError``."""
+    sequence = read_sequence(message.get("sequenceNumber"))
+    batch_id = read_text(message.get("batchId"), "batchId")
+    if (of := message.get("sourceId", source)) != source:
+        raise RefusedError(f"this connection is of {source}, not of {of}", "sourceId")
+    events = message.get("events")
+    if type(events) is not list:
+        raise RefusedError("no array", "events")
+    return Batch(source, read_events(events, stream, sequence), size_bytes, sequence, batch_id)
+
+
+def read_events(
+    events: Sequence[Any], stream: StreamSettings, sequence: int | None = None
+) -> tuple[Event, ...]:
+    """Return the records that events become. Raises ``RefusedError``."""
+    if len(events) > MOST_EVENTS:
+        raise RefusedError(f"more than {MOST_EVENTS:,} events", "events", is_too_large=True)
+    return tuple(_events(events, stream, sequence))
+
+
+def read_sequence(value: Any) -> int | None:
+    """Return a sequence's number. Raises ``RefusedError``."""
+    if value is None:
+        return None
+    if type(value) is not int or not 0 < value <= _MOST_SEQUENCE:
+        raise RefusedError("no whole number from 1 on", "sequenceNumber")
+    return value
+
+
+def read_text(value: Any, field: str) -> str | None:
+    """Return a short text. Raises ``RefusedError``."""
+    if value is None:
+        return None
+    if type(value) is not str or not 0 < len(value) <= MOST_TEXT or not value.isprintable():
+        raise RefusedError(f"no text of 1 to {MOST_TEXT} printable characters", field)
+    return value
+
+
+def read_source(value: Any) -> str:
+    """Return a source's id, which there must be. Raises ``RefusedError``."""
+    source = read_text(value, "sourceId")
+    if source is None:
+        raise RefusedError("it is missing", "sourceId")
+    return source
+
+
+def _events(events: Sequence[Any], stream: StreamSettings, sequence: int | None) -> Iterator[Event]:
+    for at, event in enumerate(events):
+        where = f"events[{at}]"
+        if type(event) is not dict:
+            raise RefusedError("no object", where)
+        event_id = read_text(event.get("id"), f"{where}.id")
+        key = _key(event, stream)
+        value = event.get("value") if stream.envelope is None else _enveloped(event, key, sequence, where)
+        try:
+            yield Event(_written_key(key), None if value is None else orjson.dumps(value), event_id)
+        except (TypeError, ValueError) as error:
+            raise RefusedError(f"no JSON that can be passed on: {error}", where) from None
+
+
+def _key(event: dict[str, Any], stream: StreamSettings) -> Any:
+    key, value = event.get("key"), event.get("value")
+    return value.get(stream.key, key) if stream.key is not None and type(value) is dict else key
+
+
+def _written_key(key: Any) -> bytes | None:
+    if key is None:
+        return None
+    return key.encode() if type(key) is str else orjson.dumps(key)
+
+
+def _enveloped(event: dict[str, Any], key: Any, sequence: int | None, where: str) -> dict[str, Any]:
+    operation, value = event.get("operation"), event.get("value")
+    if operation not in OPERATIONS:
+        raise RefusedError(f"none of {', '.join(OPERATIONS)}", f"{where}.operation")
+    if key is None:
+        raise RefusedError("it is missing", f"{where}.key")
+    if operation != DELETE and type(value) is not dict:
+        raise RefusedError("no object", f"{where}.value")
+    time = event.get("timestamp")
+    if time is not None and not _is_time(time):
+        raise RefusedError("neither milliseconds nor a time of ISO 8601 with its zone", f"{where}.timestamp")
+    return {"operation": operation, "key": key, "value": value, "timestamp": time, "sequence": sequence}
+
+
+def _is_time(value: Any) -> bool:
+    if type(value) is int:
+        return True
+    try:
+        return type(value) is str and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _whole(digits: str) -> Any:
+    return int(digits) if len(digits) <= _SHORT_DIGITS else orjson.Fragment(digits)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise RefusedError(f"no JSON: {text}")

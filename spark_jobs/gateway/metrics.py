@@ -1,0 +1,93 @@
+"""What Prometheus is told by a gateway: what came, what became of it, and how long that took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from spark_jobs.gateway.words import Ack, Answer, Status
+from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from spark_jobs.gateway.spool import SpoolSize
+
+_BATCHES = Family(
+    "sluice_gateway_batches_total", COUNTER, "Batches by what was answered: an ack's status.", ("status",)
+)
+_EVENTS = Family("sluice_gateway_events_total", COUNTER, "Events that Kafka has.")
+_BYTES = Family("sluice_gateway_bytes_total", COUNTER, "Bytes of batches as they were sent.")
+_DUPLICATES = Family("sluice_gateway_duplicates_total", COUNTER, "Events that were known already.")
+_NACKS = Family("sluice_gateway_nacks_total", COUNTER, "Batches that were turned away.", ("reason",))
+_SECONDS = Family("sluice_gateway_ack_seconds", HISTOGRAM, "From a batch's coming to its first answer.")
+_SOURCES = Family("sluice_gateway_connected_sources", GAUGE, "Connections by WebSocket.")
+_SPOOLED = Family("sluice_gateway_spool_batches", GAUGE, "Batches on the gateway's disk, of all streams.")
+_SPOOLED_BYTES = Family("sluice_gateway_spool_bytes", GAUGE, "Bytes of these.")
+_SPOOL_AGE = Family("sluice_gateway_spool_age_seconds", GAUGE, "How long ago the oldest of these came.")
+GATEWAY_FAMILIES = {
+    each.name: each
+    for each in (
+        *(_BATCHES, _EVENTS, _BYTES, _DUPLICATES, _NACKS, _SECONDS, _SOURCES),
+        *(_SPOOLED, _SPOOLED_BYTES, _SPOOL_AGE),
+    )
+}
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class GatewayMetrics(Collector):
+    """Counts by stream; gauges are as of the scrape."""
+
+    def __init__(
+        self, spooled: Callable[[], SpoolSize], connected: Callable[[], int], now: Callable[[], float]
+    ) -> None:
+        self._spooled = spooled
+        self._connected = connected
+        self._now = now
+        registry = self._registry = CollectorRegistry()
+        self._counters = {
+            family.name: Counter(family.name, family.help, ("stream", *family.labels), registry=registry)
+            for family in GATEWAY_FAMILIES.values()
+            if family.kind == COUNTER
+        }
+        self._seconds = Histogram(
+            _SECONDS.name, _SECONDS.help, ("stream",), buckets=_BUCKETS, registry=registry
+        )
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the gauges."""
+        size = self._spooled()
+        age = 0.0 if size.oldest_ms is None else max(0.0, self._now() - size.oldest_ms / 1000)
+        values = {
+            _SOURCES: self._connected(),
+            _SPOOLED: size.batches,
+            _SPOOLED_BYTES: size.bytes,
+            _SPOOL_AGE: age,
+        }
+        for family, value in values.items():
+            yield GaugeMetricFamily(family.name, family.help, value=value)
+
+    def came(self, stream: str, size_bytes: int) -> None:
+        """Count what was sent."""
+        self._counters[_BYTES.name].labels(stream).inc(size_bytes)
+
+    def told(self, stream: str, answer: Answer, seconds: float | None) -> None:
+        """Count an answer; ``seconds`` since the batch came, None for one that is not the first."""
+        if isinstance(answer, Ack):
+            self._counters[_BATCHES.name].labels(stream, answer.status).inc()
+            if answer.status in {Status.OK, Status.BUFFERED}:
+                self._counters[_EVENTS.name].labels(stream).inc(answer.processed)
+            self._counters[_DUPLICATES.name].labels(stream).inc(answer.skipped)
+        else:
+            self._counters[_NACKS.name].labels(stream, answer.reason).inc()
+        if seconds is not None:
+            self._seconds.labels(stream).observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all of it as a scrape reads it."""
+        return generate_latest(self._registry)

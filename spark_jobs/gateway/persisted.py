@@ -1,0 +1,92 @@
+"""Who waits until batches are in a table is told when its offsets have passed what the topic had then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.secrets import scrub
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.gateway.gateway import Stream
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import SluiceError
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+
+LOOK_SECONDS = 1.0
+# Tables may lag by hours; a batch of before is in the table all the same.
+_MOST_WAITING = 100_000
+
+
+@dataclass(slots=True, eq=False)
+class _Wanted:
+    """``ends`` are the topic's, of a moment when it had the batch; empty until somebody has looked."""
+
+    stream: Stream
+    tell: Callable[[], None]
+    ends: dict[int, int] = field(default_factory=dict)
+
+
+class Persisted:
+    """Looks at tables while anybody waits for one."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._changed = threading.Condition()
+        self._wanted: list[_Wanted] = []
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="gateway-persisted", daemon=True)
+        self._thread.start()
+
+    def tell(self, stream: Stream, tell: Callable[[], None]) -> None:
+        """Call ``tell``, from another thread, when the table has what is in the topic now."""
+        with self._changed:
+            if len(self._wanted) < _MOST_WAITING:
+                self._wanted.append(_Wanted(stream, tell))
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Tell nobody any more."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted or self._is_closing)
+                if self._is_closing:
+                    return
+                wanted = [*self._wanted]
+            try:
+                done = self._done(wanted)
+            except SluiceError as error:
+                logging.getLogger(__name__).warning("%s", scrub(str(error)))
+                done = []
+            with self._changed:
+                self._wanted = [each for each in self._wanted if each not in done]
+            for each in done:
+                each.tell()
+            time.sleep(LOOK_SECONDS)
+
+    def _done(self, wanted: list[_Wanted]) -> list[_Wanted]:
+        done = []
+        for stream in {each.stream.name: each.stream for each in wanted}.values():
+            own = [each for each in wanted if each.stream is stream]
+            if new := [each for each in own if not each.ends]:
+                ends = self._connections.admin.source_state(stream.topics.topic).high
+                for each in new:
+                    each.ends = ends
+            table = None if stream.pipeline is None else load_fresh(self._connections, stream.pipeline.table)
+            if table is not None:
+                reached = progress_of(table).next_offsets
+                done += [
+                    each for each in own if all(reached.get(p, 0) >= end for p, end in each.ends.items())
+                ]
+        return done

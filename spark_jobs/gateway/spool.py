@@ -1,0 +1,183 @@
+"""Batches on the gateway's own disk while Kafka is away: in order, bounded, and safe when a call returns."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from spark_jobs.gateway.messages import Batch, Event
+from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.storage.state_files import make_private
+
+_TABLE = """CREATE TABLE IF NOT EXISTS batches (
+  number INTEGER PRIMARY KEY, topic TEXT NOT NULL, slot INTEGER NOT NULL, source TEXT NOT NULL,
+  sequence INTEGER NOT NULL, batch_id TEXT, events BLOB NOT NULL,
+  bytes INTEGER NOT NULL, at_ms INTEGER NOT NULL
+)"""
+_MOST_AT_ONCE = 200
+
+
+class SpoolFullError(Exception):
+    """There is no room for another batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """A batch in the spool, which takes ``stored_bytes`` there."""
+
+    number: int
+    sequence: int
+    batch: Batch
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolSize:
+    """What is in it; ``oldest_ms`` is when its oldest batch came, None when it is empty."""
+
+    batches: int
+    bytes: int
+    oldest_ms: int | None
+
+
+class Spool:
+    """One file, one process; asked from the threads of all slots. Others may read it meanwhile."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        """Open the file, or make it. Raises ``RetryableError``: ``gateway-spool``."""
+        self._path = path
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        make_private(path.parent)
+        self._own = self._owned(path.with_name(f"{path.name}.lock"))
+        try:
+            self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            path.chmod(0o600)
+            self._file.execute("PRAGMA journal_mode=WAL")
+            self._file.execute("PRAGMA synchronous=FULL")
+            self._file.execute(_TABLE)
+            self._bytes = self._size().bytes
+        except sqlite3.Error as error:
+            os.close(self._own)
+            raise self._failed(error) from error
+
+    def put(self, topic: str, slot: int, batches: Sequence[Batch]) -> None:
+        """Add batches behind all others; they are on the disk when this returns.
+
+        Raises ``SpoolFullError`` and ``RetryableError`` (``gateway-spool``): then none of them is there.
+        """
+        rows = [_row(topic, slot, each) for each in batches]
+        size = sum(len(row[5]) for row in rows)
+        with self._lock:
+            if self._bytes + size > self._max_bytes:
+                raise SpoolFullError
+            self._change(
+                "INSERT INTO batches (topic, slot, source, sequence, batch_id, events, bytes, at_ms)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                rows,
+            )
+            self._bytes += size
+
+    def first(self, topic: str, slot: int) -> list[Spooled]:
+        """Return the slot's oldest batches, some hundred at most."""
+        query = (
+            "SELECT number, source, sequence, batch_id, events, bytes FROM batches"
+            " WHERE topic = ? AND slot = ? ORDER BY number LIMIT ?"
+        )
+        with self._lock:
+            rows = self._file.execute(query, (topic, slot, _MOST_AT_ONCE)).fetchall()
+        return [Spooled(row[0], row[2], _batch(*row[1:]), len(row[4])) for row in rows]
+
+    def ends(self, topic: str, slot: int) -> dict[str, int]:
+        """Return the last sequence of each source that has batches here."""
+        query = "SELECT source, max(sequence) FROM batches WHERE topic = ? AND slot = ? GROUP BY source"
+        with self._lock:
+            return dict(self._file.execute(query, (topic, slot)).fetchall())
+
+    def drop(self, spooled: Sequence[Spooled]) -> None:
+        """Forget batches: Kafka has them, or nobody takes them."""
+        rows = [(each.number,) for each in spooled]
+        with self._lock:
+            self._change("DELETE FROM batches WHERE number = ?", rows)
+            self._bytes -= sum(each.stored_bytes for each in spooled)
+
+    def slots(self) -> set[tuple[str, int]]:
+        """Return the topics and slots that have batches here."""
+        with self._lock:
+            return set(self._file.execute("SELECT DISTINCT topic, slot FROM batches").fetchall())
+
+    def size(self) -> SpoolSize:
+        """Return what is in it."""
+        with self._lock:
+            return self._size()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock, closing(self._file):
+            os.close(self._own)
+
+    def _change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Do it for all rows, or for none."""
+        try:
+            self._file.execute("BEGIN IMMEDIATE")
+            self._file.executemany(statement, rows)
+            self._file.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK")
+            raise self._failed(error) from error
+
+    def _size(self) -> SpoolSize:
+        query = "SELECT count(*), coalesce(sum(length(events)), 0), min(at_ms) FROM batches"
+        return SpoolSize(*self._file.execute(query).fetchone())
+
+    def _owned(self, path: Path) -> int:
+        """Keep others out: a second process would send the same batches in an order of its own."""
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise self._failed(error) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            raise self._failed(error) from error
+        return file
+
+    def _failed(self, error: sqlite3.Error | OSError) -> RetryableError:
+        return RetryableError(
+            f"the gateway's spool does not take batches: {error}",
+            code="gateway-spool",
+            hint="Look at the disk's room and rights, and that no other gateway has the same `spool.path`.",
+            path=self._path,
+        )
+
+
+def _row(topic: str, slot: int, batch: Batch) -> tuple[Any, ...]:
+    events = orjson.dumps([[_text(event.key), _text(event.value), event.id] for event in batch.events])
+    now_ms = round(time.time() * 1000)
+    return topic, slot, batch.source, batch.sequence, batch.id, events, batch.size_bytes, now_ms
+
+
+def _batch(source: str, sequence: int, batch_id: str | None, events: bytes, size_bytes: int) -> Batch:
+    read = (Event(_bytes(key), _bytes(value), event_id) for key, value, event_id in orjson.loads(events))
+    return Batch(source, tuple(read), size_bytes, sequence, batch_id)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)

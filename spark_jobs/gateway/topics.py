@@ -1,0 +1,175 @@
+"""What a stream keeps in Kafka: its events, and in a compacted topic beside them how far each source is.
+
+The topic of states has a partition for each slot, which one transactional id alone writes: whoever has taken
+the slot finds nothing undecided in it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from spark_jobs.config.gateway import SLOTS
+from spark_jobs.gateway.words import slot_of
+from spark_jobs.kafka.reader import open_reader
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from spark_jobs.kafka.admin import KafkaAdmin
+    from spark_jobs.kafka.chunks import Headers
+    from spark_jobs.protocol.source import SourceState
+
+STATES_SUFFIX = ".sluice-sources"
+SOURCE, SEQUENCE, EVENT = "sluice-source", "sluice-sequence", "sluice-event"
+EVENT_ID, BATCH_ID = "sluice-event-id", "sluice-batch-id"
+# Of the gateway that has the slot; sources are texts that can be shown.
+OWNER_KEY = b"\0gateway"
+_MADE_SECONDS = 10.0
+_DECIDED_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
+
+Ids = dict[tuple[str, str, str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How far a source is: its last sequence, and how many events of its own lie in the topic."""
+
+    sequence: int = 0
+    events: int = 0
+
+    def to_bytes(self) -> bytes:
+        """Return it as it is kept."""
+        return orjson.dumps({"sequence": self.sequence, "events": self.events})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A gateway: where it is asked, and which of its processes it is."""
+
+    url: str
+    process: str
+
+
+class StreamTopics:
+    """Reads what gateways before this one left; asked from the threads of all slots."""
+
+    def __init__(self, kafka: Mapping[str, str], admin: KafkaAdmin, topic: str, ids_seconds: int) -> None:
+        self.topic = topic
+        self.states = f"{topic}{STATES_SUFFIX}"
+        self.kafka = kafka
+        self.ids_seconds = ids_seconds
+        self._admin = admin
+        self._is_made = False
+        self._made = threading.Lock()
+        self._reading = threading.Lock()
+        self._ids: Ids = {}
+        self._ids_began = float("-inf")
+
+    def make(self) -> None:
+        """Make the topic of states where there is none.
+
+        Raises ``ConfigError`` for a topic of events that is not there, and as ``KafkaAdmin``.
+        """
+        with self._made:
+            if self._is_made:
+                return
+            self._admin.identity(self.topic)
+            if self.states not in self._admin.topics():
+                self._admin.make_topic(self.states, SLOTS, {"cleanup.policy": "compact"})
+            if len(self._made_state().end) != SLOTS:
+                raise ConfigError(
+                    f"the topic {self.states} has other partitions than one for each slot",
+                    code="gateway-states",
+                    hint="It is no gateway's: give the stream another topic, or move that one away.",
+                    topic=self.states,
+                )
+            self._is_made = True
+
+    def _made_state(self) -> SourceState:
+        """Look at the topic of states, which brokers may hear of a moment after it was made."""
+        deadline = time.monotonic() + _MADE_SECONDS
+        while True:
+            try:
+                return self._admin.source_state(self.states)
+            except ConfigError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_SECONDS)
+
+    def stands(self, slot: int) -> dict[str, Stand]:
+        """Return how far the slot's sources are; the slot is taken."""
+        state = self._decided(self.states, [slot])
+        kept = {key: value for key, value, _, _ in self._read(self.states, slot, 0, state)}
+        kept.pop(OWNER_KEY, None)
+        return {key.decode(): Stand(**orjson.loads(value)) for key, value in kept.items() if key and value}
+
+    def owner(self, slot: int) -> Owner | None:
+        """Return the gateway that took the slot last."""
+        state, found = self._admin.source_state(self.states), None
+        for key, value, _, _ in self._read(self.states, slot, 0, state):
+            if key == OWNER_KEY and value:
+                found = Owner(**orjson.loads(value))
+        return found
+
+    def ids(self, slot: int, after: float) -> Ids:
+        """Return the ids of the slot's events of late and when they came (s); read ``after`` that moment.
+
+        The moment is of ``time.monotonic``. One reading does for all slots that were taken before it began.
+        """
+        if not self.ids_seconds:
+            return {}
+        with self._reading:
+            if self._ids_began < after:
+                began = time.monotonic()
+                self._ids, self._ids_began = dict(self._recent()), began
+            return {name: at for name, at in self._ids.items() if slot_of(name[0]) == slot}
+
+    def _recent(self) -> Iterator[tuple[tuple[str, str, str], float]]:
+        since_ms = round((time.time() - self.ids_seconds) * 1000)
+        starts = self._admin.offsets_for_times(self.topic, since_ms)
+        state = self._decided(self.topic, starts)
+        for partition, start in starts.items():
+            for _, _, headers, time_ms in self._read(self.topic, partition, start, state):
+                told = {name: (value or b"").decode() for name, value in headers or ()}
+                for kind in (EVENT_ID, BATCH_ID):
+                    if SOURCE in told and kind in told:
+                        yield (told[SOURCE], kind, told[kind]), time_ms / 1000
+
+    def _decided(self, topic: str, partitions: Collection[int]) -> SourceState:
+        """Return the topic's ends once they have reached what is in it now: others' transactions are short.
+
+        Raises ``RetryableError``: ``gateway-undecided``.
+        """
+        state = self._admin.source_state(topic)
+        wanted, deadline = state.high, time.monotonic() + _DECIDED_SECONDS
+        while any(state.end[each] < wanted[each] for each in partitions):
+            if time.monotonic() > deadline:
+                raise RetryableError(
+                    "an open transaction hides what gateways wrote",
+                    code="gateway-undecided",
+                    hint="Brokers end one whose producer is gone within a minute; Kafka's tool"
+                    " kafka-transactions.sh ends others. The gateway tries again by itself.",
+                    topic=topic,
+                )
+            time.sleep(_LOOK_SECONDS)
+            state = self._admin.source_state(topic)
+        return state
+
+    def _read(
+        self, topic: str, partition: int, start: int, state: SourceState
+    ) -> Iterator[tuple[bytes | None, bytes | None, Headers | None, int]]:
+        wanted = OffsetRange(partition, max(start, state.low[partition]), state.end[partition])
+        if not wanted:
+            return
+        with open_reader(self.kafka, topic, chunk_bytes=1 << 20) as reader:
+            for chunk in reader.read(wanted):
+                yield from zip(chunk.keys, chunk.values, chunk.headers, chunk.timestamps_ms, strict=True)

@@ -1,0 +1,241 @@
+"""Transactions of one slot of a stream: events, and how far their sources are, together or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from spark_jobs.gateway.topics import OWNER_KEY, Ids, Owner, Stand, StreamTopics
+from spark_jobs.kafka.client_properties import new_client, transactional_properties
+from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
+from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_jobs.kafka.chunks import Headers
+
+ANSWER_SECONDS = 5.0
+# With every broker refusing connections for so long, waiting tells nothing more.
+_ALL_DOWN_SECONDS = 1.0
+_SLICE_SECONDS = 0.5
+_ROOM_SECONDS = 0.1
+_PROPERTIES = {
+    "linger.ms": "1",
+    # Who takes the slot of a gateway that died ends its transaction; others wait no longer than this.
+    "transaction.timeout.ms": "15000",
+}
+_REFUSED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE})
+
+
+class RecordRefusedError(Exception):
+    """The broker refuses a record for what it is; nothing of its transaction is there."""
+
+
+class Outgoing(NamedTuple):
+    """A record to be written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a slot was found with when it was taken: how far its sources are, and ids of late."""
+
+    stands: dict[str, Stand]
+    ids: Ids
+
+
+class Writer:
+    """Takes the slot, fencing who had it, and writes. Not thread-safe: its slot's thread alone asks it."""
+
+    def __init__(self, topics: StreamTopics, slot: int, own: Owner, reach: Callable[[str], None]) -> None:
+        self._topics = topics
+        self._slot = slot
+        self._own = own
+        self._reach = reach
+        self._producer: Producer | None = None
+        self._troubles = ClientTroubles()
+        self._failure: KafkaError | None = None
+        self._was_ours = False
+
+    @property
+    def is_open(self) -> bool:
+        """True while the slot is ours, as far as is known."""
+        return self._producer is not None
+
+    def open(self) -> Taken:
+        """Take the slot: what was open is decided, what was written is told.
+
+        Raises ``RetryableError``, ``ConfigError`` and, of a slot that was lost before, ``CommitConflict``.
+        """
+        self._topics.make()
+        # Who was away must not take back what another gateway has taken since.
+        if self._was_ours and self._topics.owner(self._slot) != self._own:
+            raise self._fenced()
+        properties = transactional_properties(
+            _PROPERTIES | dict(self._topics.kafka), f"sluice-gateway-{self._topics.topic}-{self._slot}"
+        )
+        self._troubles = ClientTroubles()
+        producer = new_client(_producer, properties, self._troubles)
+        self._wait(producer, producer.init_transactions)
+        self._reach("after-taken")
+        after = time.monotonic()
+        stands = self._topics.stands(self._slot)
+        taken = Taken(stands, self._topics.ids(self._slot, after))
+        self._producer = producer
+        owner = orjson.dumps(asdict(self._own))
+        self._transact(lambda: self._produce(self._topics.states, OWNER_KEY, owner, partition=self._slot))
+        self._was_ours = True
+        return taken
+
+    def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
+        """Write all of it in one transaction.
+
+        Raises ``RecordRefusedError``, ``CommitConflict`` (``gateway-fenced``), and ``RetryableError``:
+        then nobody knows whether it is there, and the slot has to be taken again.
+        """
+
+        def produce() -> None:
+            self._reach("after-begin")
+            for each in records:
+                self._produce(self._topics.topic, each.key, each.value, headers=each.headers)
+            for source, stand in stands.items():
+                self._produce(self._topics.states, source.encode(), stand.to_bytes(), partition=self._slot)
+            self._flush(self._open_producer)
+            self._reach("before-commit")
+
+        self._transact(produce)
+        self._reach("after-commit")
+
+    @property
+    def _open_producer(self) -> Producer:
+        if self._producer is None:
+            raise AssertionError("the slot is taken first")
+        return self._producer
+
+    def close(self) -> None:
+        """Leave the slot; what is open in it is undone by whoever takes it."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _transact(self, produce: Callable[[], None]) -> None:
+        producer = self._open_producer
+        self._failure = None
+        try:
+            producer.begin_transaction()
+            produce()
+            self._wait(producer, producer.commit_transaction)
+        except (KafkaException, SluiceError) as error:
+            self._give_up(producer, error)
+        except SystemError as error:
+            # So the binding tells a fatal error that came within a call; another call tells it by name.
+            self._give_up(producer, _fatal(producer) or self._away(str(error)))
+
+    def _give_up(self, producer: Producer, error: KafkaException | SluiceError) -> None:
+        """Raise what went wrong; where the broker refused a record the slot is ours still."""
+        if self._failure is not None and self._failure.code() in _REFUSED:
+            refused = self._failure
+            try:
+                self._wait(producer, producer.abort_transaction)
+            except SluiceError:
+                self.close()
+                raise
+            raise RecordRefusedError(refused.str())
+        self.close()
+        raise error if isinstance(error, SluiceError) else self._named(error.args[0])
+
+    def _produce(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        headers: Headers | None = None,
+        partition: int = -1,
+    ) -> None:
+        producer = self._open_producer
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                producer.produce(topic, value, key, partition, self._told, headers=headers)  # type: ignore[arg-type]
+                break
+            except BufferError:
+                producer.poll(_ROOM_SECONDS)
+                if time.monotonic() > deadline:
+                    raise self._away("no room for records") from None
+
+    def _told(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None and (self._failure is None or self._failure.code() not in _REFUSED):
+            self._failure = error
+
+    def _wait(self, producer: Producer, ask: Callable[[float], None]) -> None:
+        """Ask until it is answered; asking again goes on where it was."""
+        began = time.monotonic()
+        while True:
+            try:
+                ask(_SLICE_SECONDS)
+            except KafkaException as error:
+                told: KafkaError = error.args[0]
+                waited = time.monotonic() - began
+                is_down = self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS
+                if not told.retriable():
+                    raise self._named(told) from error
+                if is_down or waited > ANSWER_SECONDS:
+                    raise self._away(told.str()) from error
+            else:
+                producer.poll(0)
+                self._troubles.forget()
+                return
+
+    def _flush(self, producer: Producer) -> None:
+        began = time.monotonic()
+        while producer.flush(_SLICE_SECONDS):
+            waited = time.monotonic() - began
+            if waited > ANSWER_SECONDS or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
+                raise self._away("records do not arrive")
+
+    def _named(self, error: KafkaError) -> SluiceError:
+        if is_of_fenced(error):
+            return self._fenced()
+        return translate(error, "writing events", right="Write", topic=self._topics.topic, slot=self._slot)
+
+    def _fenced(self) -> CommitConflict:
+        return CommitConflict(
+            "another gateway has taken this one's sources",
+            code="gateway-fenced",
+            hint="Two gateways must not have the same `sources`: stop one, or divide them (0-3/8, 4-7/8)."
+            " Nothing is lost: the other one goes on where this one was.",
+            topic=self._topics.topic,
+            slot=self._slot,
+        )
+
+    def _away(self, why: str) -> RetryableError:
+        return RetryableError(
+            f"Kafka did not answer a gateway: {why}",
+            code="broker-away",
+            hint="Check kafka.bootstrap.servers and the network; batches go to the spool meanwhile.",
+            topic=self._topics.topic,
+            slot=self._slot,
+        )
+
+
+def _producer(properties: dict[str, Any]) -> Producer:
+    # A call for each record that arrived would cost more than the record.
+    return Producer({**properties, "delivery.report.only.error": True})
+
+
+def _fatal(producer: Producer) -> KafkaException | None:
+    try:
+        producer.abort_transaction(_SLICE_SECONDS)
+    except KafkaException as error:
+        return error
+    return None

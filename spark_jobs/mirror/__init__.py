@@ -1,0 +1,6 @@
+"""Tables that are as their source is: of all events of a key the newest lives, the others are deleted.
+
+A mirror's data files hold every event, as a table of changes has them. What a commit adds to that is one file
+of deleted positions: of its own events those that are not the newest of their key, and of the table the rows
+that they take the place of. So a batch is folded from its files alone, by whoever commits it.
+"""

@@ -1,0 +1,219 @@
+"""What becomes of a batch's events: which live, which take a row away, which say nothing new."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.debezium.events import DELETE, SNAPSHOT, TRUNCATE
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.cdc import Cdc, Position
+from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE, TIME
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+# Where an event's file and the row in it are: beside the columns that a fold is of.
+FILE, ROW = "file", "row"
+FOLDED_COLUMNS = (PARTITION, OFFSET, ROW_ID, OPERATION, SEQUENCE, COMMIT_SEQUENCE, TIME)
+_LEAST = -(1 << 63)
+
+
+class Fate(IntEnum):
+    """What becomes of one event."""
+
+    LIVES = 0  # the newest of its key: its row is the table's
+    REMOVES = 1  # the newest of its key: there is no row any more
+    SUPERSEDED = 2  # a newer one of its key is in the batch
+    TOLD_AGAIN = 3  # before what its partition has told already
+    BEFORE_TRUNCATE = 4  # of a row that went when its table was emptied
+    TRUNCATES = 5  # all rows below its position go
+
+
+_TERMS = {
+    Fate.LIVES: "rows",
+    Fate.REMOVES: "removes",
+    Fate.SUPERSEDED: "superseded",
+    Fate.TOLD_AGAIN: "told_again",
+    Fate.BEFORE_TRUNCATE: "before_truncate",
+    Fate.TRUNCATES: "truncates",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """``events`` in the order that they have in their partitions, and the ``fates`` of them.
+
+    ``cdc`` is what the next fold goes on from; rows of the table of a sequence below ``cuts_below`` go with
+    the batch. ``restarted`` is the first event that is told again by its
+    position and later by its time: its source's log began anew; None when there is none. ``unordered`` is an
+    event of a key that is in several partitions, of a source that says no position: nobody knows which is the
+    newest.
+    """
+
+    events: pa.Table
+    fates: NDArray[np.int8]
+    cdc: Cdc
+    cuts_below: int | None = None
+    restarted: int | None = None
+    unordered: int | None = None
+
+    @property
+    def changed_keys(self) -> pa.Array:
+        """The keys whose rows in the table go, each once."""
+        return self.of(Fate.LIVES, Fate.REMOVES).column(ROW_ID).combine_chunks()
+
+    @property
+    def dead(self) -> pa.Table:
+        """The events whose rows are not the table's."""
+        return self.events.filter(pa.array(self.fates != Fate.LIVES))
+
+    def of(self, *fates: Fate) -> pa.Table:
+        """Return the events with one of these fates."""
+        return self.events.filter(pa.array(np.isin(self.fates, fates)))
+
+    def balances(self, counted: Mapping[int, Balance]) -> dict[int, Balance]:
+        """Return by partition what became of the offsets, where ``counted`` has each event as a row."""
+        partitions = _numbers(self.events, PARTITION)
+        return {
+            partition: _without_rows(balance)
+            + Balance(
+                {_TERMS[Fate(fate)]: n for fate, n in Counter(_at(self.fates, partitions, partition)).items()}
+            )
+            for partition, balance in counted.items()
+        }
+
+
+def fold(events: pa.Table, cdc: Cdc) -> Folded:
+    """Judge a batch's events by what the table knows.
+
+    ``events`` have ``FOLDED_COLUMNS`` and ``FILE``, ``ROW``; of several rows of one partition and offset
+    that of the last file counts. Events of one key are in one partition, and offsets are their order; of a
+    key that is in several, since the topic was given more, the sequences are.
+    """
+    events = _in_order(events)
+    operations = pc.dictionary_encode(events.column(OPERATION)).combine_chunks()
+    names = operations.dictionary.to_pylist()
+    is_op = {name: operations.indices.to_numpy() == names.index(name) for name in names}
+    nothing = np.zeros(len(events), bool)
+    is_truncate = is_op.get(TRUNCATE, nothing)
+    told_again, restarts, positions = _told_again(events, cdc, is_op.get(SNAPSHOT, nothing))
+    sequences = _numbers(events, SEQUENCE)
+    cuts = sequences[is_truncate & ~told_again].tolist()
+    cuts_below = max(cuts, default=None)
+    below = max([*cuts, *([] if cdc.truncated_below is None else [cdc.truncated_below])], default=None)
+    is_before = nothing if below is None else (sequences < below) & ~is_truncate
+    fates = np.full(len(events), Fate.SUPERSEDED, np.int8)
+    newest, unordered = _newest(events, ~(told_again | is_before | is_truncate))
+    fates[newest] = np.where(is_op.get(DELETE, nothing)[newest], Fate.REMOVES, Fate.LIVES)
+    fates[is_before] = Fate.BEFORE_TRUNCATE
+    fates[is_truncate] = Fate.TRUNCATES
+    fates[told_again] = Fate.TOLD_AGAIN
+    key = cdc.key if cdc.key is not None else _key_of(events, is_truncate)
+    first = int(np.flatnonzero(restarts)[0]) if restarts.any() else None
+    return Folded(events, fates, Cdc(key, positions, below, cdc.began), cuts_below, first, unordered)
+
+
+def _in_order(events: pa.Table) -> pa.Table:
+    """Return the events by partition and offset, those of one place by their file."""
+    places = [_numbers(events, name) for name in (FILE, OFFSET, PARTITION)]
+    order = np.lexsort(places)
+    return events if (np.diff(order) > 0).all() else events.take(pa.array(order))
+
+
+def _told_again(
+    events: pa.Table, cdc: Cdc, is_snapshot: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], dict[int, Position]]:
+    """Return which events lie strictly below what their partition told before, and which of them are later.
+
+    Where a half of the position is not told nothing is said of the event. With "below or equal" events of
+    one place would be lost: a key that changes is two.
+    """
+    told_again, restarts = np.zeros(len(events), bool), np.zeros(len(events), bool)
+    positions = dict(cdc.positions)
+    has_place = events.column(COMMIT_SEQUENCE).is_valid().to_numpy()
+    commits, sequences = _numbers(events, COMMIT_SEQUENCE), _numbers(events, SEQUENCE)
+    times = events.column(TIME).cast(pa.int64()).fill_null(_LEAST).to_numpy()
+    partitions = _numbers(events, PARTITION)
+    for partition in np.unique(partitions).tolist():
+        at = np.flatnonzero((partitions == partition) & has_place)
+        if not len(at):
+            continue
+        before = positions.get(partition)
+        known = (before.commit, before.sequence, before.time_us) if before else (_LEAST, _LEAST, None)
+        ranks = _ranks(np.append(known[0], commits[at]), np.append(known[1], sequences[at]))
+        furthest = np.maximum.accumulate(ranks)
+        latest = np.maximum.accumulate(np.append(_LEAST if known[2] is None else known[2], times[at]))
+        told_again[at] = ranks[1:] < furthest[:-1]
+        restarts[at] = told_again[at] & (times[at] > latest[:-1]) & ~is_snapshot[at]
+        best = int(np.argmax(ranks))
+        commit, sequence = (
+            known[:2] if best == 0 else (int(commits[at[best - 1]]), int(sequences[at[best - 1]]))
+        )
+        last = int(latest[-1])
+        positions[partition] = Position(commit, sequence, None if last == _LEAST else last)
+    return told_again, restarts, positions
+
+
+def _ranks(major: NDArray[np.int64], minor: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return numbers that are in the order of the pairs, equal where these are."""
+    order = np.lexsort([minor, major])
+    is_new = (np.diff(major[order]) != 0) | (np.diff(minor[order]) != 0)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.append(0, np.cumsum(is_new))
+    return ranks
+
+
+def _newest(events: pa.Table, counts: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int | None]:
+    """Return the last event of each key among those that count, and one whose order is not known."""
+    at = np.flatnonzero(counts)
+    keys = pc.dictionary_encode(events.column(ROW_ID).take(pa.array(at))).combine_chunks()
+    of_key, partitions = keys.indices.to_numpy(), _numbers(events, PARTITION)[at]
+    newest, last_partition = (np.zeros(len(keys.dictionary), np.int64) for _ in range(2))
+    newest[of_key], last_partition[of_key] = at, partitions  # of equal indices the last one stays
+    is_elsewhere = last_partition[of_key] != partitions
+    if not is_elsewhere.any():
+        return newest, None
+    moved = np.isin(of_key, of_key[is_elsewhere])
+    order = np.lexsort([at, np.where(moved, _numbers(events, SEQUENCE)[at], 0)])
+    newest[of_key[order]] = at[order]
+    has_no_place = events.column(COMMIT_SEQUENCE).null_count == len(events)
+    return newest, int(at[moved][0]) if has_no_place else None
+
+
+def fields_of(key: str) -> tuple[str, ...]:
+    """Return the names of the fields of a key; none of a key that is a text."""
+    try:
+        read = orjson.loads(key)
+    except orjson.JSONDecodeError:
+        return ()
+    return tuple(read) if type(read) is dict else ()
+
+
+def _key_of(events: pa.Table, is_truncate: NDArray[np.bool_]) -> tuple[str, ...] | None:
+    keyed = np.flatnonzero(~is_truncate)
+    return fields_of(events.column(ROW_ID)[int(keyed[0])].as_py()) if len(keyed) else None
+
+
+def _without_rows(balance: Balance) -> Balance:
+    return Balance({**balance, "rows": 0})
+
+
+def _at(fates: NDArray[np.int8], partitions: NDArray[np.int64], partition: int) -> list[int]:
+    return [int(fate) for fate in fates[partitions == partition]]
+
+
+def _numbers(events: pa.Table, column: str) -> NDArray[np.int64]:
+    there = events.column(column).cast(pa.int64())
+    numbers: NDArray[np.int64] = (there.fill_null(_LEAST) if there.null_count else there).to_numpy()
+    return numbers

@@ -1,0 +1,178 @@
+"""Where the rows of keys are in a mirror's table: looked up in its key column, file by file.
+
+Looked up on the very snapshot that a swap is compared with: what compaction moved since is found where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import _read_all_delete_files
+
+from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.schema.change_columns import ROW_ID, SEQUENCE
+from spark_jobs.schema.projected import field_id
+from spark_jobs.storage.errors import storage_error
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import FileScanTask, Table
+
+# Reading a column is decoding: more threads than this wait for each other.
+THREADS = 4
+# Of more keys than these every row group has some.
+MOST_SORTED = 100_000
+
+Positions = Mapping[str, "NDArray[np.int64]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Positions of live rows by data file, and what was deleted before.
+
+    ``whole`` are files of which every row goes; ``delete_files`` is how many the table has.
+    """
+
+    found: Positions = field(default_factory=dict)
+    deleted: Positions = field(default_factory=dict)
+    whole: tuple[DataFile, ...] = ()
+    delete_files: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows are found."""
+        return sum(map(len, self.found.values()))
+
+
+def locate(table: Table, keys: pa.Array, truncated_below: int | None = None) -> Located:
+    """Find the live rows of ``keys``, and those of a sequence below ``truncated_below``.
+
+    Raises ``CorruptLog`` (``mirror-key-twice``) where a key has two, ``RetryableError`` when storage fails.
+    """
+    tasks = list(table.scan().plan_files())
+    try:
+        deleted = _deleted(table, tasks)
+        whole = [task for task in tasks if _is_below(table, task.file, truncated_below)]
+        gone = {task.file.file_path for task in whole}
+        search = _Search.of(table, keys, truncated_below)
+        with ThreadPoolExecutor(THREADS) as pool:
+            rest = [task.file.file_path for task in tasks if task.file.file_path not in gone]
+            nothing = np.empty(0, np.int64)
+            parts = dict(
+                zip(
+                    rest,
+                    pool.map(lambda path: search.in_file(path, deleted.get(path, nothing)), rest),
+                    strict=True,
+                )
+            )
+    except OSError as error:
+        raise storage_error(error, "looking keys up", table=".".join(table.name())) from error
+    _refuse_twice(table, keys, [found[1] for found in parts.values()])
+    return Located(
+        {path: positions for path, (positions, _) in parts.items() if len(positions)},
+        {path: positions for path, positions in deleted.items() if path in parts},
+        tuple(task.file for task in whole),
+        len({file.file_path for task in tasks for file in task.delete_files}),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    table: Table
+    keys: pa.Array
+    sorted_keys: NDArray[np.object_] | None
+    truncated_below: int | None
+    columns: Mapping[int, str]
+
+    @classmethod
+    def of(cls, table: Table, keys: pa.Array, truncated_below: int | None) -> _Search:
+        names = (ROW_ID,) if truncated_below is None else (ROW_ID, SEQUENCE)
+        columns = {table.schema().find_field(name).field_id: name for name in names}
+        ordered = np.sort(keys.to_numpy(zero_copy_only=False)) if len(keys) <= MOST_SORTED else None
+        return cls(table, keys, ordered, truncated_below, columns)
+
+    def in_file(self, path: str, deleted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the positions of live rows that are looked for, and which of the keys those of keys are."""
+        positions, which, first = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
+        with self.table.io.new_input(path).open() as stream, pq.ParquetFile(stream) as file:
+            names = {
+                self.columns[field_id(each)]: each.name
+                for each in file.schema_arrow
+                if field_id(each) in self.columns
+            }
+            for group in range(file.num_row_groups):
+                count = file.metadata.row_group(group).num_rows
+                if self.truncated_below is not None or self._may_have(file, group, names[ROW_ID]):
+                    rows = file.read_row_group(group, columns=list(names.values()))
+                    found, keys = self._in_rows(rows, names)
+                    live = np.isin(found + first, deleted, assume_unique=True, invert=True)
+                    positions.append(found[live] + first)
+                    which.append(keys[live])
+                first += count
+        of_keys = np.concatenate(which)
+        return np.concatenate(positions), of_keys[of_keys >= 0]
+
+    def _in_rows(
+        self, rows: pa.Table, names: Mapping[str, str]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        keys = pc.index_in(rows.column(names[ROW_ID]), self.keys).fill_null(-1).to_numpy().astype(np.int64)
+        found = keys >= 0
+        if self.truncated_below is not None:
+            found |= pc.less(rows.column(names[SEQUENCE]), self.truncated_below).to_numpy()
+        return np.flatnonzero(found), keys[found]
+
+    def _may_have(self, file: pq.ParquetFile, group: int, name: str) -> bool:
+        """Whether one of the keys lies between the least and the greatest of a row group."""
+        column = file.schema_arrow.get_field_index(name)
+        statistics = file.metadata.row_group(group).column(_leaf(file, column)).statistics
+        if self.sorted_keys is None or statistics is None or not statistics.has_min_max:
+            return True
+        first, end = np.searchsorted(self.sorted_keys, [statistics.min, statistics.max], "left")
+        return bool(first < end or (end < len(self.sorted_keys) and self.sorted_keys[end] == statistics.max))
+
+
+def _leaf(file: pq.ParquetFile, column: int) -> int:
+    """Return the place of a column among the file's leaves."""
+    name = file.schema_arrow.field(column).name
+    return next(n for n in range(file.metadata.num_columns) if file.metadata.schema.column(n).path == name)
+
+
+def _deleted(table: Table, tasks: list[FileScanTask]) -> dict[str, NDArray[np.int64]]:
+    """Return by data file what is deleted of it, in order."""
+    found = _read_all_delete_files(table.io, tasks)
+    paths = {task.file.file_path for task in tasks}
+    return {
+        path: np.unique(np.concatenate([column.to_numpy() for column in columns]))
+        for path, columns in found.items()
+        if path in paths
+    }
+
+
+def _is_below(table: Table, file: DataFile, truncated_below: int | None) -> bool:
+    """Whether every row of a file is of a sequence below, by the file's bounds."""
+    if truncated_below is None:
+        return False
+    bound = (file.upper_bounds or {}).get(table.schema().find_field(SEQUENCE).field_id)
+    return bound is not None and int.from_bytes(bound, "little", signed=True) < truncated_below
+
+
+def _refuse_twice(table: Table, keys: pa.Array, found: list[NDArray[np.int64]]) -> None:
+    counts = np.bincount(np.concatenate([np.empty(0, np.int64), *found]), minlength=len(keys))
+    twice = np.flatnonzero(counts > 1)
+    if len(twice):
+        raise CorruptLog(
+            f"the key {keys[int(twice[0])].as_py()} has {counts[twice[0]]} rows in the mirror"
+            f" ({len(twice):,} keys of the batch have more than one)",
+            code="mirror-key-twice",
+            hint="Nothing was committed. Another writer may have added rows; make the mirror anew from its"
+            " topic: ./sluice rebuild PIPELINE --reason ...",
+            table=".".join(table.name()),
+        )

@@ -1,0 +1,270 @@
+"""Rows of a batch whole again: what their events did not tell is looked up in the batch, then in the mirror.
+
+Where the mirror has it no more, since the old key's row went with an earlier batch, the files have it that
+this batch's commit brought, as long as its snapshot is kept: they hold every event.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.snapshots import ancestors_of
+
+from spark_jobs.debezium.documents import Documents, NotReadError
+from spark_jobs.debezium.events import DELETE, SNAPSHOT
+from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.lake.row_filters import is_among
+from spark_jobs.lake.tables import progress_of, summary_of
+from spark_jobs.mirror.fold import Fate, Folded
+from spark_jobs.mirror.unavailable import (
+    NotToldYetError,
+    Telling,
+    can_be_unavailable,
+    is_unavailable,
+    keys_to_look_up,
+    source_of,
+)
+from spark_jobs.mirror.written_events import in_file_order, rows_at
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.cdc import Position
+from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
+from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, MIRROR_NAMES, OPERATION, ROW_ID, SEQUENCE
+from spark_jobs.schema.metadata_columns import HEADERS, METADATA_COLUMNS, OFFSET, PARTITION
+from spark_jobs.storage.errors import storage_error
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from spark_jobs.protocol.batch import WrittenFile
+
+_OLD_KEY = "__debezium.oldkey"
+_KEYS_AT_ONCE = 5_000
+_NOWHERE = Position(-1, -1)  # before all events of a partition
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """``rows`` of the table's columns, in the place of those whose events did not tell everything.
+
+    ``missing`` says by partition and offset which value nobody has any more. ``waiting`` is by partition the
+    first event whose old key's rows were not read yet. With either there are no rows.
+    """
+
+    rows: pa.Table
+    missing: dict[int, dict[int, str]] = field(default_factory=dict)
+    waiting: dict[int, int] = field(default_factory=dict)
+
+
+def made_whole(
+    table: Table, files: Sequence[WrittenFile], folded: Folded, *, looks_in_table: bool = True
+) -> Whole:
+    """Look up what the live rows of a batch lack, in the batch alone unless ``looks_in_table``.
+
+    ``table`` stands at the batch's starts, ``files`` are the batch's. Raises as storage does.
+    """
+    try:
+        return _Lookup(table, files, folded, looks_in_table=looks_in_table).made_whole()
+    except OSError as error:
+        raise storage_error(error, "looking up values", table=".".join(table.name())) from error
+
+
+class _Lookup:
+    """The rows that were looked up so far: ``_parts`` one after the other, told by ``_tellings`` by key.
+
+    They are of all events of the keys from now back to some commit, so the newest below a place is the one
+    that was there then; in which commits compaction has left none, or that are not kept, nobody knows.
+    """
+
+    def __init__(
+        self, table: Table, files: Sequence[WrittenFile], folded: Folded, *, looks_in_table: bool
+    ) -> None:
+        self._table, self._files, self._folded = table, files, folded
+        self._snapshots = _of_these_rows(table) if looks_in_table else []
+        self._walked = 0
+        unread = dict.fromkeys(progress_of(table).next_offsets, _NOWHERE)
+        self._positions = unread | folded.cdc.positions
+        own = {*MIRROR_NAMES, *METADATA_COLUMNS}
+        self._columns = [
+            each.name
+            for each in arrow_schema(table.schema())
+            if each.name not in own and can_be_unavailable(each.type)
+        ]
+        self._parts: list[pa.Table] = []
+        self._count = 0
+        self._tellings: defaultdict[str, list[Telling]] = defaultdict(list)
+        self._asked: set[str] = set()
+
+    def made_whole(self) -> Whole:
+        nothing = no_rows(arrow_schema(self._table.schema()))
+        lacking = self._lacking()
+        if not len(lacking):
+            return Whole(nothing)
+        rows = self._take(self._rows_at(lacking))
+        self._look_up(rows)
+        found = self._found(rows)
+        while self._is_sought(rows, found) and self._walked < len(self._snapshots):
+            self._walked += 1
+            self._look_up(self._take(self._events_of(self._snapshots[self._walked - 1], self._asked)))
+            found = self._found(rows)
+        places = lacking.select([PARTITION, OFFSET]).to_pylist()
+        waiting: dict[int, int] = {}
+        missing: defaultdict[int, dict[int, str]] = defaultdict(dict)
+        for row, place in zip(rows, places, strict=True):
+            partition, offset = place[PARTITION], place[OFFSET]
+            if row.index not in found:
+                waiting[partition] = min(offset, waiting.get(partition, offset))
+            for column in [name for name, told_by in found.get(row.index, {}).items() if told_by is None]:
+                said = f"nobody has the value of {column} any more"
+                missing[partition] |= dict.fromkeys([offset, *self._earlier(row, column)], said)
+        if waiting or missing:
+            return Whole(nothing, {} if waiting else dict(missing), waiting)
+        return Whole(self._put_together(rows, found))
+
+    def _is_sought(self, rows: Sequence[Telling], found: Mapping[int, Mapping[str, Telling | None]]) -> bool:
+        """Whether earlier commits may say more: of a value, or of an old key of which nothing is known."""
+        if any(None in each.values() for each in found.values()):
+            return True
+        return any(row.index not in found for row in rows) and any(
+            not self._tellings[key] for key in self._asked
+        )
+
+    def _found(self, rows: Sequence[Telling]) -> dict[int, dict[str, Telling | None]]:
+        """Return by row and column which one tells it; a row that has to wait is left out."""
+        found = {}
+        for row in rows:
+            with suppress(NotToldYetError):
+                found[row.index] = {
+                    column: source_of(row, column, self._tellings, self._positions)
+                    for column in sorted(row.lacks)
+                }
+        return found
+
+    def _earlier(self, row: Telling, column: str) -> list[int]:
+        """Return the offsets of the batch's earlier changes of the key that lack the column as well.
+
+        Each of them would be the newest without those after it.
+        """
+        events = self._folded.of(Fate.SUPERSEDED)
+        is_row = pc.not_equal(events.column(OPERATION), DELETE)
+        of_key = events.filter(pc.and_(is_row, pc.equal(events.column(ROW_ID), row.key)))
+        offsets = set(of_key.column(OFFSET).to_pylist())
+        every = pa.concat_tables([part.select([OFFSET]) for part in self._parts]).column(OFFSET)
+        told = [each for each in self._tellings[row.key] if column in each.lacks]
+        return sorted(offsets & {every[each.index].as_py() for each in told})
+
+    def _put_together(
+        self, rows: Sequence[Telling], found: Mapping[int, Mapping[str, Telling | None]]
+    ) -> pa.Table:
+        every = pa.concat_tables(self._parts)
+        columns = []
+        for name in every.column_names:
+            tellers = [found[row.index].get(name) or row for row in rows]
+            columns.append(every.column(name).take(pa.array([each.index for each in tellers])))
+        return pa.Table.from_arrays(columns, schema=every.schema)
+
+    def _lacking(self) -> pa.Table:
+        """Return the live events that do not tell all: of snapshots none can be."""
+        live = self._folded.of(Fate.LIVES)
+        live = live.filter(pc.not_equal(live.column(OPERATION), SNAPSHOT))
+        if not self._columns or not len(live):
+            return live.slice(0, 0)
+        told = rows_at(self._table, self._files, live, self._table.schema().select(*self._columns))
+        lacks = np.logical_or.reduce([is_unavailable(told.column(name)) for name in self._columns])
+        return in_file_order(live).filter(pa.array(lacks))
+
+    def _look_up(self, rows: Sequence[Telling]) -> None:
+        """Look up the rows' keys and old keys, and those of what is found, wherever others were looked up."""
+        while keys := keys_to_look_up(rows) - self._asked:
+            self._asked |= keys
+            events = self._folded.events
+            of_keys = pc.is_in(events.column(ROW_ID), pa.array(sorted(keys)))
+            rows = self._take(self._rows_at(events.filter(of_keys)))
+            if self._snapshots:
+                rows += self._take(self._live(keys))
+            for snapshot in self._snapshots[: self._walked]:
+                rows += self._take(self._events_of(snapshot, keys))
+
+    def _live(self, keys: Iterable[str]) -> pa.Table:
+        """Return the keys' rows that are in the mirror."""
+        return self._read_keys(keys, lambda of_keys: self._table.scan(of_keys).plan_files())
+
+    def _events_of(self, snapshot: Snapshot, keys: Iterable[str]) -> pa.Table:
+        """Return the keys' rows among all that one commit brought, those that never lived with them."""
+        if not summary_of(snapshot).is_of_sluice:
+            return no_rows(arrow_schema(self._table.schema()))
+        files = [
+            entry.data_file
+            for manifest in snapshot.manifests(self._table.io)
+            if manifest.content is ManifestContent.DATA and manifest.added_snapshot_id == snapshot.snapshot_id
+            for entry in manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
+            if entry.snapshot_id == snapshot.snapshot_id
+        ]
+        return self._read_keys(keys, lambda _: [FileScanTask(file) for file in files])
+
+    def _take(self, rows: pa.Table) -> list[Telling]:
+        """Keep rows and return what they tell."""
+        masks = {name: is_unavailable(rows.column(name)) for name in self._columns}
+        said = rows.select([ROW_ID, PARTITION, COMMIT_SEQUENCE, SEQUENCE, OPERATION, HEADERS]).to_pylist()
+        tellings = [
+            Telling(
+                self._count + at,
+                each[ROW_ID],
+                each[PARTITION],
+                each[COMMIT_SEQUENCE],
+                each[SEQUENCE],
+                _old_key(each[HEADERS]),
+                frozenset(name for name, mask in masks.items() if mask[at]),
+                each[OPERATION] == DELETE,
+            )
+            for at, each in enumerate(said)
+        ]
+        for each in tellings:
+            self._tellings[each.key].append(each)
+        self._parts.append(rows)
+        self._count += len(rows)
+        return tellings
+
+    def _rows_at(self, events: pa.Table) -> pa.Table:
+        return rows_at(self._table, self._files, events, self._table.schema())
+
+    def _read_keys(
+        self, keys: Iterable[str], plan: Callable[[BooleanExpression], Iterable[FileScanTask]]
+    ) -> pa.Table:
+        ordered, schema = sorted(keys), self._table.schema()
+        parts = [no_rows(arrow_schema(schema))]
+        for first in range(0, len(ordered), _KEYS_AT_ONCE):
+            of_keys = is_among(ROW_ID, ordered[first : first + _KEYS_AT_ONCE])
+            for task in plan(of_keys):
+                parts += rows_of_file(self._table.io, task, schema, of_keys)
+        return pa.concat_tables(parts)
+
+
+def _of_these_rows(table: Table) -> list[Snapshot]:
+    """Return the kept snapshots back to where the mirror was made anew: before, it was another log's."""
+    snapshots = []
+    for snapshot in ancestors_of(table.metadata.current_snapshot(), table.metadata):
+        snapshots.append(snapshot)
+        if summary_of(snapshot).kind == BatchKind.REBUILD:
+            break
+    return snapshots
+
+
+def _old_key(headers: list[dict[str, object]] | None) -> str | None:
+    for header in headers or ():
+        if header["key"] == _OLD_KEY and isinstance(value := header["value"], bytes):
+            try:
+                return Documents().read(value).whole
+            except NotReadError:
+                return None
+    return None

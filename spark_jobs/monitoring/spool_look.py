@@ -1,0 +1,28 @@
+"""What lies in the gateway's spool on this machine, read beside the gateway that has it, or without one."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from spark_jobs.checks.facts import SpoolFacts
+from spark_jobs.config.settings import SluiceConfig
+
+_SIZES = """SELECT count(*) FILTER (WHERE topic = ?1),
+  coalesce(sum(length(events)) FILTER (WHERE topic = ?1), 0), min(at_ms) FILTER (WHERE topic = ?1),
+  coalesce(sum(length(events)), 0) FROM batches"""
+
+
+def spool_facts(config: SluiceConfig, topic: str) -> SpoolFacts | None:
+    """Return what it has of a topic, None where there is no spool."""
+    spool = config.gateway.spool
+    path = Path(config.home) / spool.path
+    if not path.exists():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as file:
+            batches, size, oldest_ms, whole = file.execute(_SIZES, (topic,)).fetchone()
+    except sqlite3.Error as error:
+        return SpoolFacts(0, 0, None, 0.0, unreadable=str(error))
+    return SpoolFacts(batches, size, oldest_ms, whole / spool.max_bytes)

@@ -1,0 +1,127 @@
+"""A mirror made anew from its topic: all changes folded again, in one commit that replaces all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.drain.batch_plan import plan_of
+from spark_jobs.drain.batch_run import BatchResult
+from spark_jobs.drain.drain_batch import drain_batch
+from spark_jobs.drain.table_columns import ensure_tables
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.notices.sender import NoticeSender
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import Balance, BatchKind
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.source import check_identity
+from spark_jobs.replay.settle import settle_left_replays
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.source import SourceState
+    from spark_jobs.recovery.recovered import RecoveryResult
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """What a rebuild did, in its one commit."""
+
+    pipeline: str
+    table: str
+    batch: BatchResult
+    recovery: RecoveryResult
+
+    @property
+    def balance(self) -> Balance:
+        """What became of the topic's offsets."""
+        return self.batch.counts.balance
+
+    @property
+    def batches(self) -> tuple[BatchResult, ...]:
+        """The one batch."""
+        return (self.batch,)
+
+
+def rebuild_ranges(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    *,
+    begins: Mapping[int, int] | None = None,
+    force: bool = False,
+) -> OffsetRanges:
+    """Return what a rebuild reads: from where the last one or the table began, or ``begins``, to the end.
+
+    Reads no record. Raises ``ConfigError`` (``not-a-mirror``), ``OffsetsUnavailable``
+    (``rebuild-would-lose``) without ``force`` where Kafka does not hold the beginning any more,
+    ``SourceChanged`` as a drain does.
+    """
+    if not pipeline.is_mirror:
+        raise ConfigError(
+            "only a mirror is made anew as a whole",
+            code="not-a-mirror",
+            hint="Any range of another table is drained again by"
+            f" {mends.act('replay', pipeline.name, '--range PARTITION:START-END')}.",
+            pipeline=pipeline.name,
+        )
+    table = load_drained(pipeline, connections)
+    source = connections.admin.source_state(pipeline.topic)
+    check_identity(progress_of(table), source, table=pipeline.table)
+    check_anchor(table)
+    starts = dict(begins) if begins else _starts(pipeline, progress_of(table), source, force=force)
+    return OffsetRanges.of(OffsetRange(p, starts.get(p, end), end) for p, end in source.end.items())
+
+
+def rebuild(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    *,
+    reason: str,
+    begins: Mapping[int, int] | None = None,
+    force: bool = False,
+) -> RebuildResult:
+    """Fold the topic anew and put what it comes to in the place of all rows and dead letters, in one commit.
+
+    ``begins`` are by partition the offsets to begin at, where the source has told all its rows anew: of a
+    restarted one its new snapshot. Drains that were planned before are refused; the next one goes on from
+    where this one read to. Safe beside drains and upkeep, and to repeat; killed anywhere the mirror is as it
+    was. Raises as ``rebuild_ranges`` and every kind of ``SluiceError``; ``CommitConflict`` when another
+    rebuild or a rollback came first.
+    """
+    ranges = rebuild_ranges(pipeline, connections, begins=begins, force=force)
+    recovery = settle_left_replays(pipeline, connections)
+    source = connections.admin.source_state(pipeline.topic)
+    tables = ensure_tables(pipeline, connections, source, BatchKind.REBUILD)
+    if tables is None:
+        raise AssertionError("the table was there a moment ago")
+    run = plan_of(pipeline, connections, tables, source, ranges, kind=BatchKind.REBUILD, reason=reason)
+    with NoticeSender(pipeline, connections) as notices:
+        result, _ = drain_batch(run)
+        notices.tell()
+    return RebuildResult(pipeline.name, pipeline.table, result, recovery)
+
+
+def _starts(
+    pipeline: PipelineConfig, progress: Progress, source: SourceState, *, force: bool
+) -> dict[int, int]:
+    first = {p: progress.begun.get(p, source.low.get(p, 0)) for p in source.end}
+    lost = {p: low for p, low in source.low.items() if low > first.get(p, low)}
+    if lost and not force:
+        partition, low = next(iter(lost.items()))
+        raise OffsetsUnavailable(
+            f"Kafka holds the topic from {partition}:{low} on, and the mirror began at"
+            f" {partition}:{first[partition]}: keys that were not changed since would be gone",
+            code="rebuild-would-lose",
+            hint="Have the source tell all its rows anew (an incremental snapshot) and rebuild from there"
+            " with --from TIME, or add --force to keep only what Kafka still tells.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+            topic=pipeline.topic,
+        )
+    return {p: max(offset, source.low.get(p, offset)) for p, offset in first.items()}

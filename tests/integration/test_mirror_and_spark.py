@@ -1,0 +1,64 @@
+"""A mirror that Spark reads and compacts while it is drained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.table.snapshots import Operation
+
+from prove.lab.generated_changes import MadeUp
+from prove.lab.pipeline_lab import TABLE
+from spark_jobs.spark.procedures import table_argument
+from tests.support.lake import Once
+from tests.support.upkeep_lab import set_upkeep, tidy, upkeep_connections
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+PARTITIONS = 2
+Rows = list[tuple[int, int, str]]
+
+
+def _by_pyiceberg(lab: Lab) -> Rows:
+    return _rows(lab.table().scan(selected_fields=("id", "score", "note")).to_arrow())
+
+
+def _by_spark(lab: Lab) -> Rows:
+    with upkeep_connections(lab) as connections:
+        table = table_argument(connections.open_catalog().name, TABLE)
+        return _rows(connections.spark().sql(f"SELECT id, score, note FROM {table}").toArrow())  # noqa: S608
+
+
+def _rows(found: pa.Table) -> Rows:
+    return sorted((row["id"], row["score"], row["note"]) for row in found.to_pylist())
+
+
+def test_a_compaction_before_the_swap_moves_the_rows_that_go(new_lab: NewLab) -> None:
+    """They are found where they are then; both readers see each key once, and what is gone takes no place."""
+    source = MadeUp(9)
+    lab = new_lab(partitions=PARTITIONS, layout="mirror")
+    set_upkeep(lab, compact_above=3)
+    here = replace(lab, is_here=True)
+    for _ in range(4):
+        new_lab.produce(lab, [told.record(PARTITIONS) for told in source.changes(8)])
+        here.drain()
+    new_lab.produce(lab, [told.record(PARTITIONS) for told in source.changes(8)])
+    done = []
+    here.drain(fail_points=Once("commit.before-swap", lambda: done.append(tidy(lab, "compaction"))))
+    wanted = sorted((key, score, note) for key, (score, note) in source.rows.items())
+    assert done[0].tables[0].done.counts["rewritten_files"] > 0
+    operations = [s.summary.operation for s in lab.table().metadata.snapshots if s.summary]
+    assert operations[-1] is Operation.OVERWRITE
+    assert Operation.REPLACE in operations
+    assert _by_pyiceberg(lab) == wanted == _by_spark(lab)
+    tidy(lab, "compaction")
+    assert _by_pyiceberg(lab) == wanted == _by_spark(lab)
+    files = list(lab.table().scan().plan_files())
+    assert sum(task.file.record_count for task in files) == len(wanted)

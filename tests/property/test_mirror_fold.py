@@ -1,0 +1,180 @@
+"""A mirror that is folded batch by batch is what its source is, whatever is told again, moved or left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from bisect import bisect_left
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cli.stand.recorded_changes import recording
+from prove.lab.generated_changes import UNAVAILABLE, MadeUp, Told
+from spark_jobs.mirror.fold import FILE, ROW, Fate, fold
+from spark_jobs.mirror.unavailable import NotToldYetError, Telling, source_of
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.cdc import Cdc, Position
+from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE, TIME
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+
+RECORDED_PARTITIONS = 3
+# A long run asks for more: SLUICE_FOLD_SEEDS=10000.
+SEEDS = int(os.environ.get("SLUICE_FOLD_SEEDS", "150"))
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 50))
+def test_a_mirror_is_its_source(first: int) -> None:
+    """Keys, deletes, changed keys, truncates, events told again, values left out, any cut into batches."""
+    for seed in range(first, min(first + 50, SEEDS)):
+        _play(seed)
+
+
+def _play(seed: int) -> None:
+    chance = random.Random(seed)
+    source, partitions = MadeUp(seed), chance.choice([1, 1, 2, 3])
+    log: dict[int, list[Told]] = {partition: [] for partition in range(partitions)}
+    mirror = Mirror()
+    taken = dict.fromkeys(log, 0)
+    for _ in range(chance.randrange(1, 4)):
+        for told in source.changes(chance.randrange(1, 30)):
+            log[told.partition(partitions)].append(told)
+        while any(taken[each] < len(log[each]) for each in log):
+            ends = {p: chance.randint(taken[p], len(log[p])) for p in log}
+            taken = mirror.take(log, taken, ends)
+        found = {key: (told.score, note) for key, (told, note) in mirror.rows.items()}
+        assert found == source.rows, f"seed {seed}"
+
+
+def test_a_recorded_debezium_has_the_rows_of_its_database() -> None:
+    """At each moment of the recording, drained from one to the next; each rule of the fold is needed."""
+    log: dict[int, list[Told]] = {partition: [] for partition in range(RECORDED_PARTITIONS)}
+    places: dict[int, list[int]] = {partition: [] for partition in log}
+    for partition, offset, key, value, headers in recording()["records"]["bare.customers"]:
+        if value is not None:
+            log[partition].append(_told(key, json.loads(value), dict(headers)))
+            places[partition].append(offset)
+    mirror, taken = Mirror(), dict.fromkeys(log, 0)
+    for moment in recording()["moments"]:
+        until = moment["ends"]["bare"]
+        ends = {p: bisect_left(places[p], until[str(p)]) for p in log}
+        while taken != ends:
+            taken = mirror.take(log, taken, ends)
+        found = {key: (told.score, note) for key, (told, note) in mirror.rows.items()}
+        assert found == {row[0]: (row[3], row[2]) for row in moment["rows"]}, moment["name"]
+
+
+def _told(key: str | None, event: dict[str, Any], headers: dict[str, str]) -> Told:
+    """Return a recorded event of the table without schemas."""
+    source, row = event["source"], event["after"] or {}
+    commit, sequence = json.loads(source["sequence"])
+    old_key = headers.get("__debezium.oldkey")
+    return Told(
+        event["op"],
+        None if key is None else json.loads(key)["id"],
+        int(sequence),
+        None if commit is None else int(commit),
+        source["ts_ms"],
+        row.get("score"),
+        row.get("note"),
+        None if old_key is None else json.loads(old_key)["id"],
+    )
+
+
+def test_a_snapshot_that_is_told_again_is_no_restart() -> None:
+    """It is read anew, at a later time; a change below what was told, of a later time, is another log's."""
+    first = Told("u", 1, 500, 490, 5_000)
+    for operation, restarted in (("u", 1), ("r", None)):
+        later = Told(operation, 2, 400, 390, 6_000)
+        folded = fold(_table([(0, 0, first), (0, 1, later)]), Cdc())
+        assert (folded.restarted, folded.fates[1]) == (restarted, Fate.TOLD_AGAIN)
+
+
+class Mirror:
+    """Rows by key, as a commit makes them of a fold; all events stay for lookups, as in kept snapshots."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, tuple[Told, str | None]] = {}
+        self._history: list[tuple[int, Told, str | None]] = []
+        self._newest: dict[int, tuple[int, int]] = {}
+        self._cdc = Cdc()
+
+    def take(
+        self, log: dict[int, list[Told]], starts: dict[int, int], ends: dict[int, int]
+    ) -> dict[int, int]:
+        """Fold one batch, up to where all is told; return its ends. Its balance has each event once."""
+        batch = [(p, at, log[p][at]) for p in log for at in range(starts[p], ends[p])]
+        folded = fold(_table(batch), self._cdc)
+        counted = {p: Balance(rows=ends[p] - starts[p]) for p in log}
+        balances = folded.balances(counted)
+        assert {p: each.offsets for p, each in balances.items()} == {p: ends[p] - starts[p] for p in log}
+        assert folded.restarted is None
+        tellings: defaultdict[str, list[Telling]] = defaultdict(list)
+        known = [*self._history, *((p, told, told.note) for p, _, told in batch if told.operation in "cur")]
+        for index, (p, told, note) in enumerate(known):
+            tellings[str(told.key)].append(_telling(index, p, replace_note(told, note)))
+        rows, whole, newest = dict(self.rows), [], dict(self._newest)
+        if folded.cuts_below is not None:
+            rows = {k: v for k, v in rows.items() if v[0].sequence >= folded.cuts_below}
+        by_place = {(p, at): told for p, at, told in batch}
+        positions = dict.fromkeys(log, Position(-1, -1)) | folded.cdc.positions
+        for fate, event in zip(folded.fates, folded.events.to_pylist(), strict=True):
+            p, at = event[PARTITION], event[OFFSET]
+            told = by_place[p, at]
+            if fate in {Fate.LIVES, Fate.REMOVES}:
+                assert told.key is not None
+                # Also between two moments a key never goes back in time.
+                place = (told.commit or 0, told.sequence)
+                assert place >= newest.get(told.key, place)
+                newest[told.key] = place
+                rows.pop(told.key, None)
+            if fate == Fate.LIVES:
+                try:
+                    found = source_of(_telling(-1, p, told), "note", tellings, positions)
+                except NotToldYetError:
+                    return self.take(log, starts, {**ends, p: at})
+                assert found is not None, (told, batch)
+                note = told.note if found.index < 0 else known[found.index][2]
+                assert told.key is not None
+                rows[told.key] = (told, note)
+                whole.append((p, told, note))
+        self.rows, self._history, self._cdc, self._newest = rows, [*known, *whole], folded.cdc, newest
+        return ends
+
+
+def replace_note(told: Told, note: str | None) -> Told:
+    """Return the same with another long value."""
+    return Told(
+        told.operation, told.key, told.sequence, told.commit, told.time_ms, told.score, note, told.old_key
+    )
+
+
+def _telling(index: int, partition: int, told: Told) -> Telling:
+    old = None if told.old_key is None else str(told.old_key)
+    lacks = frozenset({"note"} if told.note == UNAVAILABLE else ())
+    return Telling(index, str(told.key), partition, told.commit, told.sequence, old, lacks)
+
+
+def _table(batch: list[tuple[int, int, Told]]) -> pa.Table:
+    """Return the events as their files have them, in any order."""
+    chance = random.Random(len(batch))
+    batch = chance.sample(batch, len(batch))
+    told = [each for _, _, each in batch]
+    return pa.table(
+        {
+            PARTITION: pa.array([p for p, _, _ in batch], pa.int32()),
+            OFFSET: pa.array([at for _, at, _ in batch], pa.int64()),
+            ROW_ID: pa.array(
+                ["" if each.key is None else f'{{"id":{each.key}}}' for each in told], pa.string()
+            ),
+            OPERATION: pa.array([each.operation for each in told], pa.string()),
+            SEQUENCE: pa.array([each.sequence for each in told], pa.int64()),
+            COMMIT_SEQUENCE: pa.array([each.commit for each in told], pa.int64()),
+            TIME: pa.array([each.time_ms * 1000 for each in told], pa.timestamp("us", "UTC")),
+            FILE: pa.array([0] * len(batch), pa.int32()),
+            ROW: pa.array(range(len(batch)), pa.int64()),
+        }
+    )

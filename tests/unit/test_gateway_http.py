@@ -1,0 +1,204 @@
+"""The gateway's real server over a Kafka that only remembers: who is let in, and what they are held to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx
+import pytest
+import uvicorn
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from servers.gateway import GUARD, options_of
+from servers.serving import guarded
+from spark_jobs.config.gateway import GatewaySettings
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.gateway import gateway as gateway_module
+from spark_jobs.gateway.flushes import Flushes
+from spark_jobs.gateway.gateway import Gateway
+from spark_jobs.gateway.http_api import GatewayApi
+from spark_jobs.gateway.tokens import Tokens
+from spark_jobs.protocol.fail_points import NoFailPoints
+from tests.support.certificates import make_certificates
+from tests.support.fake_gateway_kafka import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.gateway.persisted import Persisted
+
+PATH = "/v1/streams/clicks"
+PIPELINE = PipelineConfig(name="clicks", topic="clicks", table="lake.clicks", freshness_seconds=60)
+MANY = [{"value": 1}] * 50
+
+
+@pytest.fixture(autouse=True)
+def _without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_module, "Writer", lambda *_: FakeKafka())
+
+
+@contextmanager
+def gateway(
+    folder: Path, tokens: str = "", started: list[str] | None = None, **written: Any
+) -> Iterator[str]:
+    """The address of one with what is ``written`` under ``gateway``; drains are ``started`` by name."""
+    settings = GatewaySettings.model_validate({"streams": {"clicks": {"topic": "clicks"}}, **written})
+    connections = SimpleNamespace(kafka={}, admin=None, fail_points=NoFailPoints())
+    own = Gateway(settings, [PIPELINE], cast("Connections", connections), home=folder, url="")
+    own.start()
+    begun = started if started is not None else []
+
+    def start(name: str) -> SimpleNamespace:
+        begun.append(name)
+        return SimpleNamespace(poll=lambda: 0)
+
+    api = GatewayApi(own, Tokens([tokens]), cast("Persisted", None), Flushes(start), settings.origins)
+    options = {**options_of(settings), "port": 0}
+    server = uvicorn.Server(guarded(api.app(), settings, guard=GUARD, options=options))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not (server.started and own.look()["isReady"]):
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield f"127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}{PATH}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def talking(address: str, source: str, **how: Any) -> Iterator[ClientConnection]:
+    """A connection of a source that has said who it is."""
+    with connect(f"ws://{address}", proxy=None, **how) as socket:
+        assert ask(socket, {"type": "connect", "sourceId": source})["type"] == "status"
+        yield socket
+
+
+def ask(socket: ClientConnection, message: dict[str, Any]) -> dict[str, Any]:
+    """What is answered to a message."""
+    socket.send(json.dumps(message))
+    return dict(json.loads(socket.recv(10)))
+
+
+def sent(socket: ClientConnection, number: int = 1) -> str:
+    """What is said of a batch of fifty: its status, or the reason against it."""
+    answer = ask(socket, {"type": "cdc_batch", "sequenceNumber": number, "events": MANY})
+    return str(answer.get("status") or answer["reason"])
+
+
+def posted(address: str, source: str, **headers: str) -> int:
+    """The status of fifty events."""
+    url = f"http://{address}"
+    answer = httpx.post(url, params={"sourceId": source}, json=MANY, headers=headers, trust_env=False)
+    return answer.status_code
+
+
+@pytest.mark.parametrize(("trusted", "second"), [("127.0.0.1", 200), ("10.0.0.0/8", 429)])
+def test_an_address_is_what_a_trusted_proxy_says(tmp_path: Path, trusted: str, second: int) -> None:
+    """Behind one each client is held to its own rate; whoever else says it is not believed."""
+    with gateway(tmp_path, rates={"address": 5}, trusted_proxies=[trusted]) as address:
+        assert posted(address, "a", **{"X-Forwarded-For": "10.1.1.1"}) == 200
+        assert posted(address, "b", **{"X-Forwarded-For": "10.1.1.2"}) == second
+        assert posted(address, "a", **{"X-Forwarded-For": "10.1.1.1"}) == 429
+
+
+def test_an_address_is_held_over_all_its_connections_and_each_connection_by_itself(tmp_path: Path) -> None:
+    """What one owes the other waits for too, where it is the address's; a heartbeat costs nothing."""
+    with gateway(tmp_path / "a", rates={"address": 5}) as address, talking(address, "a") as one:
+        assert sent(one) == "ok"
+        with talking(address, "b") as other:
+            assert sent(other) == "rate_limited"
+            assert ask(other, {"type": "heartbeat"})["type"] == "pong"
+    with gateway(tmp_path / "b", rates={"connection": 5}) as address, talking(address, "a") as one:
+        assert (sent(one), sent(one, 2)) == ("ok", "rate_limited")
+        with talking(address, "b") as other:
+            assert sent(other) == "ok"
+
+
+def test_a_token_has_so_many_connections(tmp_path: Path) -> None:
+    """The next one is turned away until one of them is closed."""
+    by_token = {"Authorization": "Bearer secret"}
+    line = f"{hashlib.sha256(b'secret').hexdigest()} * - - 1"
+    with gateway(tmp_path, tokens=line) as address:
+        with talking(address, "a", additional_headers=by_token):
+            with pytest.raises(InvalidStatus) as refused, talking(address, "b", additional_headers=by_token):
+                pass
+            assert refused.value.response.status_code == 429
+            assert posted(address, "c", **by_token) == 200
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                with talking(address, "b", additional_headers=by_token):
+                    return
+            except InvalidStatus:
+                assert time.monotonic() < deadline
+
+
+def test_who_says_nothing_is_closed_and_who_sends_heartbeats_is_not(tmp_path: Path) -> None:
+    """`idle` counts from the last message."""
+    with gateway(tmp_path, idle="1s") as address, talking(address, "a") as socket:
+        for _ in range(3):
+            time.sleep(0.5)
+            assert ask(socket, {"type": "heartbeat"})["type"] == "pong"
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(10)
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1001, "idle")
+
+
+def test_it_speaks_tls(tmp_path: Path) -> None:
+    """By POST and by WebSocket, with the certificate that is configured; nothing else is answered."""
+    certificates = make_certificates(tmp_path)
+    trust = ssl.create_default_context(cafile=str(certificates.ca))
+    with gateway(tmp_path, tls={"cert": str(certificates.server)}) as address:
+        url = f"https://{address}"
+        answer = httpx.post(url, params={"sourceId": "a"}, json=MANY, verify=trust, trust_env=False)
+        assert answer.status_code == 200
+        with connect(f"wss://{address}", ssl=trust, proxy=None) as socket:
+            status = ask(socket, {"type": "connect", "sourceId": "a"})
+            assert status["lastAckSequence"] == 1
+        with pytest.raises(httpx.TransportError):
+            posted(address, "a")
+
+
+def test_a_page_of_a_named_origin_may_ask_before_it_sends(tmp_path: Path) -> None:
+    """A browser asks first, as JSON and a token are sent; a page from elsewhere is told no."""
+    asks = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,idempotency-key",
+    }
+    with gateway(tmp_path, origins=["https://app.example.com"]) as address:
+        allowed, foreign = (
+            httpx.options(f"http://{address}", headers={"Origin": origin, **asks}, trust_env=False)
+            for origin in ("https://app.example.com", "https://evil.example")
+        )
+        assert allowed.status_code == 200
+        assert allowed.headers["Access-Control-Allow-Origin"] == "https://app.example.com"
+        assert "idempotency-key" in allowed.headers["Access-Control-Allow-Headers"]
+        assert "Access-Control-Allow-Origin" not in foreign.headers
+        assert posted(address, "a", Origin="https://app.example.com") == 200
+        assert posted(address, "a", Origin="https://evil.example") == 403
+
+
+def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> None:
+    """By the first that asks, over any connection; the answer says so."""
+    started: list[str] = []
+    with (
+        gateway(tmp_path, started=started) as address,
+        talking(address, "a") as one,
+        talking(address, "b") as other,
+    ):
+        told = [ask(each, {"type": "flush_request"})["flush"] for each in (one, other, one)]
+    assert told == ["started", "too_soon", "too_soon"]
+    assert started == ["clicks"]

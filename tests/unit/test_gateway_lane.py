@@ -1,0 +1,224 @@
+"""A slot of the gateway over a Kafka that fails as it likes: each event once, in order, told honestly."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.checks.facts import SpoolFacts
+from spark_jobs.config.gateway import GatewaySettings
+from spark_jobs.config.settings import CatalogSettings, SluiceConfig
+from spark_jobs.gateway import intake as intake_module
+from spark_jobs.gateway import lane as lane_module
+from spark_jobs.gateway.flushes import Flush, Flushes
+from spark_jobs.gateway.lane import Lane
+from spark_jobs.gateway.messages import Batch, Event
+from spark_jobs.gateway.spool import Spool, SpoolFullError
+from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
+from spark_jobs.monitoring.spool_look import spool_facts
+from spark_jobs.protocol.errors import RetryableError
+from tests.support.fake_gateway_kafka import FakeKafka
+
+PLACE = ("topic", 0)
+FAILURES = ("", "", "", "before", "after", "open", "refused")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "WINDOW_SECONDS", 0.001)
+    for name in ("_BETWEEN_TRIES_SECONDS", "_START_RETRY_SECONDS", "RETRY_SECONDS"):
+        monkeypatch.setattr(lane_module, name, 0.001)
+
+
+class Running:
+    """A lane over a fake Kafka, and everything that it answered."""
+
+    def __init__(self, kafka: FakeKafka, spool: Spool) -> None:
+        self.answers: list[Answer] = []
+        self._heard = threading.Condition()
+        ended = lambda: None  # noqa: E731
+        self.lane = Lane(kafka, spool, PLACE, ids_seconds=300, reach=lambda _: None, on_end=ended)  # type: ignore[arg-type]
+        self.lane.start()
+        while not (self.lane.look().is_open or self.lane.ended):
+            threading.Event().wait(0.001)
+
+    def offer(self, batch: Batch) -> Answer:
+        """Give a batch, and wait for what is said first."""
+        told: list[Answer] = []
+
+        def listen(answer: Answer) -> None:
+            with self._heard:
+                told.append(answer)
+                self.answers.append(answer)
+                self._heard.notify_all()
+
+        answer = self.lane.offer(batch, listen)
+        if answer is not None:
+            return answer
+        with self._heard:
+            assert self._heard.wait_for(lambda: told, 10)
+        return told[0]
+
+    def close(self) -> None:
+        """Have it end."""
+        self.lane.tell_to_close()
+        self.lane.join()
+
+
+def events(source: str, number: int, count: int = 2) -> Batch:
+    """A batch of a source whose events are named by its number."""
+    made = tuple(Event(None, b"{}", f"{number}.{at}") for at in range(count))
+    return Batch(source, made, 10, number)
+
+
+@settings(max_examples=30)
+@example(failures=["before", "before", "after"], deaths=set(), repeats={1})
+@given(
+    failures=st.lists(st.sampled_from(FAILURES[:-1]), max_size=12),
+    deaths=st.sets(st.integers(1, 6)),
+    repeats=st.sets(st.integers(1, 6)),
+)
+def test_each_event_is_in_kafka_once_whatever_fails(
+    failures: list[str], deaths: set[int], repeats: set[int]
+) -> None:
+    """A client that keeps a batch until `ok`, over writes that fail before or after, and over restarts."""
+    kafka = FakeKafka(list(failures))
+    with TemporaryDirectory() as folder:
+        spool = Spool(Path(folder) / "spool.db", 1 << 20)
+        running = Running(kafka, spool)
+        number = 1
+        while number <= 6:
+            answer = running.offer(events("s", number))
+            assert isinstance(answer, Ack), answer
+            if number in deaths:  # its answers are lost, its spool is not
+                deaths.remove(number)
+                running.close()
+                kafka.is_open = False
+                running = Running(kafka, spool)
+                continue
+            if number in repeats:
+                again = running.offer(events("s", number))
+                assert isinstance(again, Ack)
+                assert again.status in {Status.DUPLICATE, Status.FALLBACK, Status.OK}
+            number += 1
+        ahead = running.offer(events("s", 9))
+        assert isinstance(ahead, Nack)
+        assert (ahead.reason, ahead.expected) == (Reason.INVALID_SEQUENCE, 7)
+        kafka.failures.clear()
+        running.close()
+        Running(kafka, spool).close()
+        assert kafka.ids("s") == [f"{number}.{at}" for number in range(1, 7) for at in range(2)]
+        assert spool.size().batches == 0
+        spool.close()
+
+
+def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(tmp_path: Path) -> None:
+    """`fallback` at once, `ok` when Kafka has it, and a batch that came later is behind it."""
+    kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
+    running = Running(kafka, spool)
+    kafka.is_away = True
+    told = [running.offer(events("s", number)) for number in (1, 2, 2)]
+    assert [answer.status for answer in told if isinstance(answer, Ack)] == [Status.FALLBACK] * 3
+    ahead = running.offer(events("s", 4))
+    assert isinstance(ahead, Nack)
+    assert ahead.expected == 3
+    kafka.is_away = False
+    assert running.offer(events("s", 3)) == Ack(3, Status.OK, 2)
+    assert kafka.ids("s") == ["1.0", "1.1", "2.0", "2.1", "3.0", "3.1"]
+    statuses = [
+        (a.sequence, a.status) for a in running.answers if isinstance(a, Ack) and a.status is Status.OK
+    ]
+    assert statuses == [(1, Status.OK), (2, Status.OK), (2, Status.OK), (3, Status.OK)]
+    running.close()
+
+
+def test_an_id_counts_once(tmp_path: Path) -> None:
+    """An event's in another batch, and a batch's that is sent again without a sequence."""
+    kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
+    running = Running(kafka, spool)
+    one = Batch("s", (Event(None, b"1", "a"), Event(None, b"2", "a"), Event(None, b"3", "b")), 1, id="x")
+    assert running.offer(one) == Ack(1, Status.OK, 2, 1)
+    assert running.offer(one) == Ack(1, Status.DUPLICATE, skipped=3)
+    assert running.offer(Batch("s", (Event(None, b"4", "b"), Event(None, b"5", "c")), 1, 2)) == Ack(
+        2, Status.OK, 1, 1
+    )
+    assert running.offer(Batch("other", (Event(None, b"6", "a"),), 1)) == Ack(1, Status.OK, 1)
+    assert [each.value for each in kafka.records] == [b"1", b"3", b"5", b"6"]
+    running.close()
+
+
+def test_a_record_that_the_broker_refuses_is_turned_away_alone(tmp_path: Path) -> None:
+    """What came with it is in Kafka; its source goes on at the same sequence."""
+    kafka, spool = FakeKafka(["refused"] * 9), Spool(tmp_path / "spool.db", 1 << 20)
+    running = Running(kafka, spool)
+    poison = Batch("s", (Event(None, b"poison", "p"),), 1, 1)
+    answer = running.offer(poison)
+    assert isinstance(answer, Nack)
+    assert (answer.reason, answer.should_retry) == (Reason.INVALID_FORMAT, False)
+    assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
+    running.close()
+
+
+def test_who_was_fenced_ends_and_takes_nothing(tmp_path: Path) -> None:
+    """Its clients are told to go elsewhere."""
+    kafka, spool = FakeKafka(["fenced"]), Spool(tmp_path / "spool.db", 1 << 20)
+    running = Running(kafka, spool)
+    for number in (1, 2):
+        answer = running.offer(events("s", number))
+        assert isinstance(answer, Nack)
+        assert (answer.reason, answer.should_retry) == (Reason.SHUTTING_DOWN, True)
+    assert running.lane.ended is not None
+    assert running.lane.ended.code == "gateway-fenced"
+
+
+def test_the_spool_is_bounded_and_keeps_order_over_a_restart(tmp_path: Path) -> None:
+    """Binary values too; what does not fit is not taken in part; a second process is refused."""
+    path = tmp_path / "spool.db"
+    spool = Spool(path, 400)
+    raw = Batch("s", (Event(b"\xff", None, None), Event(None, b"\x00", "i")), 7, 1, "b")
+    spool.put("t", 1, [raw])
+    with pytest.raises(SpoolFullError):
+        spool.put("t", 1, [events("s", 2, count=20)])
+    spool.put("t", 1, [events("s", 2)])
+    config = SluiceConfig(
+        home=str(tmp_path),
+        state=str(tmp_path),
+        catalog=CatalogSettings(properties={}),
+        gateway=GatewaySettings.model_validate({"spool": {"max": 400}}),
+    )
+    seen = spool_facts(config, "t")
+    assert seen == SpoolFacts(2, spool.size().bytes, spool.size().oldest_ms, spool.size().bytes / 400)
+    assert spool_facts(config, "other") == SpoolFacts(0, 0, None, spool.size().bytes / 400)
+    with pytest.raises(RetryableError, match="gateway-spool"):
+        Spool(path, 400)
+    spool.close()
+    again = Spool(path, 400)
+    assert [each.batch for each in again.first("t", 1)] == [raw, events("s", 2)]
+    assert (again.ends("t", 1), again.slots()) == ({"s": 2}, {("t", 1)})
+    again.drop(again.first("t", 1)[:1])
+    assert again.size().batches == 1
+    again.close()
+
+
+def test_a_run_is_started_once_in_the_freshness() -> None:
+    """Never two at once; of a stream without a pipeline there is none."""
+    now, ended, started = [0.0], [None], list[str]()
+    run = SimpleNamespace(poll=lambda: ended[0])
+    flushes = Flushes(lambda name: (started.append(name), run)[1], lambda: now[0])  # type: ignore[arg-type]
+    stream = SimpleNamespace(pipeline=SimpleNamespace(name="orders", freshness_seconds=60))
+    none = SimpleNamespace(pipeline=None)
+    assert flushes(none) is Flush.UNSUPPORTED  # type: ignore[arg-type]
+    assert flushes(stream) is Flush.STARTED  # type: ignore[arg-type]
+    now[0] = 100.0
+    assert flushes(stream) is Flush.UNDER_WAY  # type: ignore[arg-type]
+    ended[0], now[0] = 0, 59.0  # type: ignore[call-overload]
+    assert flushes(stream) is Flush.TOO_SOON  # type: ignore[arg-type]
+    now[0] = 60.0
+    assert flushes(stream) is Flush.STARTED  # type: ignore[arg-type]
+    assert started == ["orders", "orders"]

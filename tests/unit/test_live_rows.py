@@ -1,0 +1,126 @@
+"""Rows of keys are found where they are, once, and not where they were deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
+
+from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.mirror_commit import stage_mirror
+from spark_jobs.commit.swap import send, stage_append
+from spark_jobs.lake.catalog import open_catalog
+from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.mirror.live_rows import locate
+from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.change_columns import MIRROR_COLUMNS, OPERATION, ROW_ID, SEQUENCE
+from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from spark_jobs.protocol.batch import WrittenFile
+
+NAME = "lab.mirror"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """A catalog with an empty mirror."""
+    opened = open_catalog(
+        "here", {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": tmp_path.as_uri()}
+    )
+    fields = [NestedField(1, "name", StringType(), required=False)]
+    fields += [each.model_copy(update={"field_id": n}) for n, each in enumerate(MIRROR_COLUMNS.fields, 2)]
+    progress = Progress("topic", 1, {0: 0}, layout="mirror", starts={0: 0})
+    given: dict[str, Any] = {"partition_by": (), "properties": {}, "dead_letters": False}
+    create_table(opened, NAME, Schema(*fields), progress=progress, **given)
+    return opened
+
+
+def _table(catalog: Catalog) -> Table:
+    table = load_table(catalog, NAME)
+    assert table is not None
+    return table
+
+
+def _written(table: Table, events: list[tuple[str, str, int]]) -> list[WrittenFile]:
+    """Write events (operation, key, offset) as a file; an offset is the position, too."""
+    schema = arrow_schema(table.schema())
+    operations, keys, offsets = (list(each) for each in zip(*events, strict=True))
+    here = {OPERATION: operations, ROW_ID: keys, SEQUENCE: offsets, OFFSET: offsets}
+    here |= {PARTITION: [0] * len(events), GENERATION: [1] * len(events)}
+    columns = [
+        pa.array(here[field.name], field.type) if field.name in here else pa.nulls(len(events), field.type)
+        for field in schema
+    ]
+    writer = SplitWriter(
+        table.metadata, table.io, file_prefix=uuid4().hex, row_group_bytes=1 << 20, max_open_files=1
+    )
+    writer.write(pa.Table.from_arrays(columns, schema=schema))
+    return writer.close()
+
+
+def _take(catalog: Catalog, *events: tuple[str, str, int]) -> Table:
+    """Commit a batch of events, as a drain does."""
+    table = _table(catalog)
+    attempt = uuid4().hex
+    swap = stage_mirror(table, attempt, _written(table, [*events]), progress_of(table).recorded(attempt), {})
+    send(catalog, table, swap)
+    return _table(catalog)
+
+
+def _keys(table: Table) -> list[str]:
+    return sorted(table.scan(selected_fields=(ROW_ID,)).to_arrow().column(ROW_ID).to_pylist())
+
+
+def test_a_row_is_found_until_it_is_deleted(catalog: Catalog) -> None:
+    """And of the deletes of many commits one file is left, in which all still stand."""
+    table = _take(catalog, ("c", "a", 1), ("c", "b", 2), ("c", "c", 3), ("c", "b", 4))
+    assert _keys(table) == ["a", "b", "c"]
+    assert locate(table, pa.array(["b", "x", "c"])).rows == 2
+    table = _take(catalog, ("d", "b", 5), ("u", "a", 6))
+    assert _keys(table) == ["a", "c"]
+    assert locate(table, pa.array(["b"])).rows == 0
+    for offset in range(7, 17):
+        table = _take(catalog, ("u", "c", offset))
+    assert _keys(table) == ["a", "c"]
+    assert 0 < locate(table, pa.array(["a"])).delete_files <= 8
+    snapshot = table.metadata.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    told = int(snapshot.summary.additional_properties["total-delete-files"])
+    assert told == locate(table, pa.array(["a"])).delete_files
+
+
+def test_a_truncate_takes_what_is_below_it(catalog: Catalog) -> None:
+    """Files that are wholly below go, of others the rows below; what comes later from below is not let in."""
+    _take(catalog, ("c", "a", 1), ("c", "b", 2))
+    _take(catalog, ("c", "c", 3), ("c", "d", 9))
+    table = _take(catalog, ("t", "", 5), ("c", "e", 4), ("c", "f", 6))
+    assert _keys(table) == ["d", "f"]
+    assert len(list(table.scan().plan_files())) == 2
+    table = _take(catalog, ("c", "a", 4), ("u", "d", 10))
+    assert _keys(table) == ["d", "f"]
+
+
+def test_a_key_that_is_there_twice_is_not_committed_to(catalog: Catalog) -> None:
+    """Another writer added it: which of both is right nobody knows."""
+    table = _take(catalog, ("c", "a", 1))
+    files = [to_data_file(file, table.metadata) for file in _written(table, [("c", "a", 2)])]
+    send(catalog, table, stage_append(table, files, progress_of(table).recorded("other"), {}))
+    with pytest.raises(CorruptLog) as refused:
+        _take(catalog, ("u", "a", 3))
+    assert refused.value.code == "mirror-key-twice"
+    assert _keys(_take(catalog, ("u", "b", 4))) == ["a", "a", "b"]
