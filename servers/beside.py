@@ -24,6 +24,14 @@ class Beside:
 
     url: str
     process: ServerProcess
+    usual: Address | None = None  # where it listens unless another does; None where an address was asked for
+    is_insecure: bool = False
+
+    @property
+    def lost_its_port(self) -> bool:
+        """True if it has ended and another Sluice listens where it was about to: started again, it moves."""
+        usual = self.usual
+        return not self.process.is_running and usual is not None and is_listening(usual.port, usual.host)
 
 
 def start_beside(
@@ -36,8 +44,9 @@ def start_beside(
 ) -> Beside | None:
     """Start the command and do not wait for it: what runs beside it works without. None when it is off.
 
-    A second Sluice on the machine must not fail for its metrics: they take a free port. Raises
-    ``ConfigError`` (``port-taken``) for an address that was asked for.
+    A second Sluice on the machine must not fail for its metrics: they take a free port. Two that start at
+    once both find the usual one free, and one of them ``lost_its_port``. Raises ``ConfigError``
+    (``port-taken``) for an address that was asked for.
     """
     if settings.listen is None:
         return None
@@ -50,11 +59,16 @@ def start_beside(
         environment,
         sluice_home,
     )
-    return Beside(url_of(settings, address), process)
+    usual = None if _is_asked_for(settings) else address
+    return Beside(url_of(settings, address), process, usual, insecure)
+
+
+def _is_asked_for(settings: ListenerSettings) -> bool:
+    return "listen" in settings.model_fields_set
 
 
 def _free(settings: ListenerSettings, address: Address) -> Address:
-    if "listen" in settings.model_fields_set:
+    if _is_asked_for(settings):
         refuse_taken(address)
     elif is_listening(address.port, address.host):
         return Address(address.host, free_ports(1)[0])

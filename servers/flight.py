@@ -32,21 +32,37 @@ def flight_beside(
     if address is None:
         yield
         return
-    from spark_jobs.serve.flight_api import FlightApi  # noqa: PLC0415  (a library for this alone)
-
     own = settings.model_copy(update={"listen": address})
     refuse_open(own, insecure=insecure)
     if "flight" in settings.model_fields_set:
         refuse_taken(address)
-    elif is_listening(address.port, address.from_here.host):
-        address = Address(address.host, 0)
-    certificates = [] if settings.tls is None else [_certificate(settings.tls)]
-    api = FlightApi(service, address, tokens=guard_of(own)["tokens"], certificates=certificates)
-    say(f"{'grpc+tls' if certificates else 'grpc'}://{Address(address.from_here.host, api.port)}")
+        api = _listening(service, own, address)
+    else:
+        api = _listening_there_or_anywhere(service, own, address)
+    say(f"{'grpc+tls' if own.tls else 'grpc'}://{Address(address.from_here.host, api.port)}")
     try:
         yield
     finally:
         _stop(api)
+
+
+def _listening(service: QueryService, own: ServeSettings, address: Address) -> FlightApi:
+    from spark_jobs.serve.flight_api import FlightApi  # noqa: PLC0415  (a library for this alone)
+
+    certificates = [] if own.tls is None else [_certificate(own.tls)]
+    return FlightApi(service, address, tokens=guard_of(own)["tokens"], certificates=certificates)
+
+
+def _listening_there_or_anywhere(service: QueryService, own: ServeSettings, usual: Address) -> FlightApi:
+    """Only binding tells whether an address is free: another Sluice may be starting as well."""
+    from pyarrow import ArrowException  # noqa: PLC0415
+
+    try:
+        return _listening(service, own, usual)
+    except ArrowException:
+        if not is_listening(usual.port, usual.from_here.host):
+            raise
+        return _listening(service, own, Address(usual.host, 0))
 
 
 def _stop(api: FlightApi) -> None:

@@ -55,11 +55,16 @@ def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:
 def refuse_taken(address: Address) -> None:
     """Raise ``ConfigError`` (``port-taken``) when something listens there."""
     if is_listening(address.port, address.from_here.host):
-        raise ConfigError(
-            f"something listens at {address} already",
-            code="port-taken",
-            hint="Choose another port, with --port or under `listen`, or stop what listens there.",
-        )
+        raise port_taken(address)
+
+
+def port_taken(address: Address) -> ConfigError:
+    """Return the error of an address that another process has."""
+    return ConfigError(
+        f"something listens at {address} already",
+        code="port-taken",
+        hint="Choose another port, with --port or under `listen`, or stop what listens there.",
+    )
 
 
 def url_of(settings: ListenerSettings, address: Address) -> str:

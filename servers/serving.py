@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from servers.browser_guard import BrowserGuard
-from servers.listener import guard_of, refuse_open, refuse_taken, tls_of, url_of
+from servers.listener import guard_of, port_taken, refuse_open, tls_of, url_of
 from spark_jobs.config.listener import Address, ListenerSettings
 
 if TYPE_CHECKING:
@@ -61,13 +62,21 @@ def serve(
     """
     settings = settings.model_copy(update={"listen": address})
     refuse_open(settings, insecure=insecure)
-    refuse_taken(address)
     serving = guarded(app, settings, guard=guard, options=options)
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     signal.signal(signal.SIGTERM, lambda *_: None)  # the server ends by it, and has it raised again
-    with socket.create_server((address.host, address.port), family=family) as listening:
+    with _bound(address) as listening:
         say(url_of(settings, address))
         try:
             _Server(serving, finish).run([listening])
         except KeyboardInterrupt:
             say("")
+
+
+def _bound(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise port_taken(address) from error
+        raise

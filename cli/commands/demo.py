@@ -88,14 +88,14 @@ def command(*, formats: bool, cdc: bool, as_json: bool) -> int:
             output.say(f"  watch it at {servers.start_dagster(0)} while this runs")
             output.say("  the sensor looks every few seconds; the first runs meet a cold Spark")
             _wait_until_drained(servers)
-            serve_url = servers.start_beside([SERVE])[SERVE]
+            servers.start_beside([SERVE])
             output.heading("4. Audit against Kafka")
             audited = audit_all(config)
             wait_for_runs(servers.home)
             output.heading("5. A short tour of what keeps a table healthy")
             stays_whole = walk(config)
             output.heading("6. A record that serve shows before it is in the table")
-            is_there_once = show_fresh_record(config, serve_url)
+            is_there_once = show_fresh_record(servers)
             if cdc:
                 output.heading("7. A table of a database, mirrored")
                 is_there_once &= show_mirror(config)

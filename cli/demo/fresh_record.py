@@ -9,9 +9,11 @@ from itertools import islice
 from typing import Any
 
 from cli import output
+from cli.stand.running import Servers
 from cli.stand.sample_data import WEATHER, Delivery, end_offsets, read_sample
 from cli.work import connections_for
 from servers.asking import asked, away
+from servers.beside import SERVE
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import embedded_kafka
 from spark_jobs.drain.drain import drain
@@ -26,10 +28,11 @@ _POLL_SECONDS = 0.1
 _BUDGET_SECONDS = 60.0
 
 
-def show_fresh_record(config: SluiceConfig, url: str) -> bool:
+def show_fresh_record(servers: Servers) -> bool:
     """Produce a record, ask for it, drain it, ask again; whether it was there once both times."""
+    config = servers.config
     pipeline = next(one for one in config.pipelines if one.name == PIPELINE)
-    _until_it_answers(config)
+    url = _until_it_answers(servers)
     partition, offset = _produce(config)
     produced = time.monotonic()
     body = {
@@ -65,17 +68,19 @@ def _drain(config: SluiceConfig, pipeline: PipelineConfig) -> None:
         drain(pipeline, connections, budget_seconds=_BUDGET_SECONDS, on_progress=lambda _batch: None)
 
 
-def _until_it_answers(config: SluiceConfig) -> None:
+def _until_it_answers(servers: Servers) -> str:
+    """Return where it answers by then: at another address, if another Sluice took the usual one."""
     deadline = time.monotonic() + _READY_SECONDS
     while True:
+        servers.raise_if_ended()
         try:
-            _answer(config, {"pipeline": PIPELINE, "sql": "SELECT 1"})
+            _answer(servers.config, {"pipeline": PIPELINE, "sql": "SELECT 1"})
         except RetryableError:
-            if time.monotonic() > deadline:
+            if SERVE not in servers.beside or time.monotonic() > deadline:
                 raise
             time.sleep(_POLL_SECONDS)
         else:
-            return
+            return servers.beside[SERVE].url
 
 
 def _answer_from_table(config: SluiceConfig, body: dict[str, Any]) -> dict[str, Any]:

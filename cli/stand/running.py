@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from cli import output
 from cli.stand.sample_data import create_sample_topics
-from servers.beside import CATALOG, GATEWAY, METRICS, SERVE, start_beside
+from servers.beside import CATALOG, GATEWAY, METRICS, SERVE, Beside, start_beside
 from servers.code_server import process_name
 from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
 from servers.environment import clean_environment
@@ -56,6 +56,7 @@ class Servers:
     config: SluiceConfig
     has_login: bool = False
     processes: dict[str, ServerProcess] = field(default_factory=dict)
+    beside: dict[str, Beside] = field(default_factory=dict)
     endpoints: Endpoints = field(default_factory=Endpoints)
     dagster: DagsterServers | None = None
 
@@ -123,7 +124,6 @@ class Servers:
     ) -> dict[str, str]:
         """Start what is served beside Dagster and give the addresses by name; none for what is off."""
         source = Path(self.config.source) if self.config.source else None
-        urls: dict[str, str] = {}
         listeners = [(METRICS, self.config.metrics), (CATALOG, self.config.catalog_server)]
         if any(pipeline.hot for pipeline in self.config.pipelines):
             listeners.append((SERVE, self.config.serve))
@@ -132,18 +132,21 @@ class Servers:
         for name, settings in ((name, settings) for name, settings in listeners if name in wanted):
             started = start_beside(name, settings, self.home, source, insecure=insecure)
             if started is not None:
+                self.beside[name] = started
                 self.processes[name] = started.process
-                urls[name] = started.url
+        urls = {name: started.url for name, started in self.beside.items()}
         self.endpoints = replace(self.endpoints, serve=urls.get(SERVE))
         write_endpoints(self.config.home, self.endpoints)
         return urls
 
     def raise_if_ended(self) -> None:
-        """Raise ``RetryableError`` when a server ended by itself; without those beside it all goes on."""
+        """Raise ``RetryableError`` when a server ended by itself; without those beside it all goes on.
+
+        One that ended because another Sluice took its port first is started again, elsewhere.
+        """
         for name, process in list(self.processes.items()):
             if not process.is_running and name in BESIDE:
-                self.processes.pop(name).stop()
-                output.say(f"{BESIDE[name]} not served any more: the log is {self.folder(name).log_path}")
+                self._go_on_without(name)
             elif not process.is_running:
                 raise RetryableError(
                     f"{name} ended by itself",
@@ -158,6 +161,15 @@ class Servers:
             stopping = [self.processes.pop(name) for name in names if name in self.processes]
             with ThreadPoolExecutor(len(names)) as pool:
                 list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
+
+    def _go_on_without(self, name: str) -> None:
+        ended = self.beside.pop(name)
+        self.processes.pop(name).stop()
+        if not ended.lost_its_port:
+            output.say(f"{BESIDE[name]} not served any more: the log is {self.folder(name).log_path}")
+            return
+        url = self.start_beside([name], insecure=ended.is_insecure)[name]
+        output.say(f"{BESIDE[name]} at {url}: another took {ended.url} first")
 
     def _start_kafka(self) -> None:
         plain = KafkaSettings(self.folder(KAFKA), *free_ports(2))

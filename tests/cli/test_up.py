@@ -6,12 +6,14 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -206,3 +208,26 @@ def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
     servers.raise_if_ended()
     assert "the catalog is not served any more" in capsys.readouterr().out
     assert not servers.processes
+
+
+def test_what_lost_its_usual_port_to_another_is_served_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that start at once both find it free; who binds it later moves, says where to, and goes on."""
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
+    (tmp_path / "sluice.yaml").write_text("version: 1\n")
+    servers = Servers(load_config(tmp_path / "sluice.yaml"))
+    usual = urlsplit(servers.start_beside()["metrics"])
+    try:
+        with socket.create_server((str(usual.hostname), usual.port or 0)):
+            first = servers.processes["metrics"]
+            deadline = time.monotonic() + SCRAPE_SECONDS
+            while first.is_running and time.monotonic() < deadline:
+                time.sleep(0.05)
+            servers.raise_if_ended()
+            moved = servers.beside["metrics"].url
+            assert f"metrics are at {moved}" in capsys.readouterr().out
+            port = urlsplit(moved).port or 0
+            servers.processes["metrics"].wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
+    finally:
+        servers.stop()
