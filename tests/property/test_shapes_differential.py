@@ -59,7 +59,8 @@ def _or(one: Node, other: Node) -> Node:
 
 def _case(condition: Node, then: Node, otherwise: Node) -> Node:
     def of(record: Record) -> Any:
-        return then.of(record) if condition.of(record) is True else otherwise.of(record)
+        is_asked = then.sql != otherwise.sql  # DuckDB asks no condition that decides nothing
+        return then.of(record) if is_asked and condition.of(record) is True else otherwise.of(record)
 
     return Node(f"CASE WHEN {condition.sql} THEN {then.sql} ELSE {otherwise.sql} END", of)
 
