@@ -6,6 +6,7 @@ its last changes again, tells a transaction only once it is committed, and leave
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Collection, Iterator
@@ -71,6 +72,20 @@ class MadeUp:
 
     def __post_init__(self) -> None:
         self._random.seed(self.seed)
+
+    def restored(self, backup: MadeUp) -> None:
+        """Go back to a backup, as ``backup`` made it: its log is counted from there, by a clock that goes on."""
+        self.rows, self._lsn, self._committed = dict(backup.rows), backup._lsn, backup._committed  # noqa: SLF001  (its own)
+        self._told = []
+        self._time_ms += 1_000
+
+    def backup(self) -> MadeUp:
+        """Return the database as it is now."""
+        return copy.deepcopy(self)
+
+    def snapshot(self) -> Iterator[Told]:
+        """Yield all rows as a connector tells them that makes a new snapshot."""
+        yield from self._commit([self._event("r", key) for key in sorted(self.rows)])
 
     def changes(self, transactions: int) -> Iterator[Told]:
         """Yield what the connector tells of so many transactions, some of it twice."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.audit.counts import AuditCounts, example_offsets
 from spark_jobs.audit.findings import unreadable
-from spark_jobs.audit.plain_fold import OLD_KEY, Row, fold, is_untold
+from spark_jobs.audit.plain_fold import OLD_KEY, Place, Row, fold, is_untold, place_of
 from spark_jobs.audit.row_check import NOT_COMPARED, row_check
 from spark_jobs.audit.stretches import Stretch, stretches_of
 from spark_jobs.connections.shape import shape_of
@@ -61,8 +61,7 @@ def audit_mirror(
     reading = _Reading(pipeline, connections, tables, source, newest_offsets)
     changes = reading.changes(on_progress)
     cdc, is_whole = progress_of(tables.data).cdc, reading.is_whole
-    before = cdc.truncated_below if cdc and not is_whole else None
-    rows, cut_below = fold(changes, before)
+    rows, cut_below = fold(changes, None if is_whole else _emptied_at(cdc), reading.restarts)
     again = told_again(reading.furthest, cdc) if cdc and not is_whole else set()
     known = {key: row for key, row in rows.items() if row[PARTITION] not in again}
     judging = _Judging(reading, known, cut_below)
@@ -74,12 +73,18 @@ def audit_mirror(
     return reading.counts + replace(compared, folded=max(0, folded))
 
 
-def told_again(furthest: Mapping[int, tuple[int, int]], cdc: Cdc) -> set[int]:
+def _emptied_at(cdc: Cdc | None) -> Place | None:
+    """Return where in its source's log the table was emptied last."""
+    is_told = cdc is not None and cdc.truncated_below is not None
+    return (cdc.truncated_in, cdc.truncated_below) if is_told else None
+
+
+def told_again(furthest: Mapping[int, tuple[int, int, int]], cdc: Cdc) -> set[int]:
     """Return the partitions of which all that was read had been told before: newer changes are gone.
 
     ``furthest`` is how far each was read in its source's log.
     """
-    places = {p: (each.commit, each.sequence) for p, each in cdc.positions.items()}
+    places = {p: (each.identity, each.commit, each.sequence) for p, each in cdc.positions.items()}
     return {p for p, place in furthest.items() if place < places.get(p, place)}
 
 
@@ -102,7 +107,7 @@ class _Reading:
     newest_offsets: int | None
     counts: AuditCounts = field(default_factory=AuditCounts)
     told: int = 0
-    furthest: dict[int, tuple[int, int]] = field(default_factory=dict)
+    furthest: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     check: RowCheck = field(init=False)
     stretches: list[Stretch] = field(init=False)
     first: dict[int, int] = field(init=False)
@@ -121,6 +126,12 @@ class _Reading:
         progress = progress_of(self.tables.data)
         begun = progress.begun
         return all(self.first[p] <= begun.get(p, 0) for p in progress.next_offsets)
+
+    @property
+    def restarts(self) -> tuple[dict[int, int], ...]:
+        """From which offsets on the source counts its positions anew."""
+        cdc = progress_of(self.tables.data).cdc
+        return cdc.restarts if cdc else ()
 
     @property
     def outdated(self) -> list[OffsetRange]:
@@ -168,7 +179,8 @@ class _Reading:
         )
         for row in rows:
             if row[COMMIT_SEQUENCE] is not None:
-                place = row[COMMIT_SEQUENCE], row[SEQUENCE]
+                identity, sequence = place_of(row, self.restarts)
+                place = identity, row[COMMIT_SEQUENCE], sequence
                 self.furthest[chunk.partition] = max(place, self.furthest.get(chunk.partition, place))
             if (old_key := _old_key(row[HEADERS])) is not None:
                 row[OLD_KEY] = old_key
@@ -181,7 +193,7 @@ class _Judging:
 
     reading: _Reading
     left: dict[str, Row]
-    cut_below: int | None
+    cut_below: Place | None
     counts: AuditCounts = field(default_factory=AuditCounts)
     rows: int = 0
     met: set[str] = field(default_factory=set)
@@ -196,8 +208,8 @@ class _Judging:
         self.is_whole, self.outdated = self.reading.is_whole, self.reading.outdated
 
     def concerned(self, part: pa.Table) -> pa.Table:
-        """Return the rows that something is known of: of a topic that was cut few, of a large table."""
-        if self.is_whole:
+        """Return the rows that something may be known of: of a topic that was cut few, of a large table."""
+        if self.is_whole or self.reading.restarts:
             return part
         is_known = pc.is_in(part.column(ROW_ID), pa.array([*self.left, *self.met], pa.string()))
         for partition, first in self.reading.first.items():
@@ -205,7 +217,7 @@ class _Judging:
             is_read = pc.and_(is_of_it, pc.greater_equal(part.column(OFFSET), first))
             is_known = pc.or_(is_known, is_read)
         if self.cut_below is not None:
-            is_known = pc.or_(is_known, pc.less(part.column(SEQUENCE), self.cut_below))
+            is_known = pc.or_(is_known, pc.less(part.column(SEQUENCE), self.cut_below[1]))
         return part.filter(is_known)
 
     def judge(self, held: Row) -> None:
@@ -234,12 +246,12 @@ class _Judging:
 
     def _is_known(self, held: Row) -> bool:
         """Whether the fold would have the row, if it were one."""
-        is_cut = self.cut_below is not None and held[SEQUENCE] < self.cut_below
+        is_cut = self.cut_below is not None and place_of(held, self.reading.restarts) < self.cut_below
         return self.is_whole or is_cut or held[OFFSET] >= self.reading.first[held[PARTITION]]
 
     def _is_told_again(self, held: Row, said: Row) -> bool:
         """Whether this is the event that the row is made of once more, and Kafka holds the first no more."""
-        places = [(row[COMMIT_SEQUENCE], row[SEQUENCE]) for row in (held, said)]
+        places = [(place_of(row, self.reading.restarts), row[COMMIT_SEQUENCE]) for row in (held, said)]
         is_told = said[COMMIT_SEQUENCE] is not None and places[0] == places[1]
         return is_told and not self.is_whole and held[OFFSET] < said[OFFSET]
 

@@ -44,7 +44,7 @@ def stage_mirror(
     storage does.
     """
     folded = fold(events_of(table, files), progress.cdc or Cdc())
-    located = locate(table, folded.changed_keys, folded.cuts_below)
+    located = locate(table, folded.changed_keys, folded.cut)
     is_merged = located.delete_files >= MOST_DELETE_FILES or bool(located.whole)
     dead = _positions(files, folded.dead)
     deletes = _together(located.found, dead, *([located.deleted] if is_merged else ()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.debezium.events import DELETE, SNAPSHOT, TRUNCATE
+from spark_jobs.mirror.identity import Cut, identities_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
 from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE, TIME
@@ -54,8 +55,8 @@ _TERMS = {
 class Folded:
     """``events`` in the order that they have in their partitions, and the ``fates`` of them.
 
-    ``cdc`` is what the next fold goes on from; rows of the table of a sequence below ``cuts_below`` go with
-    the batch. ``restarted`` is the first event that is told again by its
+    ``cdc`` is what the next fold goes on from; rows of the table that ``cut`` takes go with the batch.
+    ``restarted`` is the first event that is told again by its
     position and later by its time: its source's log began anew; None when there is none. ``unordered`` is an
     event of a key that is in several partitions, of a source that says no position: nobody knows which is the
     newest.
@@ -64,7 +65,7 @@ class Folded:
     events: pa.Table
     fates: NDArray[np.int8]
     cdc: Cdc
-    cuts_below: int | None = None
+    cut: Cut | None = None
     restarted: int | None = None
     unordered: int | None = None
 
@@ -108,20 +109,45 @@ def fold(events: pa.Table, cdc: Cdc) -> Folded:
     nothing = np.zeros(len(events), bool)
     is_truncate = is_op.get(TRUNCATE, nothing)
     told_again, restarts, positions = _told_again(events, cdc, is_op.get(SNAPSHOT, nothing))
-    sequences = _numbers(events, SEQUENCE)
-    cuts = sequences[is_truncate & ~told_again].tolist()
-    cuts_below = max(cuts, default=None)
-    below = max([*cuts, *([] if cdc.truncated_below is None else [cdc.truncated_below])], default=None)
-    is_before = nothing if below is None else (sequences < below) & ~is_truncate
+    cut = _cut(events.filter(pa.array(is_truncate & ~told_again)), cdc)
+    below = _further(cut, cdc)
+    is_before = nothing if below is None else below.takes(*_places(events)) & ~is_truncate
     fates = np.full(len(events), Fate.SUPERSEDED, np.int8)
-    newest, unordered = _newest(events, ~(told_again | is_before | is_truncate))
+    newest, unordered = _newest(events, ~(told_again | is_before | is_truncate), cdc)
     fates[newest] = np.where(is_op.get(DELETE, nothing)[newest], Fate.REMOVES, Fate.LIVES)
     fates[is_before] = Fate.BEFORE_TRUNCATE
     fates[is_truncate] = Fate.TRUNCATES
     fates[told_again] = Fate.TOLD_AGAIN
     key = cdc.key if cdc.key is not None else _key_of(events, is_truncate)
     first = int(np.flatnonzero(restarts)[0]) if restarts.any() else None
-    return Folded(events, fates, Cdc(key, positions, below, cdc.began), cuts_below, first, unordered)
+    folded = replace(cdc, key=key, positions=positions)
+    if below is not None:
+        folded = replace(folded, truncated_below=below.sequence, truncated_in=below.identity)
+    return Folded(events, fates, folded, cut, first, unordered)
+
+
+def _cut(truncates: pa.Table, cdc: Cdc) -> Cut | None:
+    """Return the furthest of the truncates."""
+    partitions, offsets, sequences = _places(truncates)
+    identities = identities_of(partitions, offsets, cdc.restarts)
+    places = zip(identities.tolist(), sequences.tolist(), strict=True)
+    return max((Cut(*place, cdc.restarts) for place in places), key=_place_of, default=None)
+
+
+def _further(cut: Cut | None, cdc: Cdc) -> Cut | None:
+    """Return the cut, or that of earlier batches where it lies further."""
+    if cdc.truncated_below is None:
+        return cut
+    before = Cut(cdc.truncated_in, cdc.truncated_below, cdc.restarts)
+    return before if cut is None else max(before, cut, key=_place_of)
+
+
+def _place_of(cut: Cut) -> tuple[int, int]:
+    return cut.identity, cut.sequence
+
+
+def _places(events: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    return _numbers(events, PARTITION), _numbers(events, OFFSET), _numbers(events, SEQUENCE)
 
 
 def _in_order(events: pa.Table) -> pa.Table:
@@ -136,7 +162,7 @@ def _told_again(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], dict[int, Position]]:
     """Return which events lie strictly below what their partition told before, and which of them are later.
 
-    Where a half of the position is not told nothing is said of the event. With "below or equal" events of
+    Only what is of the same identity of the source is compared. Where a half of the position is not told nothing is said of the event. With "below or equal" events of
     one place would be lost: a key that changes is two.
     """
     told_again, restarts = np.zeros(len(events), bool), np.zeros(len(events), bool)
@@ -144,13 +170,14 @@ def _told_again(
     has_place = events.column(COMMIT_SEQUENCE).is_valid().to_numpy()
     commits, sequences = _numbers(events, COMMIT_SEQUENCE), _numbers(events, SEQUENCE)
     times = events.column(TIME).cast(pa.int64()).fill_null(_LEAST).to_numpy()
-    partitions = _numbers(events, PARTITION)
-    for partition in np.unique(partitions).tolist():
-        at = np.flatnonzero((partitions == partition) & has_place)
-        if not len(at):
-            continue
+    partitions, offsets = _numbers(events, PARTITION), _numbers(events, OFFSET)
+    identities = identities_of(partitions, offsets, cdc.restarts)
+    groups = np.unique(np.stack([partitions, identities])[:, has_place], axis=1)
+    for partition, identity in groups.T.tolist():
+        at = np.flatnonzero((partitions == partition) & (identities == identity) & has_place)
         before = positions.get(partition)
-        known = (before.commit, before.sequence, before.time_us) if before else (_LEAST, _LEAST, None)
+        is_known = before is not None and before.identity == identity
+        known = (before.commit, before.sequence, before.time_us) if is_known else (_LEAST, _LEAST, None)
         ranks = _ranks(np.append(known[0], commits[at]), np.append(known[1], sequences[at]))
         furthest = np.maximum.accumulate(ranks)
         latest = np.maximum.accumulate(np.append(_LEAST if known[2] is None else known[2], times[at]))
@@ -161,7 +188,7 @@ def _told_again(
             known[:2] if best == 0 else (int(commits[at[best - 1]]), int(sequences[at[best - 1]]))
         )
         last = int(latest[-1])
-        positions[partition] = Position(commit, sequence, None if last == _LEAST else last)
+        positions[partition] = Position(commit, sequence, None if last == _LEAST else last, identity)
     return told_again, restarts, positions
 
 
@@ -174,7 +201,9 @@ def _ranks(major: NDArray[np.int64], minor: NDArray[np.int64]) -> NDArray[np.int
     return ranks
 
 
-def _newest(events: pa.Table, counts: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int | None]:
+def _newest(
+    events: pa.Table, counts: NDArray[np.bool_], cdc: Cdc
+) -> tuple[NDArray[np.int64], int | None]:
     """Return the last event of each key among those that count, and one whose order is not known."""
     at = np.flatnonzero(counts)
     keys = pc.dictionary_encode(events.column(ROW_ID).take(pa.array(at))).combine_chunks()
@@ -185,7 +214,9 @@ def _newest(events: pa.Table, counts: NDArray[np.bool_]) -> tuple[NDArray[np.int
     if not is_elsewhere.any():
         return newest, None
     moved = np.isin(of_key, of_key[is_elsewhere])
-    order = np.lexsort([at, np.where(moved, _numbers(events, SEQUENCE)[at], 0)])
+    identities = identities_of(partitions, _numbers(events, OFFSET)[at], cdc.restarts)
+    places = [identities, _numbers(events, SEQUENCE)[at]]
+    order = np.lexsort([at, *(np.where(moved, each, 0) for each in reversed(places))])
     newest[of_key[order]] = at[order]
     has_no_place = events.column(COMMIT_SEQUENCE).null_count == len(events)
     return newest, int(at[moved][0]) if has_no_place else None

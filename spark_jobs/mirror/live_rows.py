@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import _read_all_delete_files
 
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.schema.change_columns import ROW_ID, SEQUENCE
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 from spark_jobs.schema.projected import field_id
 from spark_jobs.storage.errors import storage_error
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
+
+    from spark_jobs.mirror.identity import Cut
 
 # Reading a column is decoding: more threads than this wait for each other.
 THREADS = 4
@@ -52,17 +55,17 @@ class Located:
         return sum(map(len, self.found.values()))
 
 
-def locate(table: Table, keys: pa.Array, truncated_below: int | None = None) -> Located:
-    """Find the live rows of ``keys``, and those of a sequence below ``truncated_below``.
+def locate(table: Table, keys: pa.Array, cut: Cut | None = None) -> Located:
+    """Find the live rows of ``keys``, and those that ``cut`` takes.
 
     Raises ``CorruptLog`` (``mirror-key-twice``) where a key has two, ``RetryableError`` when storage fails.
     """
     tasks = list(table.scan().plan_files())
     try:
         deleted = _deleted(table, tasks)
-        whole = [task for task in tasks if _is_below(table, task.file, truncated_below)]
+        whole = [task for task in tasks if _is_below(table, task.file, cut)]
         gone = {task.file.file_path for task in whole}
-        search = _Search.of(table, keys, truncated_below)
+        search = _Search.of(table, keys, cut)
         with ThreadPoolExecutor(THREADS) as pool:
             rest = [task.file.file_path for task in tasks if task.file.file_path not in gone]
             nothing = np.empty(0, np.int64)
@@ -89,15 +92,15 @@ class _Search:
     table: Table
     keys: pa.Array
     sorted_keys: NDArray[np.object_] | None
-    truncated_below: int | None
+    cut: Cut | None
     columns: Mapping[int, str]
 
     @classmethod
-    def of(cls, table: Table, keys: pa.Array, truncated_below: int | None) -> _Search:
-        names = (ROW_ID,) if truncated_below is None else (ROW_ID, SEQUENCE)
+    def of(cls, table: Table, keys: pa.Array, cut: Cut | None) -> _Search:
+        names = (ROW_ID,) if cut is None else (ROW_ID, PARTITION, OFFSET, SEQUENCE)
         columns = {table.schema().find_field(name).field_id: name for name in names}
         ordered = np.sort(keys.to_numpy(zero_copy_only=False)) if len(keys) <= MOST_SORTED else None
-        return cls(table, keys, ordered, truncated_below, columns)
+        return cls(table, keys, ordered, cut, columns)
 
     def in_file(self, path: str, deleted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the positions of live rows that are looked for, and which of the keys those of keys are."""
@@ -110,7 +113,7 @@ class _Search:
             }
             for group in range(file.num_row_groups):
                 count = file.metadata.row_group(group).num_rows
-                if self.truncated_below is not None or self._may_have(file, group, names[ROW_ID]):
+                if self.cut is not None or self._may_have(file, group, names[ROW_ID]):
                     rows = file.read_row_group(group, columns=list(names.values()))
                     found, keys = self._in_rows(rows, names)
                     live = np.isin(found + first, deleted, assume_unique=True, invert=True)
@@ -125,8 +128,9 @@ class _Search:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         keys = pc.index_in(rows.column(names[ROW_ID]), self.keys).fill_null(-1).to_numpy().astype(np.int64)
         found = keys >= 0
-        if self.truncated_below is not None:
-            found |= pc.less(rows.column(names[SEQUENCE]), self.truncated_below).to_numpy()
+        if self.cut is not None:
+            places = (rows.column(names[name]).cast(pa.int64()) for name in (PARTITION, OFFSET, SEQUENCE))
+            found |= self.cut.takes(*(each.to_numpy() for each in places))
         return np.flatnonzero(found), keys[found]
 
     def _may_have(self, file: pq.ParquetFile, group: int, name: str) -> bool:
@@ -156,12 +160,12 @@ def _deleted(table: Table, tasks: list[FileScanTask]) -> dict[str, NDArray[np.in
     }
 
 
-def _is_below(table: Table, file: DataFile, truncated_below: int | None) -> bool:
+def _is_below(table: Table, file: DataFile, cut: Cut | None) -> bool:
     """Whether every row of a file is of a sequence below, by the file's bounds."""
-    if truncated_below is None:
+    if cut is None or cut.restarts:
         return False
     bound = (file.upper_bounds or {}).get(table.schema().find_field(SEQUENCE).field_id)
-    return bound is not None and int.from_bytes(bound, "little", signed=True) < truncated_below
+    return bound is not None and int.from_bytes(bound, "little", signed=True) < cut.sequence
 
 
 def _refuse_twice(table: Table, keys: pa.Array, found: list[NDArray[np.int64]]) -> None:

@@ -25,6 +25,7 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_among
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.mirror.fold import Fate, Folded
+from spark_jobs.mirror.identity import identity_of
 from spark_jobs.mirror.unavailable import (
     NotToldYetError,
     Telling,
@@ -215,7 +216,10 @@ class _Lookup:
     def _take(self, rows: pa.Table) -> list[Telling]:
         """Keep rows and return what they tell."""
         masks = {name: is_unavailable(rows.column(name)) for name in self._columns}
-        said = rows.select([ROW_ID, PARTITION, COMMIT_SEQUENCE, SEQUENCE, OPERATION, HEADERS]).to_pylist()
+        said = rows.select(
+            [ROW_ID, PARTITION, OFFSET, COMMIT_SEQUENCE, SEQUENCE, OPERATION, HEADERS]
+        ).to_pylist()
+        restarts = self._folded.cdc.restarts
         tellings = [
             Telling(
                 self._count + at,
@@ -226,6 +230,7 @@ class _Lookup:
                 _old_key(each[HEADERS]),
                 frozenset(name for name, mask in masks.items() if mask[at]),
                 each[OPERATION] == DELETE,
+                identity_of(each[PARTITION], each[OFFSET], restarts),
             )
             for at, each in enumerate(said)
         ]

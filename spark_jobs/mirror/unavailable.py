@@ -32,7 +32,8 @@ class Telling:
     ``index`` is its place among the rows that were looked up. ``commit`` and ``sequence`` are where its
     source stood, ``commit`` None where that is not told. ``old_key`` is the key that its own had before,
     where that changed with it. ``lacks`` are the columns that it does not tell. A delete tells that there was
-    no row from there on.
+    no row from there on. Where its source stood says nothing of rows of another ``identity`` of it but that
+    they are later, or earlier.
     """
 
     index: int
@@ -43,6 +44,12 @@ class Telling:
     old_key: str | None
     lacks: frozenset[str]
     is_delete: bool = False
+    identity: int = 0
+
+    @property
+    def stood(self) -> tuple[int, int]:
+        """Where its source stood, to be compared with that of any other row."""
+        return self.identity, self.sequence
 
 
 class NotToldYetError(Exception):
@@ -101,22 +108,22 @@ def _is_read(row: Telling, of_old_key: Sequence[Telling], positions: Mapping[int
     """
     if row.commit is None:
         return True
-    place = (row.commit, row.sequence)
+    place = (row.identity, row.commit, row.sequence)
     partitions = {each.partition for each in of_old_key} or {*positions}
     known = [positions[partition] for partition in partitions if partition in positions]
-    return bool(known) and all((each.commit, each.sequence) >= place for each in known)
+    return bool(known) and all((each.identity, each.commit, each.sequence) >= place for each in known)
 
 
 def _before(row: Telling, tellings: Mapping[str, Sequence[Telling]]) -> Telling | None:
     """Return the newest row of the key, or of the old key, that stood below ``row`` in the source's log."""
     of_key = tellings.get(row.old_key or row.key, ())
-    if row.commit is None and not any(each.sequence == row.sequence for each in of_key):
+    if row.commit is None and not any(each.stood == row.stood for each in of_key):
         # Where sources say no position it is the offset, which says nothing of other partitions; but where
         # the old key's end is told at the same place.
         of_key = [each for each in of_key if each.partition == row.partition]
-    earlier = [each for each in of_key if each.sequence < row.sequence]
+    earlier = [each for each in of_key if each.stood < row.stood]
     # A row that was made whole stands beside its event.
-    return max(earlier, key=lambda each: (each.sequence, not each.lacks), default=None)
+    return max(earlier, key=lambda each: (*each.stood, not each.lacks), default=None)
 
 
 def _equal(column: pa.ChunkedArray, value: pa.Scalar) -> NDArray[np.bool_]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,12 +11,14 @@ class Position:
     """The furthest an event of a partition stood: of the last commit told before it, and its own.
 
     They are compared in this order: transactions that overlap are told commit by commit, and their own
-    positions go back. ``time_us`` is the latest time of the source by then.
+    positions go back. ``time_us`` is the latest time of the source by then. It says nothing of events of
+    another ``identity`` of the source, of which there is one more each time that a restart was accepted.
     """
 
     commit: int
     sequence: int
     time_us: int | None = None
+    identity: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,28 @@ class Cdc:
     """What the fold of the next batch goes on from.
 
     ``key`` names the fields of the table's keys, none of keys that are text; None before the first key.
-    ``positions`` are by partition. Rows of a sequence below ``truncated_below`` are gone, and so is what
-    comes of them later. ``began`` are the offsets that the fold of today's rows began at, where a rebuild
-    did; else it began where the table did.
+    ``positions`` are by partition. Rows of a sequence below ``truncated_below``, or of an earlier identity of
+    the source than ``truncated_in``, are gone, and so is what comes of them later. ``began`` are the offsets
+    that the fold of today's rows began at, where a rebuild did; else it began where the table did.
+    ``restarts`` are by partition the first offsets of each identity of the source but the first, in order.
     """
 
     key: tuple[str, ...] | None = None
     positions: dict[int, Position] = field(default_factory=dict)
     truncated_below: int | None = None
     began: dict[int, int] = field(default_factory=dict)
+    truncated_in: int = 0
+    restarts: tuple[dict[int, int], ...] = ()
+
+    def anew(self, begins: Mapping[int, int]) -> Cdc:
+        """Return what a fold goes on from that begins anew at these offsets: restarts before are behind it."""
+        later = (
+            firsts
+            for firsts in self.restarts
+            if any(firsts.get(partition, 0) > begin for partition, begin in begins.items())
+        )
+        return Cdc(began=dict(begins), restarts=tuple(later))
+
+    def restarted(self, firsts: Mapping[int, int]) -> Cdc:
+        """Return the same with one more identity of the source, whose first offsets these are."""
+        return replace(self, restarts=(*self.restarts, dict(firsts)))

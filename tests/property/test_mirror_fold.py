@@ -7,6 +7,7 @@ import os
 import random
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,10 @@ import pytest
 
 from cli.stand.recorded_changes import recording
 from prove.lab.generated_changes import UNAVAILABLE, MadeUp, Told
+from spark_jobs.audit.plain_fold import OLD_KEY
+from spark_jobs.audit.plain_fold import fold as plain_fold
 from spark_jobs.mirror.fold import FILE, ROW, Fate, fold
+from spark_jobs.mirror.identity import identity_of
 from spark_jobs.mirror.unavailable import NotToldYetError, Telling, source_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
@@ -93,21 +97,72 @@ def test_a_snapshot_that_is_told_again_is_no_restart() -> None:
         assert (folded.restarted, folded.fates[1]) == (restarted, Fate.TOLD_AGAIN)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_after_an_accepted_restart_positions_count_anew(seed: int) -> None:
+    """A database that goes back to a backup: as the audit's fold has it, and made anew of its new snapshot."""
+    chance = random.Random(seed)
+    source, partitions = MadeUp(seed), chance.choice([1, 2, 3])
+    log: dict[int, list[Told]] = {partition: [] for partition in range(partitions)}
+
+    def tell(events: Iterable[Told]) -> None:
+        for told in events:
+            log[told.partition(partitions)].append(told)
+
+    tell(source.changes(10))
+    backup = source.backup()
+    tell(source.changes(20))
+    mirror, firsts, taken = Mirror(), {p: len(log[p]) for p in log}, dict.fromkeys(log, 0)
+    while taken != (ends := {p: chance.randint(taken[p], firsts[p]) for p in log}):
+        taken = mirror.take(log, taken, ends)
+    source.restored(backup)
+    mirror.cdc = mirror.cdc.restarted(firsts)
+    tell(source.snapshot())
+    tell(source.changes(20))
+    while any(taken[p] < len(log[p]) for p in log):
+        taken = mirror.take(log, taken, {p: chance.randint(taken[p], len(log[p])) for p in log})
+    plain, _ = plain_fold(_plainly(log), None, [firsts])
+    found = {key: (told.score, note) for key, (told, note) in mirror.rows.items()}
+    assert found == {int(key): (row["score"], row["note"]) for key, row in plain.items()}
+    again = Mirror()
+    again.cdc = mirror.cdc.anew(firsts)
+    assert again.cdc.restarts == ()
+    again.take(log, firsts, {p: len(log[p]) for p in log})
+    assert {key: (told.score, note) for key, (told, note) in again.rows.items()} == source.rows
+
+
+def _plainly(log: dict[int, list[Told]]) -> Iterator[dict[str, Any]]:
+    for partition, events in log.items():
+        for offset, told in enumerate(events):
+            yield {
+                PARTITION: partition,
+                OFFSET: offset,
+                OPERATION: told.operation,
+                ROW_ID: str(told.key),
+                SEQUENCE: told.sequence,
+                COMMIT_SEQUENCE: told.commit,
+                "score": told.score,
+                "note": told.note,
+                **({} if told.old_key is None else {OLD_KEY: str(told.old_key)}),
+            }
+
+
 class Mirror:
     """Rows by key, as a commit makes them of a fold; all events stay for lookups, as in kept snapshots."""
 
     def __init__(self) -> None:
         self.rows: dict[int, tuple[Told, str | None]] = {}
         self._history: list[tuple[int, Told, str | None]] = []
-        self._newest: dict[int, tuple[int, int]] = {}
-        self._cdc = Cdc()
+        self._newest: dict[int, tuple[int, int, int]] = {}
+        self._identity: dict[Told, int] = {}
+        self.cdc = Cdc()
 
     def take(
         self, log: dict[int, list[Told]], starts: dict[int, int], ends: dict[int, int]
     ) -> dict[int, int]:
         """Fold one batch, up to where all is told; return its ends. Its balance has each event once."""
         batch = [(p, at, log[p][at]) for p in log for at in range(starts[p], ends[p])]
-        folded = fold(_table(batch), self._cdc)
+        folded = fold(_table(batch), self.cdc)
+        self._identity |= {told: identity_of(p, at, self.cdc.restarts) for p, at, told in batch}
         counted = {p: Balance(rows=ends[p] - starts[p]) for p in log}
         balances = folded.balances(counted)
         assert {p: each.offsets for p, each in balances.items()} == {p: ends[p] - starts[p] for p in log}
@@ -115,10 +170,12 @@ class Mirror:
         tellings: defaultdict[str, list[Telling]] = defaultdict(list)
         known = [*self._history, *((p, told, told.note) for p, _, told in batch if told.operation in "cur")]
         for index, (p, told, note) in enumerate(known):
-            tellings[str(told.key)].append(_telling(index, p, replace_note(told, note)))
+            telling = _telling(index, p, replace_note(told, note), self._identity[told])
+            tellings[str(told.key)].append(telling)
         rows, whole, newest = dict(self.rows), [], dict(self._newest)
-        if folded.cuts_below is not None:
-            rows = {k: v for k, v in rows.items() if v[0].sequence >= folded.cuts_below}
+        if (cut := folded.cut) is not None:
+            place = cut.identity, cut.sequence
+            rows = {k: v for k, v in rows.items() if (self._identity[v[0]], v[0].sequence) >= place}
         by_place = {(p, at): told for p, at, told in batch}
         positions = dict.fromkeys(log, Position(-1, -1)) | folded.cdc.positions
         for fate, event in zip(folded.fates, folded.events.to_pylist(), strict=True):
@@ -127,13 +184,14 @@ class Mirror:
             if fate in {Fate.LIVES, Fate.REMOVES}:
                 assert told.key is not None
                 # Also between two moments a key never goes back in time.
-                place = (told.commit or 0, told.sequence)
-                assert place >= newest.get(told.key, place)
-                newest[told.key] = place
+                stood = (self._identity[told], told.commit or 0, told.sequence)
+                assert stood >= newest.get(told.key, stood)
+                newest[told.key] = stood
                 rows.pop(told.key, None)
             if fate == Fate.LIVES:
                 try:
-                    found = source_of(_telling(-1, p, told), "note", tellings, positions)
+                    telling = _telling(-1, p, told, self._identity[told])
+                    found = source_of(telling, "note", tellings, positions)
                 except NotToldYetError:
                     return self.take(log, starts, {**ends, p: at})
                 assert found is not None, (told, batch)
@@ -141,7 +199,7 @@ class Mirror:
                 assert told.key is not None
                 rows[told.key] = (told, note)
                 whole.append((p, told, note))
-        self.rows, self._history, self._cdc, self._newest = rows, [*known, *whole], folded.cdc, newest
+        self.rows, self._history, self.cdc, self._newest = rows, [*known, *whole], folded.cdc, newest
         return ends
 
 
@@ -152,10 +210,20 @@ def replace_note(told: Told, note: str | None) -> Told:
     )
 
 
-def _telling(index: int, partition: int, told: Told) -> Telling:
+def _telling(index: int, partition: int, told: Told, identity: int) -> Telling:
     old = None if told.old_key is None else str(told.old_key)
     lacks = frozenset({"note"} if told.note == UNAVAILABLE else ())
-    return Telling(index, str(told.key), partition, told.commit, told.sequence, old, lacks)
+    return Telling(
+        index,
+        str(told.key),
+        partition,
+        told.commit,
+        told.sequence,
+        old,
+        lacks,
+        told.operation == "d",
+        identity,
+    )
 
 
 def _table(batch: list[tuple[int, int, Told]]) -> pa.Table:

@@ -54,11 +54,11 @@ def rows_as_table(rows: Iterable[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([*rows], schema=pa.schema(kinds))
 
 
-def furthest(events: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
+def furthest(events: list[dict[str, Any]]) -> dict[int, tuple[int, int, int]]:
     """Return by partition the furthest place that is told."""
-    places: dict[int, tuple[int, int]] = {}
+    places: dict[int, tuple[int, int, int]] = {}
     for event in events:
-        place = event["_cdc_commit_sequence"], event["_cdc_sequence"]
+        place = 0, event["_cdc_commit_sequence"], event["_cdc_sequence"]
         partition = event["_kafka_partition"]
         places[partition] = max(place, places.get(partition, place))
     return places
@@ -69,7 +69,7 @@ def test_of_a_topic_that_was_cut_nothing_right_is_named(seed: int) -> None:
     """Wherever its partitions begin, a mirror that is exact is found so."""
     events, cuts = changes(seed), random.Random(seed)
     table, truncated_below = fold(map(dict, events))
-    positions = {p: Position(*place) for p, place in furthest(events).items()}
+    positions = {p: Position(*place[1:]) for p, place in furthest(events).items()}
     for _ in range(5):
         first = {p: cuts.randint(0, len(events) // PARTITIONS) for p in range(PARTITIONS)}
         left = [event for event in events if event["_kafka_offset"] >= first[event["_kafka_partition"]]]
@@ -78,7 +78,7 @@ def test_of_a_topic_that_was_cut_nothing_right_is_named(seed: int) -> None:
         check = SimpleNamespace(
             schema=SimpleNamespace(names=["_kafka_offset", "score", "note"]), kept=frozenset()
         )
-        reading: Any = SimpleNamespace(check=check, is_whole=False, outdated=[], first=first)
+        reading: Any = SimpleNamespace(check=check, is_whole=False, outdated=[], first=first, restarts=())
         known = {key: row for key, row in rows.items() if row["_kafka_partition"] not in again}
         judging, compared = _Judging(reading, known, cut_below), len(known)
         for row in judging.concerned(rows_as_table(table.values())).to_pylist():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,11 +16,19 @@ UNTOLD = "__debezium_unavailable_value"
 
 
 def event(
-    op: str, key: str, sequence: int, commit: int | None = 0, partition: int = 0, **row: Any
+    op: str,
+    key: str,
+    sequence: int,
+    commit: int | None = 0,
+    partition: int = 0,
+    *,
+    offset: int = 0,
+    **row: Any,
 ) -> dict[str, Any]:
     """Return one event as the plain decoder's columns have it."""
     return {
         "_kafka_partition": partition,
+        "_kafka_offset": offset,
         "_cdc_operation": op,
         "_cdc_row_id": key,
         "_cdc_sequence": sequence,
@@ -28,9 +37,13 @@ def event(
     }
 
 
-def values(*events: dict[str, Any], cut_below: int | None = None) -> dict[str, Any]:
+def values(
+    *events: dict[str, Any],
+    cut_below: tuple[int, int] | None = None,
+    restarts: Sequence[dict[int, int]] = (),
+) -> dict[str, Any]:
     """Return the one value of each row that is left."""
-    rows, _ = fold(events, cut_below)
+    rows, _ = fold(events, cut_below, restarts)
     return {key: row.get("v") for key, row in rows.items()}
 
 
@@ -58,9 +71,24 @@ def test_a_truncate_cuts_by_position_in_all_partitions() -> None:
     rows = [event("c", "old", 49, partition=1, v=1), event("c", "new", 51, partition=2, v=2)]
     assert values(rows[0], truncate, rows[1]) == {"new": 2}
     assert values(truncate, *rows) == {"new": 2}
-    assert fold([truncate])[1] == 50
-    assert values(*rows, cut_below=50) == {"new": 2}
+    assert fold([truncate])[1] == (0, 50)
+    assert values(*rows, cut_below=(0, 50)) == {"new": 2}
     assert values(event("t", "", 60, 5), event("t", "", 50, 4), event("c", "a", 55, 6, v=1)) == {}
+
+
+def test_positions_count_within_one_identity_of_the_source() -> None:
+    """After an accepted restart what lies lower is new, a truncate takes all of before, values come from it."""
+    before = [event("c", "a", 90, v="old", offset=0), event("c", "b", 95, partition=1, offset=3, v=1)]
+    later = event("u", "a", 40, offset=1, v="new")
+    assert values(*before, later) == {"a": "old", "b": 1}
+    assert values(*before, later, restarts=[{0: 1, 1: 4}]) == {"a": "new", "b": 1}
+    emptied = event("t", "", 45, offset=2)
+    assert values(*before, later, emptied, restarts=[{0: 1, 1: 4}]) == {}
+    after = event("c", "c", 50, partition=1, offset=4, v=2)
+    assert values(*before, emptied, after, restarts=[{0: 1, 1: 4}]) == {"c": 2}
+    assert values(event("t", "", 99), after, restarts=[{0: 1, 1: 4}]) == {"c": 2}
+    untold = event("u", "a", 41, offset=2, v=UNTOLD)
+    assert values(*before, later, untold, restarts=[{0: 1, 1: 4}])["a"] == "new"
 
 
 def test_a_value_that_is_not_told_is_what_the_row_had() -> None:

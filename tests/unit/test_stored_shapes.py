@@ -193,13 +193,18 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         + json.dumps(json.loads(FILE), separators=(",", ":"), sort_keys=True)
         + ']},"replaces":false,"starts":{"2":5,"10":0}}',
     }
-    mirrored = replace(routing, routes=(), owed_routes=None, cdc=Cdc(("id",), {0: Position(7, 9)}, 5))
+    cdc = Cdc(("id",), {0: Position(7, 9, identity=1)}, 5, restarts=({0: 4},))
+    mirrored = replace(routing, routes=(), owed_routes=None, cdc=cdc)
     assert mirrored.to_properties() == Progress("t", 0, {0: 1}).to_properties() | {
         "sluice.format-version": "4",
-        "sluice.cdc": '{"began":{},"key":["id"],"positions":{"0":{"commit":7,"sequence":9,"time_us":null}},'
-        '"truncated_below":5}',
+        "sluice.cdc": '{"began":{},"key":["id"],'
+        '"positions":{"0":{"commit":7,"identity":1,"sequence":9,"time_us":null}},'
+        '"restarts":[{"0":4}],"truncated_below":5,"truncated_in":0}',
     }
     assert progress_from_properties(mirrored.to_properties(), table="a.b") == mirrored
+    earlier = '{"began":{},"key":["id"],"positions":{"0":{"commit":7,"sequence":9}},"truncated_below":5}'
+    before = progress_from_properties(mirrored.to_properties() | {"sluice.cdc": earlier}, table="a.b")
+    assert before.cdc == Cdc(("id",), {0: Position(7, 9)}, 5)
     by_place = Progress("t", 0, {0: 1}, schema_spans=progress.schema_spans)
     assert by_place.to_properties()["sluice.format-version"] == "2"
     redriven = replace(
