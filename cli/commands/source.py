@@ -10,8 +10,10 @@ import click
 from cli import output
 from cli.work import opened
 from spark_jobs.config.start import Start, parse_start
+from spark_jobs.protocol import mends
 
 if TYPE_CHECKING:
+    from spark_jobs.acts.accept_restart import Restart
     from spark_jobs.acts.accept_source import SourceComparison
 
 _OFFSETS = re.compile("[0-9:, ]+")
@@ -52,30 +54,40 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
     rows are told apart by _kafka_generation, those that are there stay. So does a log that lost its end.
     Whole batches of the source that ends are committed first; a held one wants a decision. Safe to repeat: a
     source that has not changed is left alone.
+
+    Of a mirror it is also looked for where its database began anew in the same topic (source-restarted): with
+    --accept positions count anew from there, and the check exact fails until a rebuild.
     """
     if accept and not reason:
         raise click.UsageError("--accept needs a --reason")
     with opened(pipeline, "source") as (chosen, connections):
+        from spark_jobs.acts.accept_restart import accept_restart, find_restart
         from spark_jobs.acts.accept_source import accept_source, compare_source
         from spark_jobs.acts.settle import settle
 
         if accept:
             settle(chosen, connections, then="accept")
         seen = compare_source(chosen, connections)
+        restart = None if seen.has_changed else find_restart(chosen, connections)
         accepted = None
         if accept and seen.has_changed:
             accepted = accept_source(chosen, connections, seen, start=start, reason=reason)
+        elif accept and restart is not None:
+            accepted = accept_restart(chosen, connections, restart, reason=reason)
     if as_json:
-        generation = accepted and accepted.progress.generation
-        output.json_line({**_to_json(chosen.name, seen), "generation": generation})
+        generation, restarted = accepted and accepted.progress.generation, restart and restart.firsts
+        told = _to_json(chosen.name, seen)
+        output.json_line({**told, "restarted": restarted, "generation": generation})
         return
-    _print(chosen.name, seen)
-    if accepted is not None:
+    _print(chosen.name, seen, restart)
+    if accepted is not None and seen.has_changed:
         how, progress = "goes on in" if seen.continues else "begins", accepted.progress
         output.say(f"{chosen.name}: {how} generation {progress.generation} at {progress.next_offsets}")
+    elif accepted is not None:
+        output.say(f"{chosen.name}: positions count anew; {mends.act('rebuild', chosen.name)} makes it exact")
 
 
-def _print(name: str, seen: SourceComparison) -> None:
+def _print(name: str, seen: SourceComparison, restart: Restart | None) -> None:
     extents = (f"{p}: {seen.source.low[p]} to {end}" for p, end in sorted(seen.source.end.items()))
     output.table(
         ("", "the table's source", "today's topic"),
@@ -89,10 +101,14 @@ def _print(name: str, seen: SourceComparison) -> None:
     output.say(f"{name}: {seen.same} of the table's last {output.count(seen.compared, 'row')} are there so")
     for objection in seen.objections:
         output.say(f"  {objection}")
-    output.say(f"{name}: {_verdict(seen)}")
+    output.say(f"{name}: {_verdict(seen, restart)}")
 
 
-def _verdict(seen: SourceComparison) -> str:
+def _verdict(seen: SourceComparison, restart: Restart | None) -> str:
+    if restart is not None:
+        return (
+            f"the source's own log began anew at {restart.firsts}: --accept counts its positions from there"
+        )
     if not seen.has_changed:
         return "the source has not changed"
     if seen.continues:

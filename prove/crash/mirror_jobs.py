@@ -103,3 +103,38 @@ REBUILD = Job(
     look=find_other_rows,
 )
 MIRROR_JOBS = (MIRROR, REBUILD)
+
+
+def _restart(workload: Workload) -> None:
+    """Have the database restored from a backup, and tell of it."""
+    drain_and_change(workload)
+    source = workload.contents.source
+    assert source is not None
+    source.restored(MadeUp(_SEED))
+    workload.produce_batch()
+
+
+def _find_keys_twice(workload: Workload) -> Iterator[str]:
+    """Yield where a key has two rows; which rows are the source's only a rebuild finds out."""
+    keys = workload.lab.rows()["id"].to_pylist()
+    if len(set(keys)) != len(keys):
+        yield f"{len(keys)} rows of {len(set(keys))} keys"
+
+
+_FOLLOWED_AGAIN = promises.promise(
+    "it changed nothing; accepted again, the mirror goes on", Repairs(committed=2), read=2 * BATCH
+)
+_FOLLOWED = promises.promise("it is accepted, the mirror goes on", Repairs(committed=1), read=2 * BATCH)
+ACCEPT_RESTART = Job(
+    "accept-restart",
+    "the acceptance of a mirror's source that began anew",
+    {
+        **at(_FOLLOWED_AGAIN, "act.after-offset-commit", "act.before-swap"),
+        **at(_FOLLOWED, "act.after-swap", "act.after-iceberg-snapshot-created"),
+    },
+    prepare=_restart,
+    work="accept",
+    again=("accept", "drain"),
+    settings=_SETTINGS,
+    look=_find_keys_twice,
+)

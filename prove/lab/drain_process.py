@@ -22,6 +22,7 @@ from prove.lab.forked import fork
 from prove.lab.patience import Patience
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
+from spark_jobs.acts.accept_restart import accept_restart, find_restart
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.held import discard, publish
 from spark_jobs.acts.pause import pause, resume
@@ -180,7 +181,8 @@ class Work:
     """What is done and under which circumstances.
 
     ``name`` is ``drain``, ``checkpoint``, ``pause``, ``resume``, ``publish``, ``discard``, ``accept`` (of a
-    source that changed), ``rollback`` and ``force-rollback`` (the last commit of main), ``redrive``,
+    source that changed, or a mirror's that began anew),
+    ``rollback`` and ``force-rollback`` (the last commit of main), ``redrive``,
     ``rebuild``, ``replay 0:10-20``, ``skip 0:10-20``,
     ``retype id long``, ``export keep`` or ``export renumber``, or a kind of upkeep. ``is_here``: tasks run in
     the process instead of on Spark.
@@ -298,7 +300,11 @@ def _accept(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     settle(pipeline, connections, then="accept")
     seen = compare_source(pipeline, connections)
     if not seen.has_changed:
-        return Repairs()
+        restart = find_restart(pipeline, connections)
+        if restart is None:
+            return Repairs()
+        accept_restart(pipeline, connections, restart, reason="killed")
+        return Repairs(committed=1)
     accept_source(pipeline, connections, seen, start=Start(), reason="killed")
     return Repairs(committed=1)
 

@@ -74,8 +74,8 @@ class MadeUp:
         self._random.seed(self.seed)
 
     def restored(self, backup: MadeUp) -> None:
-        """Go back to a backup, as ``backup`` made it: its log is counted from there, by a clock that goes on."""
-        self.rows, self._lsn, self._committed = dict(backup.rows), backup._lsn, backup._committed  # noqa: SLF001  (its own)
+        """Go back to a backup: its log is counted from there, by a clock that goes on."""
+        self.rows, self._lsn, self._committed = dict(backup.rows), backup._lsn, backup._committed
         self._told = []
         self._time_ms += 1_000
 

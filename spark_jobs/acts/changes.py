@@ -54,8 +54,9 @@ def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, 
         replay_epoch=progress.replay_epoch + 1,
         schema_spans=(),  # its offsets are counted anew
         shaped_by=(),
-        # So are its partitions' positions, and where a rebuild began; its keys stay.
-        cdc=Cdc(progress.cdc.key) if progress.cdc else None,
+        # So are its partitions' positions, and where a rebuild began; its keys stay. Which rows the source
+        # has no more is not told.
+        cdc=Cdc(progress.cdc.key).restarted(starts) if progress.cdc else None,
     )
 
 

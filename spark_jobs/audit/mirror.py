@@ -75,8 +75,9 @@ def audit_mirror(
 
 def _emptied_at(cdc: Cdc | None) -> Place | None:
     """Return where in its source's log the table was emptied last."""
-    is_told = cdc is not None and cdc.truncated_below is not None
-    return (cdc.truncated_in, cdc.truncated_below) if is_told else None
+    if cdc is None or cdc.truncated_below is None:
+        return None
+    return cdc.truncated_in, cdc.truncated_below
 
 
 def told_again(furthest: Mapping[int, tuple[int, int, int]], cdc: Cdc) -> set[int]:

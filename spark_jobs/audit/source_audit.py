@@ -16,6 +16,7 @@ from spark_jobs.audit.source_rows import Comparison, Rows, bucket_of, mirror_row
 from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
@@ -144,9 +145,9 @@ def _look(
 def _has_passed(pipeline: PipelineConfig, connections: Connections, mirror: Table, position: int) -> bool:
     """Whether the mirror has all up to a place: one beyond it was told, and nothing is left."""
     progress = progress_of(mirror)
-    furthest = (
-        max((each.sequence for each in progress.cdc.positions.values()), default=0) if progress.cdc else 0
-    )
+    cdc = progress.cdc or Cdc()
+    of_now = (each for each in cdc.positions.values() if each.identity == len(cdc.restarts))
+    furthest = max((each.sequence for each in of_now), default=0)
     source = connections.admin.source_state(pipeline.topic)
     return furthest >= position and not source.lag(progress.next_offsets)
 

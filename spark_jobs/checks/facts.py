@@ -107,7 +107,8 @@ class TableFacts:
     ``batches`` are the drains among the kept snapshots, oldest first; ``holes`` name commits that do not
     begin where the one before ended. ``schema_changes`` are those since the time that was asked for. Without
     ``shows_history`` the newest snapshot is all that the catalog shows. ``skipped`` offsets are of the
-    current generation, ``dead_letters`` those that are in their table; both are told of mirrors.
+    current generation, ``dead_letters`` those that are in their table, ``restarts`` of the source
+    are those that an operator accepted; they are told of mirrors.
     """
 
     valid_through_ms: int | None
@@ -121,6 +122,7 @@ class TableFacts:
     shows_history: bool = True
     skipped: int = 0
     dead_letters: int = 0
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

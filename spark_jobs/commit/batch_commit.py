@@ -232,7 +232,7 @@ class RebuildCommit(FilesCommit):
         )
         rebuilt = progress.advanced(self.batch, owed, last_drain).fenced()
         kept = tuple(each for each in progress.skipped if each.generation != progress.generation)
-        rebuilt = replace(rebuilt, skipped=kept, cdc=Cdc(began=ranges.starts))
+        rebuilt = replace(rebuilt, skipped=kept, cdc=(progress.cdc or Cdc()).anew(ranges.starts))
         return stage_rebuilt(table, self.attempt, self.written.data_files, rebuilt, self.summary)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.mirror import BadChanges
-from spark_jobs.debezium.events import TRUNCATE
+from spark_jobs.debezium.events import SNAPSHOT, TRUNCATE
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
@@ -24,7 +24,13 @@ from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind, WrittenFile
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import BadRecord, ConfigError, RetryableError, SourceChanged
+from spark_jobs.protocol.errors import (
+    BadRecord,
+    ConfigError,
+    OffsetsUnavailable,
+    RetryableError,
+    SourceChanged,
+)
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
@@ -71,6 +77,7 @@ def fold_written(
     _refuse_other_keys(run, folded)
     _refuse_restart(run, folded)
     _refuse_unordered(run, folded)
+    _refuse_without_snapshot(run, table, folded)
     # A rebuild may read partitions that the table does not know yet.
     _refuse_unplaced_truncate(run, folded, len({*progress_of(table).next_offsets, *run.batch.ranges.ends}))
     is_anew = run.batch.kind is BatchKind.REBUILD
@@ -95,8 +102,9 @@ def live_rows(run: BatchRun, table: Table, written: Written, columns: Sequence[s
 
 
 def _folded(run: BatchRun, table: Table, written: Written) -> Folded:
-    is_anew = run.batch.kind is BatchKind.REBUILD
-    cdc = Cdc() if is_anew else progress_of(table).cdc or Cdc()
+    cdc = progress_of(table).cdc or Cdc()
+    if run.batch.kind is BatchKind.REBUILD:
+        cdc = cdc.anew(run.batch.ranges.starts)
     return fold(events_of(table, written.data_files), cdc)
 
 
@@ -144,8 +152,29 @@ def _refuse_restart(run: BatchRun, folded: Folded) -> None:
         " than those that stood further: it began anew, as a database does that is restored from a backup",
         code="source-restarted",
         hint="Nothing was committed. Have the connector make a new snapshot, then make the mirror anew from"
-        f" there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+        f" there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}. Or go on with what the source has"
+        f" told since, and make the mirror anew later: {mends.act('source', run.pipeline.name, '--accept')}",
         **_where(run, event),
+    )
+
+
+def _refuse_without_snapshot(run: BatchRun, table: Table, folded: Folded) -> None:
+    """Raise ``OffsetsUnavailable`` where a rebuild begins at a restart and not all rows were told since."""
+    cdc, starts = progress_of(table).cdc, run.batch.ranges.starts
+    begins_anew = cdc is not None and cdc.restarts and starts == starts | cdc.latest_begin
+    if run.batch.kind is not BatchKind.REBUILD or not begins_anew or not folded.cdc.positions:
+        return
+    if pc.any(pc.equal(folded.events.column(OPERATION), SNAPSHOT)).as_py():
+        return
+    raise OffsetsUnavailable(
+        "the source began anew and told no snapshot since: rows that were not changed would be gone",
+        code="rebuild-without-snapshot",
+        hint="Have the connector make a new snapshot, and once it is told make the mirror anew again. Where"
+        " the source has no rows, say from where:"
+        f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+        pipeline=run.pipeline.name,
+        table=run.batch.table,
+        topic=run.batch.topic,
     )
 
 

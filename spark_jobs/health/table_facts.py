@@ -42,6 +42,7 @@ def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
         skipped=sum(
             each.end - each.start for each in progress.skipped if each.generation == progress.generation
         ),
+        restarts=len(progress.cdc.restarts) if progress.cdc else 0,
     )
 
 

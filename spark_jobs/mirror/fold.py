@@ -162,8 +162,9 @@ def _told_again(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], dict[int, Position]]:
     """Return which events lie strictly below what their partition told before, and which of them are later.
 
-    Only what is of the same identity of the source is compared. Where a half of the position is not told nothing is said of the event. With "below or equal" events of
-    one place would be lost: a key that changes is two.
+    Only what is of the same identity of the source is compared. Where a half of the position is not told
+    nothing is said of the event. With "below or equal" events of one place would be lost: a key that changes
+    is two.
     """
     told_again, restarts = np.zeros(len(events), bool), np.zeros(len(events), bool)
     positions = dict(cdc.positions)
@@ -172,12 +173,19 @@ def _told_again(
     times = events.column(TIME).cast(pa.int64()).fill_null(_LEAST).to_numpy()
     partitions, offsets = _numbers(events, PARTITION), _numbers(events, OFFSET)
     identities = identities_of(partitions, offsets, cdc.restarts)
-    groups = np.unique(np.stack([partitions, identities])[:, has_place], axis=1)
-    for partition, identity in groups.T.tolist():
+    groups = [
+        (partition, identity)
+        for partition in np.unique(partitions).tolist()
+        for identity in np.unique(identities[partitions == partition]).tolist()
+    ]
+    for partition, identity in groups:
         at = np.flatnonzero((partitions == partition) & (identities == identity) & has_place)
+        if not len(at):
+            continue
         before = positions.get(partition)
-        is_known = before is not None and before.identity == identity
-        known = (before.commit, before.sequence, before.time_us) if is_known else (_LEAST, _LEAST, None)
+        known: tuple[int, int, int | None] = (_LEAST, _LEAST, None)
+        if before is not None and before.identity == identity:
+            known = before.commit, before.sequence, before.time_us
         ranks = _ranks(np.append(known[0], commits[at]), np.append(known[1], sequences[at]))
         furthest = np.maximum.accumulate(ranks)
         latest = np.maximum.accumulate(np.append(_LEAST if known[2] is None else known[2], times[at]))
@@ -201,9 +209,7 @@ def _ranks(major: NDArray[np.int64], minor: NDArray[np.int64]) -> NDArray[np.int
     return ranks
 
 
-def _newest(
-    events: pa.Table, counts: NDArray[np.bool_], cdc: Cdc
-) -> tuple[NDArray[np.int64], int | None]:
+def _newest(events: pa.Table, counts: NDArray[np.bool_], cdc: Cdc) -> tuple[NDArray[np.int64], int | None]:
     """Return the last event of each key among those that count, and one whose order is not known."""
     at = np.flatnonzero(counts)
     keys = pc.dictionary_encode(events.column(ROW_ID).take(pa.array(at))).combine_chunks()

@@ -1,7 +1,7 @@
 """Which identity of its source an event is of: its positions are compared with those of the same one alone.
 
 A database that is restored from a backup counts its log from an earlier place. Once an operator accepted
-that, what is told from there on is of another identity. Pure.
+that, what is told from there on is of another identity.
 """
 
 from __future__ import annotations
@@ -54,5 +54,6 @@ class Cut:
     ) -> NDArray[np.bool_]:
         """Return which rows, or events, are gone by it."""
         identities = identities_of(partitions, offsets, self.restarts)
-        is_below: NDArray[np.bool_] = sequences < self.sequence
-        return (identities < self.identity) | ((identities == self.identity) & is_below)
+        is_same = identities == self.identity
+        gone: NDArray[np.bool_] = (identities < self.identity) | (is_same & (sequences < self.sequence))
+        return gone

@@ -40,13 +40,18 @@ class Cdc:
     restarts: tuple[dict[int, int], ...] = ()
 
     def anew(self, begins: Mapping[int, int]) -> Cdc:
-        """Return what a fold goes on from that begins anew at these offsets: restarts before are behind it."""
+        """Return what a fold goes on from that begins at these offsets: restarts before are behind it."""
         later = (
             firsts
             for firsts in self.restarts
             if any(firsts.get(partition, 0) > begin for partition, begin in begins.items())
         )
         return Cdc(began=dict(begins), restarts=tuple(later))
+
+    @property
+    def latest_begin(self) -> dict[int, int]:
+        """Return by partition where the source began anew last; none where it never did."""
+        return self.restarts[-1] if self.restarts else {}
 
     def restarted(self, firsts: Mapping[int, int]) -> Cdc:
         """Return the same with one more identity of the source, whose first offsets these are."""

@@ -97,9 +97,9 @@ def test_a_snapshot_that_is_told_again_is_no_restart() -> None:
         assert (folded.restarted, folded.fates[1]) == (restarted, Fate.TOLD_AGAIN)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_after_an_accepted_restart_positions_count_anew(seed: int) -> None:
-    """A database that goes back to a backup: as the audit's fold has it, and made anew of its new snapshot."""
+    """A database goes back to a backup: as the audit's fold has it, and made anew of its snapshot."""
     chance = random.Random(seed)
     source, partitions = MadeUp(seed), chance.choice([1, 2, 3])
     log: dict[int, list[Told]] = {partition: [] for partition in range(partitions)}

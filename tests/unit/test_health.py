@@ -298,12 +298,12 @@ def test_every_check_has_a_meaning_and_a_runbook(check: Check) -> None:
 
 
 def test_a_mirror_is_exact_while_nothing_of_it_was_left_out() -> None:
-    """Neither a dead letter nor a skipped offset; its files may have more rows than live."""
+    """No dead letter, no skipped offset, no accepted restart; its files may have more rows than live."""
     mirror = PIPELINE.model_copy(update={"layout": Layout.MIRROR})
     batch = replace(BATCH, added_rows=None)
     told = replace(TABLE, batches=(batch,))
     assert all(result.passed for result in judge(mirror, replace(WELL, table=told)))
-    for left_out in ({"dead_letters": 1}, {"skipped": 2}):
+    for left_out in ({"dead_letters": 1}, {"skipped": 2}, {"restarts": 1}):
         failed = look(replace(WELL, table=replace(told, **left_out)), "exact", mirror)
         assert (failed.is_failed_error, "./sluice rebuild orders" in failed.mend) == (True, True)
     assert "exact" not in {check.name for check in checks_of(PIPELINE)}

@@ -77,7 +77,7 @@ def test_a_truncate_cuts_by_position_in_all_partitions() -> None:
 
 
 def test_positions_count_within_one_identity_of_the_source() -> None:
-    """After an accepted restart what lies lower is new, a truncate takes all of before, values come from it."""
+    """After an accepted restart what lies lower is new, and a truncate takes all of before."""
     before = [event("c", "a", 90, v="old", offset=0), event("c", "b", 95, partition=1, offset=3, v=1)]
     later = event("u", "a", 40, offset=1, v="new")
     assert values(*before, later) == {"a": "old", "b": 1}

@@ -12,20 +12,28 @@ def judge(case: Case) -> Verdict:
     table = case.facts.table
     if table is None:
         return no_table()
-    numbers = {"dead_letters": float(table.dead_letters), "skipped": float(table.skipped)}
-    if not (table.dead_letters or table.skipped):
+    numbers = {
+        "dead_letters": float(table.dead_letters),
+        "skipped": float(table.skipped),
+        "restarts": float(table.restarts),
+    }
+    if table.restarts:
+        fact = "its source began anew, which was accepted: rows that it has no more may be there"
+    elif table.dead_letters or table.skipped:
+        fact = (
+            f"{count(table.dead_letters, 'dead letter')} and {count(table.skipped, 'skipped offset')}:"
+            " rows of their keys may be wrong"
+        )
+    else:
         return Verdict(passed=True, fact="every change is in it", numbers=numbers)
-    fact = (
-        f"{count(table.dead_letters, 'dead letter')} and {count(table.skipped, 'skipped offset')}: rows of"
-        " their keys may be wrong"
-    )
     return Verdict(passed=False, fact=fact, numbers=numbers, mend=mends.act("rebuild", case.pipeline))
 
 
 CHECK = Check(
     "exact",
     place=9,
-    meaning="Every change that was drained is in the mirror: none is a dead letter, none was skipped.",
+    meaning="Every change that was drained is in the mirror: none is a dead letter, none was skipped, and the"
+    " source did not begin anew.",
     severity=Severity.ERROR,
     judge=judge,
     limit_text="It has no limit; mirrors alone have it.",
