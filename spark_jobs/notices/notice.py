@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from spark_jobs.protocol.batch import BatchKind, total
@@ -14,6 +14,7 @@ NOTICE_FORMAT = 1
 # Caches that nobody could tell for a day have expired or been dropped by a person; the log must not grow on.
 KEPT_US = 24 * 3600 * 1_000_000
 MAX_PARTITIONS = 1_000
+MAX_KEYS = 1_000
 # Compaction changes files and no row; pauses, skips and the like change neither.
 _CHANGES_ROWS = frozenset(
     {
@@ -47,10 +48,26 @@ def is_expired(attempt: Attempt, now_us: int) -> bool:
     return now_us - _completed_at_us(attempt) >= KEPT_US
 
 
-def notice_of(attempt: Attempt, partition_paths: Iterable[str]) -> dict[str, Any]:
+def changed_keys(attempt: Attempt) -> int | None:
+    """Return of how many keys a mirror's rows were changed or went; None where any may have."""
+    written = attempt.entry(ParquetWritten)
+    if attempt.batch is None or attempt.batch.kind is not BatchKind.DRAIN or written is None:
+        return None
+    balance = total(written.balances.values())
+    return None if balance.get("truncates", 0) else balance.rows + balance.get("removes", 0)
+
+
+def notice_of(
+    attempt: Attempt,
+    partition_paths: Iterable[str],
+    *,
+    changed: int | None = None,
+    keys: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """Return the body of the POST; ``partition_paths`` are those of the files the attempt added.
 
     ``partitions`` is null when any partition may have changed: there is only one, or rows were taken away.
+    ``changed`` is of how many keys a mirror's rows did, ``keys`` have those among them.
     """
     batch = attempt.batch
     if batch is None:
@@ -73,6 +90,8 @@ def notice_of(attempt: Attempt, partition_paths: Iterable[str]) -> dict[str, Any
         "rows": balance.all_rows if balance else None,
         "dead_letters": balance.dead_letters if balance else None,
         "partitions": _touched(batch.kind, set(partition_paths)),
+        "changed_keys": changed,
+        "keys": keys,
     }
 
 

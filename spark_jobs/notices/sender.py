@@ -19,7 +19,9 @@ from spark_jobs.config.secrets import remember, resolve
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.data_files import partition_path
-from spark_jobs.notices.notice import is_expired, notice_of, owes_notice
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.mirror.changed_keys import keys_in
+from spark_jobs.notices.notice import MAX_KEYS, changed_keys, is_expired, notice_of, owes_notice
 from spark_jobs.notices.webhook import Delivery, Posted, post
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.txlog.entries import Attempt, Notified, ParquetWritten
@@ -164,8 +166,12 @@ def warn_of_owed(pipeline: PipelineConfig, sent: NoticesSent) -> None:
 def _send(to_receiver: ToReceiver, attempt: Attempt, table: Table, connections: Connections) -> Posted:
     written = attempt.entry(ParquetWritten)
     paths = {partition_path(file, table.metadata) for file in (written.data_files if written else ())}
+    changed = changed_keys(attempt) if progress_of(table).is_mirror else None
+    keys = None
+    if written is not None and changed is not None and changed <= MAX_KEYS:
+        keys = keys_in(table, written.data_files, most=MAX_KEYS)
     connections.fail_points.reach("notice.before-post")
-    posted = to_receiver(notice_of(attempt, paths))
+    posted = to_receiver(notice_of(attempt, paths, changed=changed, keys=keys))
     connections.fail_points.reach("notice.after-post")
     return posted
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import SecretStr
 
+from prove.lab.generated_changes import Told
 from prove.lab.pipeline_lab import configure, orders
 from spark_jobs.acts.held import publish
 from spark_jobs.acts.rollback import rollback
@@ -22,16 +25,18 @@ from spark_jobs.notices.notice import KEPT_US
 from spark_jobs.notices.sender import NoticesSent, send_owed, tell_at_once
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.reshape.retype import retype
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated
+from tests.support.new_lab import NewLab
 from tests.support.recovery_scene import SOON_US, FailAt, Killed, Scene
 from tests.support.webhook_receiver import Receiver, receiving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from prove.lab.kafka_server import KafkaBroker, Record
     from prove.lab.pipeline_lab import Lab
-    from tests.support.new_lab import NewLab
 
 
 @pytest.fixture
@@ -89,6 +94,8 @@ def test_a_notice_says_what_changed(told: Scene, receiver: Receiver) -> None:
         "rows": 9,
         "dead_letters": 1,
         "partitions": None,
+        "changed_keys": None,
+        "keys": None,
     }
     assert _send(told) == NoticesSent()
     assert len(receiver.taken) == 1
@@ -256,6 +263,52 @@ def test_replay_publish_rollback_and_retype_tell_of_their_own_commits(
     retyped = receiver.taken[4:]
     assert [notice["kind"] for notice in retyped] == ["retype", "replay", "retype"]
     assert [notice["partitions"] for notice in retyped] == [None, None, None]
+
+
+def test_a_mirrors_notice_names_the_keys_that_changed(
+    kafka: KafkaBroker, tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to a limit, then how many; null after a truncate or a rebuild, and where the files are gone."""
+    monkeypatch.setattr(notices, "FAREWELL_SECONDS", 60.0)
+    monkeypatch.setattr(notices, "MAX_KEYS", 2)
+    new_lab = NewLab(kafka, "", tmp_path, is_here=True)
+    lab = new_lab([_change("c", 1), _change("c", 1)], layout="mirror")
+    configure(lab, "pipelines/orders", {"notify": {"webhook": receiver.url}})
+    lab.drain()
+    for told in (
+        [_change("d", 1), _change("c", 2)],
+        [_change("c", n) for n in (3, 4, 5)],
+        [_change("t", None)],
+    ):
+        new_lab.produce(lab, told)
+        lab.drain()
+    with lab.connections() as connections:
+        rebuild(lab.pipeline, connections, reason="test")
+    assert [(notice["changed_keys"], notice["keys"]) for notice in receiver.taken] == [
+        (1, ['{"id":1}']),
+        (2, ['{"id":1}', '{"id":2}']),
+        (3, None),
+        (None, None),
+        (None, None),
+    ]
+    assert {notice["partitions"] for notice in receiver.taken} == {None}
+    receiver.status = 500
+    new_lab.produce(lab, [_change("c", 6)])
+    lab.drain()
+    for task in lab.table().scan().plan_files():
+        Path(task.file.file_path.removeprefix("file://")).unlink()
+    receiver.status = 204
+    with lab.connections() as connections:
+        tell_at_once(lab.pipeline, connections)
+    assert (receiver.taken[-1]["changed_keys"], receiver.taken[-1]["keys"]) == (1, None)
+
+
+_sequences = count(100)
+
+
+def _change(operation: str, key: int | None) -> Record:
+    place = next(_sequences)
+    return Told(operation, key, place, place - 1, 1_000 * place, 1, "n").record(1)
 
 
 def test_a_webhook_without_its_secret_holds_nothing_up(

@@ -160,7 +160,7 @@ def test_another_source_has_other_leaders() -> None:
 
 
 def test_a_mirrors_next_generation_has_neither_positions_nor_beginnings_of_the_last() -> None:
-    """Offsets are counted anew, and another log's positions say nothing of its own: it is a restart as well."""
+    """Offsets are counted anew, another log's positions say nothing of its own: it is a restart too."""
     cdc = Cdc(("id",), {0: Position(9, 9)}, 8, {0: 400})
     before = Progress("orders", 1, {0: 500}, starts={0: 100}, cdc=cdc)
     source = SourceState("orders", "t", "c", {0: 0}, {0: 9}, {0: 0})
