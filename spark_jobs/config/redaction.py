@@ -30,7 +30,7 @@ FILE = "file:"
 SPARKS_VARIABLES = ("SPARK_", "PYSPARK_")
 _REFERENCES_ONLY = re.compile(rf"({REFERENCE.pattern})+")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_URL_TOKEN = re.compile(r"(?<=;token=)[^;]+")
+_URL_TOKEN = re.compile(r"(?<=;token=)[^;]+|(?<=[?&]password=)[^&#\s]+|(?<=[?&]sslpassword=)[^&#\s]+")
 _USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/\s]+)(?=@)")
 
 
@@ -62,7 +62,10 @@ def is_plain_secret(key: str, value: str) -> bool:
 
 
 def url_passwords(value: str) -> tuple[str, ...]:
-    """Passwords (``scheme://user:password@host``) and Spark Connect tokens in URLs, also percent-decoded."""
+    """Passwords (``scheme://user:password@host``, ``?password=``) and Spark Connect tokens in URLs.
+
+    Also percent-decoded.
+    """
     found = [match[2] for match in _USERINFO.finditer(value)] + _URL_TOKEN.findall(value)
     return tuple(dict.fromkeys([*found, *map(unquote, found)]))
 

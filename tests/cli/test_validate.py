@@ -93,6 +93,9 @@ def test_a_secret_in_plain_text_is_a_note_with_its_line(write, capsys, tmp_path)
         "version: 1\nkafka:\n  sasl.username: me\n  sasl.password: hunter2\n  ssl.key.password: '${KEY}'\n"
         "catalog:\n  uri: postgresql://me:hunter2@db/lake\n"
         "spark:\n  conf:\n    spark.executorEnv.PGPASS: hunter2\n"
+        "sources:\n  shop: postgresql://me:hunter2@db/shop\n"
+        "  other: postgresql://db/shop?user=me&password=hunter2\n"
+        "  third: postgresql://db/shop?user=me&password=${SHOP}&sslpassword=${KEY}\n"
         "pipelines:\n  a: {topic: a, table: l.a,\n"
         "    notify: {webhook: 'https://me:hunter2@hooks.example.com'}}\n"
     )
@@ -103,7 +106,9 @@ def test_a_secret_in_plain_text_is_a_note_with_its_line(write, capsys, tmp_path)
         "sluice.yaml:4 kafka.sasl.password",
         "sluice.yaml:7 catalog.uri",
         "sluice.yaml:10 spark.conf.spark.executorEnv.PGPASS",
-        "sluice.yaml:13 pipelines.a.notify.webhook",
+        "sluice.yaml:12 sources.shop",
+        "sluice.yaml:13 sources.other",
+        "sluice.yaml:17 pipelines.a.notify.webhook",
     ]
     assert all("${NAME}" in line for line in told)
     assert "hunter2" not in out
