@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.config.mirror import BadChanges
 from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.drain.bad_changes import stop_at_bad_changes
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.drain.mirror_fold import live_rows
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord, BatchHeld, ConfigError, SourceChanged
-from spark_jobs.protocol.words import count
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult
 from spark_jobs.quality.rows import rows_of_files
@@ -190,21 +189,7 @@ def stop_at_bad_change(run: BatchRun, written: Written) -> None:
 
     Called when ``stop_above_share`` is.
     """
-    bad, mirror = written.balance.dead_letters, run.pipeline.mirror
-    if not run.pipeline.is_mirror or not bad or mirror.bad_changes is not BadChanges.STOP:
-        return
-    name = run.pipeline.name
-    raise BadRecord(
-        f"{count(bad, 'change')} of {written.balance.records:,} cannot be rows of the mirror; the first:"
-        f" {_first_dead_letter(run, written)}",
-        code="bad-change",
-        hint="Nothing was committed: the rows of their keys would be wrong. With `mirror: {bad_changes:"
-        " dead_letters}` they become dead letters, and a later change of a key at its source mends its row;"
-        f" {mends.command('skip', name)} leaves them out. The check `exact` fails after either.",
-        pipeline=name,
-        table=run.batch.table,
-        ranges=run.batch.ranges,
-    )
+    stop_at_bad_changes(run, written.balance.dead_letters, lambda: _first_dead_letter(run, written))
 
 
 def _first_dead_letter(run: BatchRun, written: Written) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.mirror import BadChanges
 from spark_jobs.debezium.events import SNAPSHOT, TRUNCATE
+from spark_jobs.drain.bad_changes import stop_at_bad_changes
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
@@ -219,19 +219,8 @@ def _where(run: BatchRun, event: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _stop_at(run: BatchRun, missing: Mapping[int, Mapping[int, str]]) -> None:
-    if run.pipeline.mirror.bad_changes is not BadChanges.STOP:
-        return
     partition = min(missing)
     offset = min(missing[partition])
-    raise BadRecord(
-        f"a change cannot be a row: {missing[partition][offset]}"
-        f" ({sum(map(len, missing.values())):,} such changes in the batch)",
-        code="bad-change",
-        hint="Nothing was committed. Have the source tell the row anew (an update of the column, or an"
-        " incremental snapshot) and leave this one out, or have bad changes kept as dead letters"
-        " (mirror: {bad_changes: dead_letters}).",
-        pipeline=run.pipeline.name,
-        table=run.batch.table,
-        partition=partition,
-        offset=offset,
-    )
+    first = f"{partition}:{offset}, {missing[partition][offset]}"
+    bad = sum(map(len, missing.values()))
+    stop_at_bad_changes(run, bad, lambda: first, partition=partition, offset=offset)
