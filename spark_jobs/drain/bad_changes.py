@@ -20,7 +20,7 @@ def stop_at_bad_changes(run: BatchRun, bad: int, first: Callable[[], str], **whe
         return
     name = run.pipeline.name
     raise BadRecord(
-        f"{count(bad, 'change')} of {run.batch.ranges.records:,} offsets cannot be rows of the mirror; the first:"
+        f"{count(bad, 'change')} of {run.batch.ranges.records:,} offsets cannot be rows; the first:"
         f" {first()}",
         code="bad-change",
         hint="Nothing was committed: the rows of their keys would be wrong. With `mirror: {bad_changes:"

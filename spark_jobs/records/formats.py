@@ -121,7 +121,7 @@ def _changes(
 ) -> Format:
     growth = pipeline.table_schema.growth
     own = MIRROR_COLUMNS if pipeline.is_mirror else CHANGE_COLUMNS
-    rules = replace(rules, computed=rules.computed.union(own.column_names))
+    rules = replace(rules, computed=rules.computed.union(own.column_names), of_events=True)
     seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
     is_debezium = pipeline.envelope is Envelope.DEBEZIUM
     placed = PlacedRows(table or own, bound, rules, is_debezium)

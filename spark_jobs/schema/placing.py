@@ -37,7 +37,8 @@ _MOST_TRIES = 1000
 class Rules:
     """How a table takes fields: at most so many columns, those ``declared`` in the types that they have.
 
-    No field goes into a ``computed`` column; into one that ``converts`` what is written there goes any.
+    No field goes into a ``computed`` column; into one that ``converts`` what is written there goes any. Types
+    of a table ``of_events`` are its source's: nobody gives a column of it another one.
     """
 
     max_columns: int
@@ -45,6 +46,7 @@ class Rules:
     declared: frozenset[str] = frozenset()
     computed: frozenset[str] = frozenset()
     converts: frozenset[str] = frozenset()
+    of_events: bool = False
 
 
 def place(
@@ -200,7 +202,7 @@ class _Placing:
         if not candidates or self._rules.incompatible is Incompatible.NEW_COLUMN:
             return None
         if self._rules.incompatible is Incompatible.STOP:
-            raise _incompatible(written, candidates[0])
+            raise _incompatible(written, candidates[0], of_events=self._rules.of_events)
         return candidates[0]
 
     def _candidates(
@@ -301,11 +303,20 @@ def _message(identity: str) -> str:
     return identity.rpartition(":")[0]
 
 
-def _incompatible(written: NestedField, node: _Node) -> ConfigError:
+def _incompatible(written: NestedField, node: _Node, *, of_events: bool) -> ConfigError:
     column = ".".join(node.path)
+    told = f"a schema has {written.name} as {type_text(written.field_type)}, and the column {column} is"
+    if of_events:
+        return ConfigError(
+            f"{told} {type_text(node.kind)}, as its source had it",
+            code="schema-incompatible",
+            hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and let the"
+            " pipeline begin there with a table of another name, which gets the new type: `table:` and"
+            " `start: TIME`. Or say `schema: {incompatible: new_column}`: a column beside it has the values"
+            " from then on.",
+        )
     return ConfigError(
-        f"a schema has {written.name} as {type_text(written.field_type)}, and the column {column} is"
-        f" {type_text(node.kind)}",
+        f"{told} {type_text(node.kind)}",
         code="schema-incompatible",
         hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}` (or"
         " dead_letter), or give the column a type that holds both:"
