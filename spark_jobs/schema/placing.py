@@ -304,11 +304,10 @@ def _message(identity: str) -> str:
 
 
 def _incompatible(written: NestedField, node: _Node, *, of_events: bool) -> ConfigError:
-    column = ".".join(node.path)
-    told = f"a schema has {written.name} as {type_text(written.field_type)}, and the column {column} is"
+    column, kind = ".".join(node.path), type_text(node.kind)
     if of_events:
         return ConfigError(
-            f"{told} {type_text(node.kind)}, as its source had it",
+            f"the source has {written.name} as {type_text(written.field_type)}, the column {column} is {kind}",
             code="schema-incompatible",
             hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and let the"
             " pipeline begin there with a table of another name, which gets the new type: `table:` and"
@@ -316,7 +315,7 @@ def _incompatible(written: NestedField, node: _Node, *, of_events: bool) -> Conf
             " from then on.",
         )
     return ConfigError(
-        f"{told} {type_text(node.kind)}",
+        f"a schema has {written.name} as {type_text(written.field_type)}, and the column {column} is {kind}",
         code="schema-incompatible",
         hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}` (or"
         " dead_letter), or give the column a type that holds both:"
