@@ -17,6 +17,7 @@ _SOURCE = {
     "db": "shop",
     "schema": "public",
 }
+_TEXTS, _NUMBERS = (*_SOURCE, "snapshot", "table", "sequence"), ("ts_ms", "ts_us", "txId", "lsn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,18 @@ def base64_of(unscaled: int) -> str:
     """Return a decimal's digits as JSON has them."""
     length = unscaled.bit_length() // 8 + 1
     return b64encode(unscaled.to_bytes(length, signed=True)).decode()
+
+
+_SOURCE_SCHEMA = {
+    "type": "struct",
+    "fields": [
+        *(Column("string").schema(name) for name in _TEXTS),
+        *(Column("int64").schema(name) for name in _NUMBERS),
+    ],
+    "optional": False,
+    "name": "io.debezium.connector.postgresql.Source",
+    "field": "source",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +104,7 @@ class Source:
 
     def _envelope(self) -> dict[str, Any]:
         row = self._row()
-        others = [{"type": "string", "optional": False, "field": "op"}]
+        others = [_SOURCE_SCHEMA, {"type": "string", "optional": False, "field": "op"}]
         fields = [{**row, "field": "before"}, {**row, "field": "after"}, *others]
         return {"type": "struct", "fields": fields, "optional": False, "name": "shop.public.orders.Envelope"}
 

@@ -31,11 +31,15 @@ from spark_jobs.schema.writer_schema import UnreadableValueError
 from tests.support.change_rows import Table, chunk_of
 
 ID = Column("int32", optional=False)
+SCALE, VALUE = (
+    Column("int32", optional=False).schema("scale"),
+    Column("bytes", optional=False).schema("value"),
+)
 TYPED = Source(
     {
         "id": ID,
         "amount": decimal(12, 2),
-        "exact": Column("struct", f"{DATA}VariableScaleDecimal", {"fields": []}),
+        "exact": Column("struct", f"{DATA}VariableScaleDecimal", {"fields": [SCALE, VALUE]}),
         "wide": decimal(60, 4),
         "coarse": decimal(5, -2),
         "day": Column("int32", f"{TIME}Date"),
