@@ -1,8 +1,8 @@
 """Events as Kafka Connect's Avro converters write them, made of those that its JSON converter wrote.
 
-The converters themselves are not to be had: Confluent's is not on Maven Central, and of Apicurio's there is
-the description alone. Both go by the same rules (Confluent's ``AvroData``), which are followed here; the bytes
-are fastavro's.
+The converters themselves are not to be had: Confluent's is not on Maven Central, of Apicurio's only the
+description is. Both go by the same rules (Confluent's ``AvroData``), which are followed here; the bytes are
+fastavro's.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import io
 import json
 from base64 import b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import requests
 from fastavro import parse_schema, schemaless_writer
+
+from prove.lab.kafka_server import Record
 
 # Registers a schema under a subject and returns its id.
 Register = Callable[[str, str], int]
@@ -41,6 +44,19 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _NO_PRECISION = 64  # what the converters say where Connect says none
 
 
+def registering(url: str) -> Register:
+    """Return what registers schemas at a registry."""
+
+    def register(subject: str, text: str) -> int:
+        with requests.Session() as session:
+            session.trust_env = False  # a proxy is no way to loopback
+            answer = session.post(f"{url}/subjects/{subject}/versions", json={"schema": text}, timeout=30)
+        assert answer.ok, f"the registry refuses {subject}: {answer.text}"
+        return int(answer.json()["id"])
+
+    return register
+
+
 @dataclass(slots=True)
 class AvroConverter:
     """Writes keys and values with the id of their schema before them."""
@@ -48,6 +64,11 @@ class AvroConverter:
     register: Register
     _ids: dict[tuple[str, str], int] = field(default_factory=dict)
     _parsed: dict[str, Any] = field(default_factory=dict)
+
+    def record(self, topic: str, record: Record) -> Record:
+        """Return a record with its key and value in Avro."""
+        key, value = self.convert(topic, "key", record.key), self.convert(topic, "value", record.value)
+        return replace(record, key=key, value=value)
 
     def convert(self, topic: str, part: str, document: bytes | None) -> bytes | None:
         """Return a JSON document with its schema in Avro; ``part`` is key or value."""
@@ -114,19 +135,18 @@ def _field(schema: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
 
 def datum(schema: Mapping[str, Any], value: Any) -> Any:
     """Return a value that JSON has as fastavro takes it."""
-    if value is None:
-        return None
-    match schema["type"]:
-        case "struct":
-            return {each["field"]: datum(each, value.get(each["field"])) for each in schema["fields"]}
-        case "array":
-            return [datum(schema["items"], each) for each in value]
-        case "map":
-            return {name: datum(schema["values"], each) for name, each in value.items()}
-        case "bytes":
-            return b64decode(value)
-        case "float" | "float32" | "double" | "float64":
-            return float(value)
+    if value is not None:
+        match schema["type"]:
+            case "struct":
+                return {each["field"]: datum(each, value.get(each["field"])) for each in schema["fields"]}
+            case "array":
+                return [datum(schema["items"], each) for each in value]
+            case "map":
+                return {name: datum(schema["values"], each) for name, each in value.items()}
+            case "bytes":
+                return b64decode(value)
+            case "float" | "float32" | "double" | "float64":
+                return float(value)
     return value
 
 

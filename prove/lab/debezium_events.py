@@ -82,7 +82,7 @@ class Source:
         }
         return self._with_schema(payload, self._envelope())
 
-    def key(self, number: int) -> bytes:
+    def key(self, number: int | str) -> bytes:
         """Return a key."""
         struct = {"type": "struct", "fields": [self.columns["id"].schema("id")]} if self.columns else {}
         return self._with_schema(
@@ -110,4 +110,4 @@ class Source:
 
     def _with_schema(self, payload: Mapping[str, Any], schema: Mapping[str, Any]) -> bytes:
         whole = {"schema": schema, "payload": payload} if self.columns else payload
-        return json.dumps(whole, separators=(",", ":")).encode()
+        return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode()

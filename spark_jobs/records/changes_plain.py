@@ -16,6 +16,7 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.debezium.documents import Documents, NotReadError
 from spark_jobs.debezium.events import (
     DELETE,
+    TRUNCATE,
     WITH_A_ROW,
     Change,
     commit_position,
@@ -147,6 +148,8 @@ def _change(documents: Documents, key: bytes | None, value: bytes) -> Change:
 def plain_change(event: dict[str, Any], schema: str | None, identity: str | None) -> Change:
     """Return what an event says that was parsed as a whole. Raises what of ``UNREADABLE``."""
     operation, source = str(event.get("op")), _object(event.get("source"))
+    if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
+        raise NotReadError("no event of Debezium")
     row: Any = {}
     if operation in WITH_A_ROW:
         row = event.get("after")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,8 @@ import pytest
 
 from cli.stand.recorded_changes import recording
 from prove.lab.connect_avro import AvroConverter
-from prove.lab.debezium_events import TIME, Column, Source
+from prove.lab.connect_avro import avro_schema as avro_schema_of
+from prove.lab.debezium_events import Column, Source
 from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
@@ -83,28 +83,112 @@ def rows(decoded: Decoded) -> list[dict[str, Any]]:
     return decoded.table.drop_columns(["_kafka_key"]).to_pylist()
 
 
-def recorded(name: str) -> tuple[list[tuple[bytes | None, bytes | None]], list[Any]]:
-    """Return the records with values of a recorded topic, and their headers."""
-    every = [each for each in recording()["records"][name] if each[3] is not None]
+def recorded(name: str, since: Any = None, ends: Any = None) -> tuple[list[Any], list[Any]]:
+    """Return the records with values of a recorded topic, between two moments or all, and their headers."""
+    since = since or {}
+    every = [
+        each
+        for each in recording()["records"][name]
+        if each[3] is not None
+        and since.get(str(each[0]), 0) <= each[1]
+        and (ends is None or each[1] < ends[str(each[0])])
+    ]
     headers = [[(name, text.encode()) for name, text in each[4]] for each in every]
     return [(each[2] and each[2].encode(), each[3].encode()) for each in every], headers
 
 
 @pytest.mark.parametrize("layout", [Layout.CHANGES, Layout.MIRROR])
 @pytest.mark.parametrize("table", ["customers", "typed"])
-@pytest.mark.parametrize("at_once", [1000, 7])
-def test_what_debezium_told_is_the_same_rows(layout: Layout, table: str, at_once: int) -> None:
-    """Of each event that was recorded: many at once and few, altered in between, emptied."""
+def test_what_debezium_told_is_the_same_rows(layout: Layout, table: str) -> None:
+    """Of each event that was recorded, all at once."""
     records, headers = recorded(f"shop.{table}")
-    both = Both(layout)
-    made = [
-        both.drain(records[first : first + at_once], headers[first : first + at_once])
-        for first in range(0, len(records), at_once)
-    ]
-    assert sum(each.table.num_rows for each in made) > len(records) / 3
+    assert Both(layout).drain(records, headers).table.num_rows > len(records) / 3
+
+
+@pytest.mark.parametrize("layout", [Layout.CHANGES, Layout.MIRROR])
+def test_from_moment_to_moment_rows_are_the_same(layout: Layout) -> None:
+    """Altered in between, told again, emptied; tables get their columns as they come."""
+    both, since = Both(layout), {}
+    for moment in recording()["moments"]:
+        ends = moment["ends"]["shop"]
+        both.drain(*recorded("shop.customers", since, ends))
+        since = ends
 
 
 @pytest.mark.parametrize("copies", [1, 80])
 def test_types_are_connects(copies: int) -> None:
     """Those that a schema names, whatever Avro writes them as."""
     assert not Both().drain([(TYPED.key(1), TYPED.event("c", ROW))] * copies).bad
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("day", 2_147_483_647), ("at", 9_223_372_036_825_200_000), ("at", None), ("zoned", "infinity")],
+)
+@pytest.mark.parametrize("copies", [1, 80])
+def test_what_iceberg_cannot_hold_is_named_as_of_json(column: str, value: Any, copies: int) -> None:
+    """The column; all others are rows."""
+    made = Both().drain([(TYPED.key(1), TYPED.event("c", {**ROW, column: value}))] * copies)
+    assert {each.field for each in made.bad} == ({column} if value is not None else set())
+
+
+CODE = Source({"id": Column("string", optional=False), "n": Column("double")})
+
+
+@pytest.mark.parametrize("key", ["a", 'a"\\', "\u00fc \u4e2d", "\n\t"])
+@pytest.mark.parametrize("op", ["c", "d"])
+def test_a_key_is_the_text_that_it_is_in_json(key: str, op: str) -> None:
+    """By which headers, deletes and other events name its row."""
+    record = (CODE.key(key), CODE.event(op, None if op == "d" else {"id": key, "n": 0.5}))
+    (row,) = rows(Both(Layout.MIRROR).drain([record]))
+    assert row["_cdc_row_id"] == json.dumps({"id": key}, separators=(",", ":"), ensure_ascii=False)
+
+
+def framed(schema_id: int, bare: bytes = b"\0") -> bytes:
+    """Return bytes that name a schema."""
+    return b"\0" + schema_id.to_bytes(4) + bare
+
+
+def test_a_new_schema_is_asked_for_and_one_that_nobody_has_is_a_letter() -> None:
+    """Of values and of keys; with neither nothing is decoded by guess."""
+    both = Both()
+    both.drain([(CODE.key("a"), CODE.event("c", {"id": "a", "n": 1.5}))])
+    key = both.converter.convert(TOPIC, "key", CODE.key("a"))
+    value = both.converter.convert(TOPIC, "value", CODE.event("c", {"id": "a", "n": 1.5}))
+    decoder = both.avro.format().decoder
+    chunk = chunk_of([(key, framed(70)), (framed(71), value), (key, b"bare"), (b"", value), (key, value)])
+    asked = decoder.decode(chunk, both.avro.columns)
+    assert asked.table.num_rows == 0
+    assert {str(each) for each in asked.new_fields.schemas} == {"70", "key/71"}
+    assert {str(each) for each in decoder.observe(chunk).schemas} == {"70", "key/71"}
+    ended = decoder.under(decoder.growth.ended()).decode(chunk, both.avro.columns)
+    assert [(each.index, each.phase) for each in ended.bad] == [(at, Phase.SCHEMA) for at in range(4)]
+    assert ended.indices == [4]
+    assert both.avro.format().plain.decode(chunk, both.avro.columns).rows == [4]
+
+
+def test_a_value_that_is_no_event_is_a_letter_that_says_so() -> None:
+    """A row whose envelope was taken off, a text; and a key that is no record."""
+    both = Both()
+    key, text = both.registry.register("t-key", '"string"'), both.registry.register("t-value", '"string"')
+    row = both.registry.register("t-value", json.dumps(avro_of(CODE.row({"id": "a", "n": 0.5}))))
+    event = (CODE.key("a"), CODE.event("c", {"id": "a", "n": 0.5}))
+    both.drain([event])
+    right = both.converter.convert(TOPIC, "key", event[0])
+    value = both.converter.convert(TOPIC, "value", event[1])
+    both.avro.known = both.registry.known()
+    chunk = chunk_of(
+        [(right, framed(text, b"\2a")), (right, framed(row, b"\2\2a\0")), (framed(key, b"\2a"), value)]
+    )
+    bad = both.avro.format().decoder.decode(chunk, both.avro.columns).bad
+    assert [(each.phase, each.field) for each in bad] == [
+        (Phase.DECODE, "op"),
+        (Phase.DECODE, "op"),
+        (Phase.KEY, None),
+    ]
+    assert not both.avro.format().plain.decode(chunk, both.avro.columns).rows
+
+
+def avro_of(document: bytes) -> Any:
+    """Return the Avro schema of a JSON document with its schema."""
+    return avro_schema_of(json.loads(document)["schema"])
