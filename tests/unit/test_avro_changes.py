@@ -18,12 +18,12 @@ from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.one_column import OneColumn
-from spark_jobs.schema.writer_schema import Language, SchemaText
+from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 from tests.support.change_rows import Table, chunk_of
 from tests.unit.test_changes import ROW, TYPED
 
 TOPIC = "shop.public.customers"
-IN_AVRO = {
+IN_AVRO: Any = {
     "value": ValueSettings(format=ValueFormat.AVRO, registry="main"),
     "key": KeySettings(format=ValueFormat.AVRO, registry="main"),
 }
@@ -42,7 +42,8 @@ class Registry:
 
     def known(self) -> KnownSchemas:
         """Return all of them, as tasks get them."""
-        values, keys = {}, {}
+        values: dict[SchemaKey | None, WriterSchema | None] = {}
+        keys: dict[SchemaKey | None, WriterSchema | None] = {}
         for number, (subject, text) in enumerate(self.texts, start=1):
             made, of_key = avro_schema(SchemaText(Language.AVRO, text)), subject.endswith("-key")
             key = SchemaKey(SchemaId(number), (), of_key)
@@ -80,7 +81,8 @@ class Both:
 
 def rows(decoded: Decoded) -> list[dict[str, Any]]:
     """Return the rows without the record's key, of which a table keeps the bytes."""
-    return decoded.table.drop_columns(["_kafka_key"]).to_pylist()
+    made: list[dict[str, Any]] = decoded.table.drop_columns(["_kafka_key"]).to_pylist()
+    return made
 
 
 def recorded(name: str, since: Any = None, ends: Any = None) -> tuple[list[Any], list[Any]]:
@@ -108,7 +110,7 @@ def test_what_debezium_told_is_the_same_rows(layout: Layout, table: str) -> None
 @pytest.mark.parametrize("layout", [Layout.CHANGES, Layout.MIRROR])
 def test_from_moment_to_moment_rows_are_the_same(layout: Layout) -> None:
     """Altered in between, told again, emptied; tables get their columns as they come."""
-    both, since = Both(layout), {}
+    both, since = Both(layout), dict[str, int]()
     for moment in recording()["moments"]:
         ends = moment["ends"]["shop"]
         both.drain(*recorded("shop.customers", since, ends))
