@@ -97,7 +97,8 @@ class _Told:
     def in_avro(self) -> Iterator[None]:
         """Have the pipeline read the same events from another topic, where they are in Avro."""
         lab, broker = self._workload.lab, self._workload.kafka
-        topic = broker.new_topic(PARTITIONS, retention_ms=-1)
+        topic = f"{self._name}_avro.public.customers"
+        broker.create_topic(topic, PARTITIONS, retention_ms=-1)
         with in_avro(self._workload.folder, broker, self._topic("customers"), topic) as self._avro:
             configure(lab, "", {"registries": {"main": {"url": self._avro.registry}}})
             written = {"format": "avro", "registry": "main"}

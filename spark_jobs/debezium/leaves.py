@@ -23,8 +23,8 @@ FIRST_DAY, LAST_DAY = date.min.toordinal() - _ZERO_DAY, date.max.toordinal() - _
 FIRST_US, LAST_US = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
 _NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _INTEGER_BITS = {Kind.INT: 32, Kind.LONG: 64, Kind.DATE: 32, Kind.TIME: 64, Kind.TIMESTAMP: 64}
-# More than a numeric of PostgreSQL has; of these a number is made without rounding.
-_MOST_DIGITS, _MOST_BYTES = 160_000, 65_536
+# So many bytes are fewer digits: none is rounded. Of twice as many a number takes seconds to make.
+_MOST_DIGITS, _MOST_BYTES = 100_000, 41_500
 _ALL_DIGITS = Context(prec=_MOST_DIGITS, traps=[Inexact])
 _SHOWN = 60
 

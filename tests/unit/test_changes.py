@@ -153,18 +153,18 @@ def test_what_iceberg_cannot_hold_is_named(column: str, value: Any, copies: int)
 
 
 @pytest.mark.parametrize(
-    ("scale", "unscaled"),
-    [(2_000_000_000, 15), (-2_000_000_000, 15), (0, 10**160_000), (16_383, 10**147_454)],
+    ("scale", "zeros"),
+    [(2_000_000_000, 1), (-2_000_000_000, 1), (0, 100_000), (16_383, 5_000)],
 )
 @pytest.mark.parametrize("copies", [1, 40])
 def test_a_number_is_told_with_all_its_digits_or_refused(scale: int, zeros: int, copies: int) -> None:
-    """As long as PostgreSQL has any; a scale that no source has takes neither the drain nor its memory."""
+    """A scale that no source has takes neither the drain nor its memory."""
     row = {**ROW, "exact": {"scale": scale, "value": base64_of(10**zeros)}}
     decoded = Table().drain([(TYPED.key(1), TYPED.event("c", row))] * copies)
     if scale != 16_383:
-        assert {(each.field, "160,000 digits" in each.error) for each in decoded.bad} == {("exact", True)}
+        assert {(each.field, "100,000 digits" in each.error) for each in decoded.bad} == {("exact", True)}
         return
-    assert {len(each) for each in decoded.table["exact"].to_pylist()} == {147_456}
+    assert {len(each) for each in decoded.table["exact"].to_pylist()} == {16_385}
 
 
 def test_a_number_that_is_none_is_a_row_where_it_has_a_form() -> None:
