@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from prove.lab.avro_topic import AvroTopic, in_avro
 from prove.lab.change_fold import folded
 from prove.lab.debezium import Debezium, ends, open_debezium, settled
 from prove.lab.debezium_moments import (
@@ -29,18 +32,29 @@ from spark_jobs.audit.source_audit import audit_source
 LATER = 2  # keys
 
 
-def run(testbed: Testbed, *, layout: str, with_schemas: bool) -> Findings:
+class Telling(StrEnum):
+    """How changes are told."""
+
+    WITH_SCHEMAS = "with-schemas"
+    WITHOUT_SCHEMAS = "without-schemas"
+    IN_AVRO = "in-avro"
+
+
+def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
     """Change the database, drain what is told of it, add up and compare, moment by moment."""
     settings: dict[str, Any] = {"layout": layout}
-    if not with_schemas:
+    if telling is Telling.WITHOUT_SCHEMAS:
         columns = {"amount": "decimal(12,2)", "seen": "timestamptz", "note": "string", "score": "long"}
         settings |= {"columns": columns}
     with (
         testbed.workload(SQLITE, **settings) as workload,
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
+        ExitStack() as avro,
     ):
         told = _Told(workload, source, unique_name("shop").replace("-", "_"))
-        told.begin(with_schemas=with_schemas)
+        told.begin(with_schemas=telling is not Telling.WITHOUT_SCHEMAS)
+        if telling is Telling.IN_AVRO:
+            avro.enter_context(told.in_avro())
         unlike = list(told.moments())
         audited = workload.lab.audit()
         if workload.lab.pipeline.is_mirror:
@@ -62,6 +76,7 @@ class _Told:
         self._source = source
         self._name = name
         self._marks = 0
+        self._avro: AvroTopic | None = None
         self.again = 0
 
     def begin(self, *, with_schemas: bool) -> None:
@@ -77,6 +92,19 @@ class _Told:
         self._source.run(*TABLES, ROWS)
         options = () if with_schemas else (("decimal.handling.mode", "string"),)
         self._source.tell(self._name, "customers", "marks", with_schemas=with_schemas, more=dict(options))
+
+    @contextmanager
+    def in_avro(self) -> Iterator[None]:
+        """Have the pipeline read the same events from another topic, where they are in Avro."""
+        lab, broker = self._workload.lab, self._workload.kafka
+        topic = f"{self._name}_avro.public.customers"
+        broker.create_topic(topic, PARTITIONS, retention_ms=-1)
+        with in_avro(self._workload.folder, broker, self._topic("customers"), topic) as self._avro:
+            configure(lab, "", {"registries": {"main": {"url": self._avro.registry}}})
+            written = {"format": "avro", "registry": "main"}
+            name = f"pipelines/{lab.pipeline.name}"
+            configure(lab, name, {"topic": topic, "value": written, "key": written})
+            yield
 
     def moments(self) -> Iterator[str]:
         """Yield each moment at which the rows do not add up to what the database holds."""
@@ -116,6 +144,8 @@ class _Told:
     def _unlike(self, moment: str) -> Iterator[str]:
         self._mark()
         settled(partial(self._count, "customers"))
+        if self._avro is not None:
+            self._avro.bring()
         self._workload.run()
         names = ", ".join(COLUMNS)
         held = {row[0]: row for row in self._source.run(f"SELECT {names} FROM customers")}  # noqa: S608
@@ -146,12 +176,12 @@ LAYOUTS = (
 )
 SCENARIOS = [
     scenario_on(
-        f"{place}/{name}",
-        f"a PostgreSQL is changed, altered and emptied, and a Debezium that is killed tells it {name}",
+        f"{place}/{telling}",
+        f"a PostgreSQL is changed, altered and emptied, and a Debezium that is killed tells it {telling}",
         promise,
-        partial(run, layout=layout, with_schemas=with_schemas),
+        partial(run, layout=layout, telling=telling),
         group="a database's changes",
     )
     for layout, place, promise in LAYOUTS
-    for name, with_schemas in (("with-schemas", True), ("without-schemas", False))
+    for telling in Telling
 ]

@@ -17,6 +17,7 @@ _SOURCE = {
     "db": "shop",
     "schema": "public",
 }
+_TEXTS, _NUMBERS = (*_SOURCE, "snapshot", "table", "sequence"), ("ts_ms", "ts_us", "txId", "lsn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,18 @@ def base64_of(unscaled: int) -> str:
     return b64encode(unscaled.to_bytes(length, signed=True)).decode()
 
 
+_SOURCE_SCHEMA = {
+    "type": "struct",
+    "fields": [
+        *(Column("string").schema(name) for name in _TEXTS),
+        *(Column("int64").schema(name) for name in _NUMBERS),
+    ],
+    "optional": False,
+    "name": "io.debezium.connector.postgresql.Source",
+    "field": "source",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A table whose key is ``id``; events with a schema where it has columns."""
@@ -69,7 +82,7 @@ class Source:
         }
         return self._with_schema(payload, self._envelope())
 
-    def key(self, number: int) -> bytes:
+    def key(self, number: int | str) -> bytes:
         """Return a key."""
         struct = {"type": "struct", "fields": [self.columns["id"].schema("id")]} if self.columns else {}
         return self._with_schema(
@@ -91,10 +104,10 @@ class Source:
 
     def _envelope(self) -> dict[str, Any]:
         row = self._row()
-        others = [{"type": "string", "optional": False, "field": "op"}]
+        others = [_SOURCE_SCHEMA, {"type": "string", "optional": False, "field": "op"}]
         fields = [{**row, "field": "before"}, {**row, "field": "after"}, *others]
         return {"type": "struct", "fields": fields, "optional": False, "name": "shop.public.orders.Envelope"}
 
     def _with_schema(self, payload: Mapping[str, Any], schema: Mapping[str, Any]) -> bytes:
         whole = {"schema": schema, "payload": payload} if self.columns else payload
-        return json.dumps(whole, separators=(",", ":")).encode()
+        return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode()

@@ -135,9 +135,10 @@ def refused(message: str, hint: str, **where: object) -> ConfigError:
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """A schema's root, and by full name what its text says of each named type."""
+    """A schema's root, and what its text says of it, and by full name of each named type."""
 
     root: Type
+    written: Any = field(repr=False)
     named: Mapping[str, Any] = field(repr=False)
 
     def type_of(self, name: str) -> Type:
@@ -154,18 +155,26 @@ def parse(source: SchemaText) -> ParsedSchema:
     named: dict[str, Any] = {}
     for name, text in source.references:
         _parsed(text, named, reference=name)
-    root = _Tree(named).type(_parsed(source.text, named), (), ())
+    written = _parsed(source.text, named)
+    root = _Tree(named).type(written, (), ())
     if is_null(root):
         raise refused("null says nothing: no column can come of it", "Leave the topic out.")
-    return ParsedSchema(root, named)
+    return ParsedSchema(root, written, named)
 
 
 def _parsed(text: str, named: dict[str, Any], **where: object) -> Any:
     wrong = (SchemaParseException, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     try:
-        return parse_schema(json.loads(text), named, _write_hint=False)
+        return parse_schema(json.loads(text, object_hook=_as_avro_has_it), named, _write_hint=False)
     except (*wrong, RecursionError) as error:
         raise _unreadable(f"{type(error).__name__}: {error}"[:300], **where) from error
+
+
+def _as_avro_has_it(written: dict[str, Any]) -> dict[str, Any]:
+    """Return a type without a decimal that is none, which Avro ignores and fastavro refuses."""
+    if written.get("logicalType") == Kind.DECIMAL and not _is_decimal(written):
+        return {name: item for name, item in written.items() if name != "logicalType"}
+    return written
 
 
 def _unreadable(why: str, **where: object) -> ConfigError:
@@ -307,15 +316,18 @@ def _primitive(base: str) -> Kind:
 
 
 def _decimal(kind: Leaf, schema: Mapping[str, Any]) -> Leaf:
-    precision, scale = schema.get("precision"), schema.get("scale", 0)
-    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
-        return kind  # as Avro has it: a logical type that is none is none
+    precision, scale = schema["precision"], schema.get("scale", 0)
     if precision > _MOST_DIGITS:
         raise refused(
             f"a decimal of {precision:,} digits: {_MOST_DIGITS:,} are the most",
             "Leave the topic out, or keep its values as `raw`.",
         )
     return replace(kind, kind=Kind.DECIMAL, precision=precision, scale=scale)
+
+
+def _is_decimal(schema: Mapping[str, Any]) -> bool:
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    return type(precision) is int and type(scale) is int and 0 <= scale <= precision and precision > 0
 
 
 def _of_some_bytes(inner: Type, path: tuple[str, ...]) -> Type:

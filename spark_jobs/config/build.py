@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from spark_jobs.config.cdc import check_changes
+from spark_jobs.config.cdc import Envelope, check_changes
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.hot import check_hot
 from spark_jobs.config.kafka_keys import ALIASES
@@ -222,6 +222,7 @@ def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | N
         or check_changes(
             entry.layout,
             own.cdc,
+            entry.cdc.envelope or Envelope.DEBEZIUM,
             value=entry.value,
             key=entry.record_key,
             columns=entry.columns,

@@ -38,22 +38,45 @@ class CdcSettings(Frozen):
 def check_changes(
     layout: Layout,
     cdc: CdcSettings,
+    envelope: Envelope,
     *,
     value: ValueSettings,
     key: KeySettings,
     columns: Mapping[str, ColumnSettings],
 ) -> Finding | None:
-    """Return what neither a table of changes nor a mirror can have; ``cdc`` is what its own entry says."""
+    """Return what neither a table of changes nor a mirror can have.
+
+    ``cdc`` is what its own entry says, ``envelope`` what holds.
+    """
     if not layout.is_of_events:
         if cdc.envelope is None:
             return None
         hint = "Add layout: changes or mirror, or leave it out."
         return Finding(("cdc",), f"is said of a pipeline of layout {layout}", hint)
+    if finding := _check_formats(envelope, value, key):
+        return finding
+    return next(filter(None, (_check_column(*column) for column in columns.items())), None)
+
+
+def _check_formats(envelope: Envelope, value: ValueSettings, key: KeySettings) -> Finding | None:
+    is_debezium = envelope is Envelope.DEBEZIUM
+    if value.format is ValueFormat.AVRO and is_debezium:
+        if key.format is not ValueFormat.AVRO:
+            hint = "Add key: {format: avro, registry: NAME}: keys are read as values are."
+            return Finding(
+                ("key", "format"), f"keys beside events in Avro are not read as {key.format}", hint
+            )
+        if "column" in key.model_fields_set:
+            hint = "Leave it out: a row has the key's columns."
+            return Finding(("key", "as"), "is not said of change events", hint)
+        return None
     for part, place in (("value", value), ("key", key)):
         if place.format.has_schema or (part == "value" and place.format is not ValueFormat.JSON):
-            hint = "Have the connector write JSON (JsonConverter), best with schemas."
-            return Finding((part, "format"), f"change events are not read as {place.format}", hint)
-    return next(filter(None, (_check_column(*column) for column in columns.items())), None)
+            known = "JSON (JsonConverter), best with schemas, or values and keys in Avro"
+            hint = f"Have the connector write {known}." if is_debezium else "They are JSON."
+            told = f"change events ({envelope}) are not read as {place.format}"
+            return Finding((part, "format"), told, hint)
+    return None
 
 
 def _check_column(name: str, column: ColumnSettings) -> Finding | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from spark_jobs.debezium.documents import Document, Documents, NotReadError
 
@@ -43,6 +43,20 @@ class KeyNotReadError(NotReadError):
     """A key that is not what it should be."""
 
 
+class Event(Protocol):
+    """An event's value, whatever it is written in."""
+
+    @property
+    def schema(self) -> str | None:
+        """Return the schema's text as Connect's JSON has it, None where there is none."""
+
+    def said(self, name: str) -> Any:
+        """Return the value under a name as JSON has it, None without one."""
+
+    def written(self, name: str) -> bytes:
+        """Return what stands under a name as JSON writes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Events:
     """Reads the events of one chunk."""
@@ -53,26 +67,30 @@ class Events:
     def read(self, key: bytes | None, value: bytes) -> Change:
         """Return what an event of Debezium says. Raises ``NotReadError``."""
         event = self.values.read(value)
-        operation, source = event.said("op"), event.said("source")
-        if operation is None:
-            raise NotReadError("no event of Debezium: it has no op", "op")
-        if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
-            raise NotReadError(f"an event of another kind: {json.dumps(operation)}", "op")
-        if type(source) is not dict:
-            raise NotReadError("it does not say where it comes from", "source")
-        identity = None if key is None else read_key(self.keys, key)
-        row, is_whole = _row(operation, event, identity)
-        return Change(
-            operation,
-            position(source),
-            time_us(source),
-            transaction(source, event.said("transaction")),
-            None if identity is None else identity.whole,
-            row,
-            event.schema,
-            is_whole,
-            commit_position(source),
-        )
+        return change_of(event, None if key is None else read_key(self.keys, key).whole)
+
+
+def change_of(event: Event, identity: str | None) -> Change:
+    """Return what an event of Debezium says, of this key as text. Raises ``NotReadError``."""
+    operation, source = event.said("op"), event.said("source")
+    if operation is None:
+        raise NotReadError("no event of Debezium: it has no op", "op")
+    if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
+        raise NotReadError(f"an event of another kind: {json.dumps(operation)}", "op")
+    if type(source) is not dict:
+        raise NotReadError("it does not say where it comes from", "source")
+    row, is_whole = _row(operation, event, identity)
+    return Change(
+        operation,
+        position(source),
+        time_us(source),
+        transaction(source, event.said("transaction")),
+        identity,
+        row,
+        event.schema,
+        is_whole,
+        commit_position(source),
+    )
 
 
 def read_key(documents: Documents, key: bytes) -> Document:
@@ -83,7 +101,7 @@ def read_key(documents: Documents, key: bytes) -> Document:
         raise KeyNotReadError(f"the key: {error}") from error
 
 
-def _row(operation: str, event: Document, key: Document | None) -> tuple[bytes, bool]:
+def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, bool]:
     """Return the row after the change, and whether it has all columns."""
     if operation in WITH_A_ROW:
         if type(event.said("after")) is not dict:
@@ -91,8 +109,8 @@ def _row(operation: str, event: Document, key: Document | None) -> tuple[bytes, 
         return event.written("after"), True
     if operation == TRUNCATE:
         return b"{}", False
-    if key is not None:
-        return key.whole.encode(), False
+    if identity is not None:
+        return identity.encode(), False
     # A table without a key: its deletes are told with the whole row, or not at all.
     if type(event.said("before")) is not dict:
         raise NotReadError("a delete with neither a key nor a row", "before")

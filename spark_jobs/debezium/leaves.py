@@ -6,7 +6,7 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal
+from decimal import Context, Decimal, Inexact
 from math import inf, nan
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,9 @@ FIRST_DAY, LAST_DAY = date.min.toordinal() - _ZERO_DAY, date.max.toordinal() - _
 FIRST_US, LAST_US = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
 _NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _INTEGER_BITS = {Kind.INT: 32, Kind.LONG: 64, Kind.DATE: 32, Kind.TIME: 64, Kind.TIMESTAMP: 64}
-_ALL_DIGITS = Context(prec=100_000)
+# So many bytes are fewer digits: none is rounded. Of twice as many a number takes seconds to make.
+_MOST_DIGITS, _MOST_BYTES = 100_000, 41_500
+_ALL_DIGITS = Context(prec=_MOST_DIGITS, traps=[Inexact])
 _SHOWN = 60
 
 
@@ -41,7 +43,10 @@ def bytes_of(text: Any) -> bytes:
 
 def decimal_of(text: Any, leaf: Leaf) -> Decimal:
     """Return a decimal that is written as the bytes of its digits."""
-    unscaled = int.from_bytes(bytes_of(text), signed=True)
+    digits = bytes_of(text)
+    if len(digits) > _MOST_BYTES or abs(leaf.scale) > _MOST_DIGITS:
+        raise _misfit(text, f"more than {_MOST_DIGITS:,} digits")
+    unscaled = int.from_bytes(digits, signed=True)
     if leaf.precision and abs(unscaled) >= 10**leaf.precision:
         raise _misfit(text, f"more than {leaf.precision} digits")
     return _ALL_DIGITS.scaleb(Decimal(unscaled), -leaf.scale)

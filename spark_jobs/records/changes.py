@@ -43,6 +43,7 @@ from spark_jobs.schema.evidence import Evidence, FirstSeen
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.kept_columns import KeptColumn
+    from spark_jobs.protocol.schema_id import SchemaKey
 
 # Codes of a schema that no table is made of: its events become dead letters.
 UNUSABLE = frozenset({"schema-unreadable", "schema-unsupported"})
@@ -73,7 +74,10 @@ class ChangesDecoder(ABC):
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
-        changes, bad = changes_of(records, self.change, is_mirror=self.is_mirror)
+        named = () if self.growth.has_ended else self.new_schemas(records)
+        if named:
+            return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
+        changes, bad = self.changes(records)
         of_rows = pa.schema([column for column in columns if column.name not in own_names(self.is_mirror)])
         parts: list[Part] = []
         new: list[Evidence] = []
@@ -101,8 +105,8 @@ class ChangesDecoder(ABC):
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``: fields of rows without a schema, and the schemas of others."""
-        changes, bad = changes_of(records, self.change, is_mirror=self.is_mirror)
-        seen = Evidence(undecodable=len(bad))
+        changes, bad = self.changes(records)
+        seen = Evidence(undecodable=len(bad), schemas=self.new_schemas(records))
         for (schema, _), indices in _alike(changes).items():
             if schema is None:
                 seen = seen.merge(self.rows.observe(_rows_of(records, indices, changes)))
@@ -112,10 +116,13 @@ class ChangesDecoder(ABC):
                 seen = seen.merge(Evidence(records=len(indices), texts={schema: first_seen}))
         return seen.within(self.growth.max_fields_seen)
 
-    @staticmethod
     @abstractmethod
-    def change(documents: Events, records: Chunk, index: int) -> Change | None:
-        """Return what a record says, None for one that says nothing. Raises ``NotReadError``."""
+    def changes(self, records: Chunk) -> tuple[dict[int, Change], list[BadValue]]:
+        """Return what records say, by index, and those that say nothing that can be a row."""
+
+    def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:  # noqa: ARG002
+        """Return which schemas the records name that are not known."""
+        return ()
 
     def _decoded(self, chunk: Chunk, schema: str | None, columns: pa.Schema, *, is_whole: bool) -> Decoded:
         if schema is None:
@@ -128,19 +135,34 @@ class ChangesDecoder(ABC):
         return SchemaDecoder(known, self.growth).decode(chunk, columns)
 
 
-class DebeziumDecoder(ChangesDecoder):
+class JsonChangesDecoder(ChangesDecoder):
+    """Records in JSON, each read by itself."""
+
+    __slots__ = ()
+
+    def changes(self, records: Chunk) -> tuple[dict[int, Change], list[BadValue]]:
+        """See ``ChangesDecoder``."""
+        return changes_of(records, self.change, is_mirror=self.is_mirror)
+
+    @staticmethod
+    @abstractmethod
+    def change(documents: Events, records: Chunk, index: int) -> Change | None:
+        """Return what a record says, None for one that says nothing. Raises ``NotReadError``."""
+
+
+class DebeziumDecoder(JsonChangesDecoder):
     """Events of Debezium, with schemas and without; a tombstone repeats what the delete before it said."""
 
     __slots__ = ()
 
     @staticmethod
     def change(documents: Events, records: Chunk, index: int) -> Change | None:
-        """See ``ChangesDecoder``."""
+        """See ``JsonChangesDecoder``."""
         value = records.values[index]
         return None if value is None else documents.read(records.keys[index], value)
 
 
-class UpsertDecoder(ChangesDecoder):
+class UpsertDecoder(JsonChangesDecoder):
     """Keys and the values that they have from then on; a tombstone is the delete."""
 
     __slots__ = ()
@@ -148,19 +170,19 @@ class UpsertDecoder(ChangesDecoder):
 
     @staticmethod
     def change(documents: Events, records: Chunk, index: int) -> Change:
-        """See ``ChangesDecoder``."""
+        """See ``JsonChangesDecoder``."""
         change = read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
         return replace(change, timestamp_us=_time_of_record(records, index))
 
 
-class EnvelopeDecoder(ChangesDecoder):
+class EnvelopeDecoder(JsonChangesDecoder):
     """Events of a gateway, which writes none without a value."""
 
     __slots__ = ()
 
     @staticmethod
     def change(documents: Events, records: Chunk, index: int) -> Change | None:
-        """See ``ChangesDecoder``."""
+        """See ``JsonChangesDecoder``."""
         value = records.values[index]
         if value is None:
             return None

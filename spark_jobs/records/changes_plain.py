@@ -16,6 +16,7 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.debezium.documents import Documents, NotReadError
 from spark_jobs.debezium.events import (
     DELETE,
+    TRUNCATE,
     WITH_A_ROW,
     Change,
     commit_position,
@@ -141,19 +142,25 @@ def _change(documents: Documents, key: bytes | None, value: bytes) -> Change:
     if event.keys() == {"schema", "payload"} and isinstance(event["schema"], dict | None):
         schema = None if event["schema"] is None else json.dumps(event["schema"], default=str)
         event = _object(event["payload"])
+    return plain_change(event, schema, None if key is None else read_key(documents, key).whole)
+
+
+def plain_change(event: dict[str, Any], schema: str | None, identity: str | None) -> Change:
+    """Return what an event says that was parsed as a whole. Raises what of ``UNREADABLE``."""
     operation, source = str(event.get("op")), _object(event.get("source"))
-    identity = None if key is None else read_key(documents, key)
+    if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
+        raise NotReadError("no event of Debezium")
     row: Any = {}
     if operation in WITH_A_ROW:
         row = event.get("after")
     elif operation == DELETE:
-        row = event.get("before") if identity is None else read_exactly(identity.whole.encode())
+        row = event.get("before") if identity is None else read_exactly(identity.encode())
     return Change(
         operation,
         position(source),
         time_us(source),
         transaction(source, event.get("transaction")),
-        None if identity is None else identity.whole,
+        identity,
         orjson.dumps(_object(row), default=lambda number: orjson.Fragment(str(number))),
         schema,
         operation in WITH_A_ROW,

@@ -21,6 +21,7 @@ from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.change_source import ChangeColumns, PlacedRows
 from spark_jobs.records.changes import ChangesDecoder, DebeziumDecoder, EnvelopeDecoder, UpsertDecoder
+from spark_jobs.records.changes_avro import AvroChangesDecoder, PlainAvroChangesDecoder
 from spark_jobs.records.changes_plain import (
     PlainChangesDecoder,
     PlainDebeziumDecoder,
@@ -89,7 +90,7 @@ def format_of(
         shaping.converted,
     )
     if pipeline.envelope is not None:
-        return _changes(pipeline, rules, shaping, table, bound or {})
+        return _changes(pipeline, schemas, rules, shaping, (table, bound or {}))
     columns = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
     if table is not None:
         schemas = schemas.placed(table, bound or {}, rules)
@@ -117,20 +118,31 @@ def refit_of(pipeline: PipelineConfig) -> Refit:
 
 
 def _changes(
-    pipeline: PipelineConfig, rules: Rules, shaping: Shaping, table: Schema | None, bound: ColumnMap
+    pipeline: PipelineConfig,
+    schemas: KnownSchemas,
+    rules: Rules,
+    shaping: Shaping,
+    made: tuple[Schema | None, ColumnMap],
 ) -> Format:
-    growth = pipeline.table_schema.growth
+    growth, (table, bound) = pipeline.table_schema.growth, made
     own = MIRROR_COLUMNS if pipeline.is_mirror else CHANGE_COLUMNS
     rules = replace(rules, computed=rules.computed.union(own.column_names), of_events=True)
     seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
     is_debezium = pipeline.envelope is Envelope.DEBEZIUM
     placed = PlacedRows(table or own, bound, rules, is_debezium)
+    columns = ChangeColumns(seen, rules, is_debezium, own)
     rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
+    if pipeline.value.format is ValueFormat.AVRO:
+        return Format(
+            AvroChangesDecoder(rows, placed, pipeline.is_mirror, schemas),
+            PlainAvroChangesDecoder(plain, placed, growth, pipeline.is_mirror, schemas),
+            columns,
+        )
     decoder, plain_decoder = _ENVELOPES[pipeline.envelope or Envelope.DEBEZIUM]
     return Format(
         decoder(rows, placed, pipeline.is_mirror),
         plain_decoder(plain, placed, growth, pipeline.is_mirror),
-        ChangeColumns(seen, rules, is_debezium, own),
+        columns,
     )
 
 

@@ -30,6 +30,7 @@ class Table:
         self.pipeline = PipelineConfig(name="a", topic="t", table="l.a", layout=layout, cdc=cdc, **settings)
         self.schema: Schema | None = None
         self.bound: Any = {}
+        self.known = KnownSchemas()
 
     def drain(self, records: list[tuple[bytes | None, bytes | None]], headers: Any = None) -> Decoded:
         """Return what a drain makes of these, and have the plain decoder say the same."""
@@ -40,7 +41,9 @@ class Table:
             lacks, _ = of_now.columns.first(
                 of_now.decoder.observe(chunk), declared_fields(self.pipeline.declared)
             )
-            self.schema = with_metadata_columns(evolved(Schema(), lacks))
+            self.schema = with_metadata_columns(
+                evolved(Schema(), lacks), key_is_binary=self.pipeline.key_is_binary
+            )
             self.bound = bind({}, lacks.bindings, self.schema)
         decoded = self.format().decoder.decode(chunk, self.columns)
         if decoded.new_fields is not None:
@@ -59,7 +62,7 @@ class Table:
 
     def format(self) -> Any:
         """Return the format for the table as it is."""
-        return format_of(self.pipeline, KnownSchemas(), self.schema, self.bound)
+        return format_of(self.pipeline, self.known, self.schema, self.bound)
 
     @property
     def columns(self) -> pa.Schema:

@@ -31,11 +31,15 @@ from spark_jobs.schema.writer_schema import UnreadableValueError
 from tests.support.change_rows import Table, chunk_of
 
 ID = Column("int32", optional=False)
+SCALE, VALUE = (
+    Column("int32", optional=False).schema("scale"),
+    Column("bytes", optional=False).schema("value"),
+)
 TYPED = Source(
     {
         "id": ID,
         "amount": decimal(12, 2),
-        "exact": Column("struct", f"{DATA}VariableScaleDecimal", {"fields": []}),
+        "exact": Column("struct", f"{DATA}VariableScaleDecimal", {"fields": [SCALE, VALUE]}),
         "wide": decimal(60, 4),
         "coarse": decimal(5, -2),
         "day": Column("int32", f"{TIME}Date"),
@@ -146,6 +150,21 @@ def test_what_iceberg_cannot_hold_is_named(column: str, value: Any, copies: int)
     assert (told.field or "").split(".")[0] == column
     shown = value[0] if isinstance(value, list) else value
     assert ("null" if shown is None else str(shown)) in told.error
+
+
+@pytest.mark.parametrize(
+    ("scale", "zeros"),
+    [(2_000_000_000, 1), (-2_000_000_000, 1), (0, 100_000), (16_383, 5_000)],
+)
+@pytest.mark.parametrize("copies", [1, 40])
+def test_a_number_is_told_with_all_its_digits_or_refused(scale: int, zeros: int, copies: int) -> None:
+    """A scale that no source has takes neither the drain nor its memory."""
+    row = {**ROW, "exact": {"scale": scale, "value": base64_of(10**zeros)}}
+    decoded = Table().drain([(TYPED.key(1), TYPED.event("c", row))] * copies)
+    if scale != 16_383:
+        assert {(each.field, "100,000 digits" in each.error) for each in decoded.bad} == {("exact", True)}
+        return
+    assert {len(each) for each in decoded.table["exact"].to_pylist()} == {16_385}
 
 
 def test_a_number_that_is_none_is_a_row_where_it_has_a_form() -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from spark_jobs.config.build import ConfigReading
 
 
+_AVRO = "format: avro, registry: main"
+
+
 def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
     """Return what a file with one pipeline and one registry means."""
     file = tmp_path / "sluice.yaml"
@@ -111,7 +114,10 @@ def test_an_archive_is_made_of_whole_records(tmp_path: Path, written: str, wrong
         ("{}", "cdc: {envelope: upsert}", "cdc"),
         ("{}", "layout: archive, cdc: {envelope: debezium}", "cdc"),
         ("{}", "layout: changes, cdc: {envelope: other}", "cdc.envelope"),
-        ("{format: avro, registry: main}", "layout: changes", "value.format"),
+        ("{format: avro, registry: main}", "layout: changes", "key.format"),
+        ("{format: avro, registry: main}", f"layout: mirror, key: {{{_AVRO}, as: id}}", "key.as"),
+        (f"{{{_AVRO}}}", f"layout: changes, key: {{{_AVRO}}}, cdc: {{envelope: upsert}}", "value.format"),
+        ("{format: protobuf, registry: main}", "layout: changes", "value.format"),
         ("{format: string}", "layout: changes", "value.format"),
         ("{}", "layout: changes, key: {format: avro, registry: main}", "key.format"),
         ("{}", "layout: changes, columns: {_cdc_operation: string}", "columns._cdc_operation"),
