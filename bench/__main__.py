@@ -113,11 +113,11 @@ PARTS = {
         quick=(30_000,),
     ),
     "mirror": Part(
-        "a mirror beside a table of its changes and beside Spark's MERGE, and a hundred batches",
+        "a mirror beside a table of its changes and beside Spark's MERGE, a hundred batches, a large one",
         measure_mirror,
         mirror_rows,
-        full=(1_000_000, 100),
-        quick=(50_000, 3),
+        full=(1_000_000, 100, 10_000_000),
+        quick=(50_000, 3, 100_000),
     ),
     "gateway": Part(
         "a gateway of twenty clients beside a bare transactional producer",

@@ -1,4 +1,4 @@
-"""A mirror beside a table of the same changes, and beside Spark's MERGE: loads, batches, one after another.
+"""A mirror beside a table of the same changes, and beside Spark's MERGE: loads, batches, a large mirror.
 
 Everything in this process on one warm Spark server, in turns. MERGE gets the changes from a table, decoded.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -21,20 +21,22 @@ from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.drain.drain import DrainResult, drain
 from spark_jobs.spark.procedures import table_argument
+from spark_jobs.upkeep.due import upkeep_due
 from spark_jobs.upkeep.registry import BY_NAME
 from spark_jobs.upkeep.upkeep import run_upkeep
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from servers.spark_connect import SparkConnectServer
     from spark_jobs.connections.connect import Connections
 
 CHANGES = 10_000
 ROUNDS = 5
-BATCHES = 100
 BUDGET_SECONDS = 1800.0
 PRODUCED_AT_ONCE = 50_000
-GOALS = {"load": 0.5, "merge": 8.0, "append": 4.0, "later": 1.5, "worst": 4.0, "schemas": 2.5}
+_KEY, _LSN = 1_234_567_890, 9_876_543_210  # stand for an event's own in its form
+GOALS = {"load": 0.5, "merge": 8.0, "append": 4.0, "later": 1.5, "worst": 4.0, "schemas": 2.5, "large": 6.0}
 _PLAIN = Source()
 _WITH_SCHEMA = Source(
     {
@@ -59,8 +61,9 @@ class MirrorResult:
     """Seconds; those of batches are medians of so many rounds of ``CHANGES`` changes.
 
     ``commit_seconds`` are the mirror's fold and commit, ``merge_seconds`` Spark's on the same changes.
-    ``batch_seconds`` are of one batch after another, the last one after upkeep. ``schema_cpu`` is the CPU a
-    row of events with schemas, as a part of that without.
+    ``batch_seconds`` are of one batch after another, between which upkeep ran ``upkeeps`` times; the last one
+    is after more of it. ``schema_cpu`` is the CPU a row of events with schemas, as a part of that without.
+    The ``large`` ones are of a mirror of ``large_rows``.
     """
 
     rows: int
@@ -71,53 +74,113 @@ class MirrorResult:
     append_seconds: float
     merge_seconds: float
     batch_seconds: tuple[float, ...]
+    upkeeps: int
     schema_cpu: float
+    large_rows: int
+    large_load_seconds: float
+    large_seconds: float
+    large_commit_seconds: float
 
 
-def measure_mirror(lab: Lab, rows: int, batches: int = BATCHES) -> MirrorResult:
-    """Load ``rows``, then change some of them again and again."""
+def measure_mirror(lab: Lab, rows: int, batches: int, large_rows: int) -> MirrorResult:
+    """Load ``rows``, then change some of them again and again; then a larger one."""
     broker, draw = KafkaBroker(lab.bootstrap_servers), random.Random(rows)
-    topic = broker.new_topic(1, retention_ms=-1)
-    _produce(broker, topic, [("r", n) for n in range(rows)])
+    topic = _loaded_topic(broker, rows)
     with lab.spark("spark-mirror") as spark:
         schema_cpu = _schema_cpu(lab, broker, spark, rows // 10)  # it warms the server, too
         paths = {
             layout: lab.configure(f"mirror-{layout}", topic, spark, layout=layout)
             for layout in ("mirror", "changes")
         }
-        loads = {layout: _timed_drain(path)[0] for layout, path in paths.items()}
-        spent: dict[str, list[float]] = {name: [] for name in ("mirror", "commit", "changes", "merge")}
-        with _opened(paths["changes"], "upkeep") as connections:
-            _copy_for_merge(connections)
-            for _ in range(ROUNDS):
-                first = ends(broker, topic)[0]
-                _produce(broker, topic, _changes(draw, rows))
-                seconds, result = _timed_drain(paths["mirror"])
-                spent["mirror"].append(seconds)
-                spent["commit"].append(_of_commit(result))
-                spent["changes"].append(_timed_drain(paths["changes"])[0])
-                spent["merge"].append(_merge(connections, first))
-        steps = []
-        for _ in range(batches):
-            _produce(broker, topic, _changes(draw, rows))
-            steps.append(_timed_drain(paths["mirror"])[0])
-        with _opened(paths["mirror"], "upkeep") as connections:
-            pipeline = load_config(paths["mirror"]).pipelines[0]
-            run_upkeep(BY_NAME["compaction"], pipeline, connections)
-        _produce(broker, topic, _changes(draw, rows))
-        steps.append(_timed_drain(paths["mirror"])[0])
-    of = {name: median(each) for name, each in spent.items()}
+        load, append_load = (_timed_drain(path)[0] for path in paths.values())
+        spent = _rounds(broker, paths, _Changed(broker, topic, paths["mirror"], draw, rows))
+        steps, upkeeps = _one_after_another(_Changed(broker, topic, paths["mirror"], draw, rows), batches)
+        large_load, large_drain, large_commit = _large(lab, spark, broker, large_rows)
+    mirror, commit, append, merge = (median(each) for each in zip(*spent, strict=True))
     return MirrorResult(
         rows,
-        loads["mirror"],
-        loads["changes"],
-        of["mirror"],
-        of["commit"],
-        of["changes"],
-        of["merge"],
+        load,
+        append_load,
+        mirror,
+        commit,
+        append,
+        merge,
         tuple(steps),
+        upkeeps,
         schema_cpu,
+        large_rows,
+        large_load,
+        large_drain,
+        large_commit,
     )
+
+
+def _large(lab: Lab, spark: SparkConnectServer, broker: KafkaBroker, rows: int) -> tuple[float, float, float]:
+    """Return the seconds of the load, of a drain of changes after it, and of that one's fold and commit."""
+    topic = _loaded_topic(broker, rows)
+    path = lab.configure("mirror-large", topic, spark, layout="mirror")
+    load, _ = _timed_drain(path)
+    change = _Changed(broker, topic, path, random.Random(rows), rows)
+    drains, commits = zip(*(change() for _ in range(ROUNDS)), strict=True)
+    return load, median(drains), median(commits)
+
+
+def _rounds(
+    broker: KafkaBroker, paths: Mapping[str, Path], change: _Changed
+) -> list[tuple[float, float, float, float]]:
+    """Return of each round the seconds of the mirror's drain and its commit, of the other's, of MERGE."""
+    spent = []
+    with _opened(paths["changes"], "upkeep") as connections:
+        _copy_for_merge(connections)
+        for _ in range(ROUNDS):
+            first = ends(broker, change.topic)[0]
+            of_mirror = change()
+            spent.append((*of_mirror, _timed_drain(paths["changes"])[0], _merge(connections, first)))
+    return spent
+
+
+def _one_after_another(change: _Changed, batches: int) -> tuple[list[float], int]:
+    """Return the seconds of so many batches, and of one after upkeep, and how often upkeep ran between."""
+    steps, upkeeps = [], 0
+    for _ in range(batches):
+        upkeeps += _tidied(change.path)
+        steps.append(change()[0])
+    _tidied(change.path, "compaction")
+    return [*steps, change()[0]], upkeeps
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A mirror of so many rows, of which each call changes ``CHANGES``."""
+
+    broker: KafkaBroker
+    topic: str
+    path: Path
+    draw: random.Random
+    rows: int
+
+    def __call__(self) -> tuple[float, float]:
+        """Return the seconds of the drain that brings the changes in, and of its fold and commit."""
+        _produce(self.broker, self.topic, _changes(self.draw, self.rows))
+        seconds, result = _timed_drain(self.path)
+        return seconds, _of_commit(result)
+
+
+def _loaded_topic(broker: KafkaBroker, rows: int) -> str:
+    """Return a topic in which a snapshot tells so many rows."""
+    topic = broker.new_topic(1, retention_ms=-1)
+    _produce(broker, topic, [("r", n) for n in range(rows)])
+    return topic
+
+
+def _tidied(path: Path, always: str = "") -> int:
+    """Do the upkeep that is due, as the sensor would between two drains, and that kind; return how often."""
+    with _opened(path, "upkeep") as connections:
+        pipeline = load_config(path).pipelines[0]
+        due = [due.kind.name for due in upkeep_due(pipeline, connections) if not due.kind.goes_by_clock]
+        for name in {*due, *filter(None, [always])}:
+            run_upkeep(BY_NAME[name], pipeline, connections)
+    return "compaction" in due
 
 
 def _changes(draw: random.Random, rows: int) -> list[tuple[str, int]]:
@@ -128,13 +191,26 @@ def _produce(
     broker: KafkaBroker, topic: str, changes: Sequence[tuple[str, int]], source: Source = _PLAIN
 ) -> None:
     first = ends(broker, topic)[0]
+    events = {operation: _form(source, operation) for operation in "rud"}
+    key_form = _with_numbers(source.key(_KEY))
     for begin in range(0, len(changes), PRODUCED_AT_ONCE):
         records = []
-        for at, (operation, key) in enumerate(changes[begin : begin + PRODUCED_AT_ONCE], first + begin):
-            row = {"id": key, "name": f"name {key} {at}", "score": at * 0.5, "seen": "2024-02-29T10:00:00Z"}
-            event = source.event(operation, None if operation == "d" else row, lsn=1000 + at)
-            records.append(Record(event, key=source.key(key)))
+        part = changes[begin : begin + PRODUCED_AT_ONCE]
+        for lsn, (operation, key) in enumerate(part, 1000 + first + begin):
+            numbers = {b"key": key, b"lsn": lsn, b"commit": lsn - 10}
+            records.append(Record(events[operation] % numbers, key=key_form % numbers))
         broker.produce(topic, records)
+
+
+def _form(source: Source, operation: str) -> bytes:
+    """Return an event with places for its numbers: writing each as JSON would take longer than its drain."""
+    row = {"id": _KEY, "name": f"name {_KEY} {_LSN}", "score": _LSN + 0.5, "seen": "2024-02-29T10:00:00Z"}
+    return _with_numbers(source.event(operation, None if operation == "d" else row, lsn=_LSN))
+
+
+def _with_numbers(text: bytes) -> bytes:
+    text = text.replace(b"%d" % _KEY, b"%(key)d").replace(b"%d" % _LSN, b"%(lsn)d")
+    return text.replace(b"%d" % (_LSN - 10), b"%(commit)d")
 
 
 def _timed_drain(path: Path) -> tuple[float, DrainResult]:
@@ -181,13 +257,13 @@ def _merge(connections: Connections, first: int) -> float:
     return time.monotonic() - began
 
 
-def _schema_cpu(lab: Lab, broker: KafkaBroker, spark: object, rows: int) -> float:
+def _schema_cpu(lab: Lab, broker: KafkaBroker, spark: SparkConnectServer, rows: int) -> float:
     """Return the CPU of tasks a row with schemas, as a part of that without."""
     cpu = []
     for number, source in enumerate((_PLAIN, _WITH_SCHEMA)):
         topic = broker.new_topic(1, retention_ms=-1)
         _produce(broker, topic, [("r", n) for n in range(rows)], source)
-        path = lab.configure(f"mirror-schema-{number}", topic, spark, layout="mirror")  # type: ignore[arg-type]
+        path = lab.configure(f"mirror-schema-{number}", topic, spark, layout="mirror")
         _, result = _timed_drain(path)
         cpu.append(sum(sum(batch.cpu_us.values()) for batch in result.batches) / rows)
     return cpu[1] / cpu[0]

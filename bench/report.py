@@ -159,36 +159,47 @@ def redrives_rows(result: RedrivesResult) -> list[Row]:
 
 
 def mirror_rows(result: MirrorResult) -> list[Row]:
-    """What a mirror costs beside a table of its changes, and MERGE beside it."""
+    """What a mirror costs beside a table of its changes, MERGE beside it, and a larger one."""
     load = result.append_load_seconds / result.load_seconds
     first, *between, last = result.batch_seconds
     worst = max(between, default=first)
+    large = result.large_rows / result.large_load_seconds
     return [
         (f"load of {result.rows:,} rows, mirror / changes, rows/s", f"{load:.2f}", f">= {MIRROR['load']:g}"),
         (
             "10,000 changes: seconds of a drain, mirror / changes",
-            (
-                f"{result.mirror_seconds:.2f} / {result.append_seconds:.2f}"
-                f" = {result.mirror_seconds / result.append_seconds:.2f}"
-            ),
+            _quotient(result.mirror_seconds, result.append_seconds),
             f"<= {MIRROR['append']:g}",
         ),
         (
             "10,000 changes: seconds of MERGE / fold and commit",
-            (
-                f"{result.merge_seconds:.2f} / {result.commit_seconds:.2f}"
-                f" = {result.merge_seconds / result.commit_seconds:.1f}"
-            ),
+            _quotient(result.merge_seconds, result.commit_seconds),
             f">= {MIRROR['merge']:g}",
         ),
+        ("  MERGE / the whole drain", _quotient(result.merge_seconds, result.mirror_seconds), ""),
         (
-            f"{len(between) + 1} batches: the slowest / the first",
-            f"{worst:.2f} / {first:.2f} = {worst / first:.2f}",
+            f"{len(between) + 1} batches, {result.upkeeps} times upkeep: the slowest / the first",
+            _quotient(worst, first),
             f"<= {MIRROR['worst']:g}",
         ),
         ("after upkeep / the first", f"{last / first:.2f}", f"<= {MIRROR['later']:g}"),
+        (f"load of {result.large_rows:,} rows", f"{large:,.0f} rows/s", ""),
+        (
+            f"10,000 changes: seconds of a drain, {result.large_rows:,} / {result.rows:,} rows",
+            _quotient(result.large_seconds, result.mirror_seconds),
+            f"<= {MIRROR['large']:g}",
+        ),
+        (
+            "  fold and commit alone",
+            _quotient(result.large_commit_seconds, result.commit_seconds),
+            f"<= {MIRROR['large']:g}",
+        ),
         ("CPU a row, with schemas / without", f"{result.schema_cpu:.2f}", f"<= {MIRROR['schemas']:g}"),
     ]
+
+
+def _quotient(seconds: float, by: float) -> str:
+    return f"{seconds:.2f} / {by:.2f} = {seconds / by:.2f}"
 
 
 def gateway_rows(result: GatewayResult) -> list[Row]:

@@ -22,6 +22,7 @@ from prove.hostile import (
     mirrors,
     properties,
     records,
+    restored_database,
     served,
     storage,
 )
@@ -64,7 +65,19 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
     sleepers = (runs, acts, redrives, tasks)
     topics = (kafka, broker, cluster, records)
-    tables = (lake, columns, properties, log, fresh, followed, served, debezium, mirrors, gateway)
+    tables = (
+        lake,
+        columns,
+        properties,
+        log,
+        fresh,
+        followed,
+        served,
+        debezium,
+        restored_database,
+        mirrors,
+        gateway,
+    )
     servers = (storage, catalog, machine, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),

@@ -27,9 +27,10 @@ from prove.lab.kafka_server import unique_name
 from prove.lab.pipeline_lab import configure
 from prove.scenario import Findings, scenario_on
 from prove.workload import SQLITE, Testbed, Workload
-from spark_jobs.audit.source_audit import audit_source
+from spark_jobs.audit.source_audit import SourceAudit, audit_source
 
 LATER = 2  # keys
+_TOLD_TABLES = ("customers", "marks")
 
 
 class Telling(StrEnum):
@@ -51,7 +52,7 @@ def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
         ExitStack() as avro,
     ):
-        told = _Told(workload, source, unique_name("shop").replace("-", "_"))
+        told = ToldTable(workload, source, unique_name("shop").replace("-", "_"))
         told.begin(with_schemas=telling is not Telling.WITHOUT_SCHEMAS)
         if telling is Telling.IN_AVRO:
             avro.enter_context(told.in_avro())
@@ -68,7 +69,7 @@ def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
     )
 
 
-class _Told:
+class ToldTable:
     """A pipeline over the topic of the table's changes, and a second topic whose events mark moments."""
 
     def __init__(self, workload: Workload, source: Debezium, name: str) -> None:
@@ -83,15 +84,26 @@ class _Told:
         """Make the tables and have them told: first all rows as they are."""
         broker = self._workload.kafka
         for table in ("customers", "marks", "signals"):
-            broker.create_topic(self._topic(table), PARTITIONS, retention_ms=-1)
+            broker.create_topic(self.topic(table), PARTITIONS, retention_ms=-1)
         configure(
             self._workload.lab,
             f"pipelines/{self._workload.lab.pipeline.name}",
-            {"topic": self._topic("customers")},
+            {"topic": self.topic("customers")},
         )
         self._source.run(*TABLES, ROWS)
-        options = () if with_schemas else (("decimal.handling.mode", "string"),)
-        self._source.tell(self._name, "customers", "marks", with_schemas=with_schemas, more=dict(options))
+        more = {} if with_schemas else {"decimal.handling.mode": "string"}
+        self._source.tell(self._name, *_TOLD_TABLES, with_schemas=with_schemas, more=more)
+
+    def tell_anew(self) -> None:
+        """Have another connector tell the same topics, all rows first."""
+        more = {"topic.prefix": self._name}
+        self._source.tell(f"{self._name}_anew", *_TOLD_TABLES, with_schemas=True, more=more)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until all is told."""
+        self._mark()
+        settled(partial(self._count, "customers"))
 
     @contextmanager
     def in_avro(self) -> Iterator[None]:
@@ -99,7 +111,7 @@ class _Told:
         lab, broker = self._workload.lab, self._workload.kafka
         topic = f"{self._name}_avro.public.customers"
         broker.create_topic(topic, PARTITIONS, retention_ms=-1)
-        with in_avro(self._workload.folder, broker, self._topic("customers"), topic) as self._avro:
+        with in_avro(self._workload.folder, broker, self.topic("customers"), topic) as self._avro:
             configure(lab, "", {"registries": {"main": {"url": self._avro.registry}}})
             written = {"format": "avro", "registry": "main"}
             name = f"pipelines/{lab.pipeline.name}"
@@ -108,7 +120,7 @@ class _Told:
 
     def moments(self) -> Iterator[str]:
         """Yield each moment at which the rows do not add up to what the database holds."""
-        yield from self._unlike("as it was")
+        yield from self.unlike("as it was")
         for moment, statements in MOMENTS.items():
             before = self._count("customers")
             self._source.run(*statements)
@@ -116,22 +128,25 @@ class _Told:
                 self._kill_after(before)
             if moment == OVERLAPPING:
                 self._source.overlap(*OVERLAPPED)
-            yield from self._unlike(moment)
+            yield from self.unlike(moment)
 
     def audits(self) -> Iterator[str]:
         """Yield what an audit against the database says wrong: of what is alike, and of what is not."""
+        if not (found := self.audited()).is_clean or not found.rows:
+            yield f"an audit says of what is alike: {found.examples}"
+        # What is not drained.
+        self._source.run("UPDATE customers SET name = 'later' WHERE id = 9")
+        self._source.run("INSERT INTO customers (id, name) VALUES (77, 'later')")
+        if (found := self.audited()).differing != LATER:
+            yield f"an audit says of {LATER} keys that differ: {found.examples}"
+
+    def audited(self) -> SourceAudit:
+        """Compare the mirror with the database, as the command does."""
         lab = self._workload.lab
         configure(lab, "", {"sources": {"shop": self._source.database.properties["uri"]}})
         configure(lab, f"pipelines/{lab.pipeline.name}", {"mirror": {"source": "shop"}})
         with lab.connections() as connections:
-            look = partial(audit_source, lab.config, lab.pipeline, connections, patience_seconds=0)
-            if not (found := look()).is_clean or not found.rows:
-                yield f"an audit says of what is alike: {found.examples}"
-            # What is not drained.
-            self._source.run("UPDATE customers SET name = 'later' WHERE id = 9")
-            self._source.run("INSERT INTO customers (id, name) VALUES (77, 'later')")
-            if (found := look()).differing != LATER:
-                yield f"an audit says of {LATER} keys that differ: {found.examples}"
+            return audit_source(lab.config, lab.pipeline, connections, patience_seconds=0)
 
     def _kill_after(self, before: int) -> None:
         """Kill the worker as soon as it told what was done, which it does again then."""
@@ -141,9 +156,9 @@ class _Told:
         self._mark()
         self.again = self._count("customers") - before - TOLD
 
-    def _unlike(self, moment: str) -> Iterator[str]:
-        self._mark()
-        settled(partial(self._count, "customers"))
+    def unlike(self, moment: str) -> Iterator[str]:
+        """Have all told and drained; say of what keys the rows differ from what the database holds."""
+        self.wait()
         if self._avro is not None:
             self._avro.bring()
         self._workload.run()
@@ -160,13 +175,15 @@ class _Told:
     def _mark(self) -> None:
         """Wait until something is told that was done after all else."""
         self._marks += 1
+        told = self._count("marks")
         self._source.run(f"INSERT INTO marks VALUES ({self._marks})")  # noqa: S608
-        settled(partial(self._count, "marks"), at_least=self._marks)
+        settled(partial(self._count, "marks"), at_least=told + 1)
 
     def _count(self, table: str) -> int:
-        return sum(ends(self._workload.kafka, self._topic(table)).values())
+        return sum(ends(self._workload.kafka, self.topic(table)).values())
 
-    def _topic(self, table: str) -> str:
+    def topic(self, table: str) -> str:
+        """Return the topic of a table's changes."""
         return f"{self._name}.public.{table}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 from prove.crash.mirror_jobs import MIRROR, drain_and_change, find_other_rows
 from prove.hostile.case import Case, History, scenarios
 from prove.lab.forked import fork
-from prove.lab.pipeline_lab import PIPELINE, Lab, make_lab
+from prove.lab.pipeline_lab import PIPELINE, Lab, configure, make_lab
 from prove.workload import PARTITIONS, REST, SQLITE, Workload
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
@@ -22,6 +23,11 @@ ROUNDS = 10
 SEEDS = 20  # of a case
 _FINISH_SECONDS = 180.0
 _SPARK = frozenset({"spark"})
+_NOTHING_PASSES = {
+    "name": "strict",
+    "when": "gate",
+    "expectations": [{"expect_column_values_to_be_between": {"column": "score", "max_value": -1}}],
+}
 
 
 def _beside_compaction(workload: Workload) -> History:
@@ -79,6 +85,31 @@ def _two_at_once(workload: Workload) -> History:
     return History(f"the one that slept ended with {error or 'what the other had committed'}")
 
 
+def _held_then_rebuilt(workload: Workload) -> History:
+    """Hold a batch, make the mirror anew while its publishing sleeps, and publish it once more."""
+    lab = workload.lab
+    drain_and_change(workload)
+    configure(lab, f"pipelines/{PIPELINE}", {"quality": [_NOTHING_PASSES]})
+    workload.run()
+    asleep = lab.start("held.after-published", signal.SIGSTOP, work="publish")
+    try:
+        asleep.wait_until_stopped()
+        configure(lab, f"pipelines/{PIPELINE}", {"quality": None})
+        workload.run("rebuild")
+        before = lab.table().metadata.current_snapshot_id
+        asleep.go_on()
+        errors = (asleep.answer().named_error, lab.start(work="publish").answer().named_error)
+    finally:
+        asleep.kill()
+    assert errors == ("held-not-published", "nothing-held"), errors
+    assert lab.table().metadata.current_snapshot_id == before, "the held batch was committed"
+    workload.produce_batch()
+    workload.run()
+    wrong = list(find_other_rows(workload))
+    assert not wrong, wrong
+    return History("its publishing was refused, under way and begun later")
+
+
 def _generated(first_seed: int, workload: Workload) -> History:
     """Drain a source's changes batch by batch; then another one's, into a mirror that is made anew."""
     seeds = range(first_seed, first_seed + SEEDS)
@@ -130,6 +161,14 @@ CASES = (
         "a run falls asleep before its commit and another one does the same",
         "one of them commits; each key is there once",
         _two_at_once,
+        catalogs=(SQLITE, REST),
+        settings=MIRROR.settings,
+    ),
+    Case(
+        "mirror/held-then-rebuilt",
+        "a batch is held, and the mirror made anew before it is published",
+        "it is not committed; each key is there once",
+        _held_then_rebuilt,
         catalogs=(SQLITE, REST),
         settings=MIRROR.settings,
     ),

@@ -101,6 +101,11 @@ class Debezium:
         }
         self._ask("PUT", f"/connectors/{name}/config", self._connectors[name])
 
+    def forget(self, name: str) -> None:
+        """Take a connector away; what it noted of its source stays with its name."""
+        self._ask("DELETE", f"/connectors/{name}")
+        del self._connectors[name]
+
     def kill_worker(self) -> None:
         """End it as a machine ends: it forgets what it told since it last noted that."""
         self._worker.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
@@ -46,10 +47,24 @@ class PostgresCatalog:
     properties: dict[str, str]
     process: ServerProcess
     start: Callable[[], ServerProcess]
+    data: Path
 
     def restart(self) -> None:
         """Let it crash, and start it again on the same data and port."""
         self.process.kill()
+        self.process = self.start()
+
+    def back_up(self, folder: Path) -> None:
+        """Copy all its files there while it runs; replication slots are not among them."""
+        command = [*_program("pg_basebackup"), "-d", self.properties["uri"], "-D", str(folder), "-c", "fast"]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def restore(self, folder: Path) -> None:
+        """Lose it, and start it on a backup's files: its log goes on from where it was copied."""
+        self.process.kill()
+        shutil.rmtree(self.data)
+        shutil.copytree(folder, self.data)
+        self.data.chmod(0o700)
         self.process = self.start()
 
 
@@ -65,7 +80,7 @@ def start_postgres(folder: ServerFolder, **settings: str) -> PostgresCatalog:
         "warehouse": lake.as_uri(),
     }
     start = partial(_start, folder, port, settings)
-    return PostgresCatalog(properties, start(), start)
+    return PostgresCatalog(properties, start(), start, _data(folder))
 
 
 def _start(folder: ServerFolder, port: int, more: Mapping[str, str]) -> ServerProcess:

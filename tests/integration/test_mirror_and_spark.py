@@ -1,4 +1,4 @@
-"""A mirror that Spark reads and compacts while it is drained."""
+"""A mirror that three engines read alike, and Spark compacts while it is drained."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from datafusion import SessionContext
 from pyiceberg.table.snapshots import Operation
 
+from prove.lab.forked import fork
 from prove.lab.generated_changes import MadeUp
-from prove.lab.pipeline_lab import TABLE
+from prove.lab.pipeline_lab import TABLE, Lab
 from spark_jobs.spark.procedures import table_argument
 from tests.support.lake import Once
 from tests.support.upkeep_lab import set_upkeep, tidy, upkeep_connections
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
     import pyarrow as pa
 
-    from prove.lab.pipeline_lab import Lab
     from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -36,12 +40,26 @@ def _by_spark(lab: Lab) -> Rows:
         return _rows(connections.spark().sql(f"SELECT id, score, note FROM {table}").toArrow())  # noqa: S608
 
 
+def _by_datafusion(lab: Lab) -> Rows:
+    # In another process: one that has used DataFusion cannot fork any more.
+    process, receiver = fork(_read_by_datafusion, lab.path)
+    rows: Rows = receiver.recv()
+    process.join()
+    return rows
+
+
+def _read_by_datafusion(sender: Connection, path: Path) -> None:
+    session = SessionContext()
+    session.register_table("mirror", Lab(path).table())
+    sender.send(_rows(session.sql("SELECT id, score, note FROM mirror").to_arrow_table()))
+
+
 def _rows(found: pa.Table) -> Rows:
     return sorted((row["id"], row["score"], row["note"]) for row in found.to_pylist())
 
 
 def test_a_compaction_before_the_swap_moves_the_rows_that_go(new_lab: NewLab) -> None:
-    """They are found where they are then; both readers see each key once, and what is gone takes no place."""
+    """They are found where they are then; all readers see each key once, and what is gone takes no place."""
     source = MadeUp(9)
     lab = new_lab(partitions=PARTITIONS, layout="mirror")
     set_upkeep(lab, compact_above=3)
@@ -57,8 +75,8 @@ def test_a_compaction_before_the_swap_moves_the_rows_that_go(new_lab: NewLab) ->
     operations = [s.summary.operation for s in lab.table().metadata.snapshots if s.summary]
     assert operations[-1] is Operation.OVERWRITE
     assert Operation.REPLACE in operations
-    assert _by_pyiceberg(lab) == wanted == _by_spark(lab)
+    assert _by_pyiceberg(lab) == wanted == _by_spark(lab) == _by_datafusion(lab)
     tidy(lab, "compaction")
-    assert _by_pyiceberg(lab) == wanted == _by_spark(lab)
+    assert _by_pyiceberg(lab) == wanted == _by_spark(lab) == _by_datafusion(lab)
     files = list(lab.table().scan().plan_files())
     assert sum(task.file.record_count for task in files) == len(wanted)

@@ -1,0 +1,97 @@
+"""A database that is lost and restored from a backup: its log counts on from an earlier place."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from prove.hostile.debezium import ToldTable
+from prove.lab.debezium import Debezium, ends, open_debezium
+from prove.lab.kafka_server import unique_name
+from prove.scenario import Findings, scenario_on
+from prove.workload import SQLITE, Testbed
+from spark_jobs.replay.rebuild import rebuild
+
+# Its log goes on in the next file of 16 MB, far beyond the place where it stood.
+_FURTHER = "SELECT pg_switch_wal()"
+# What the backup has not, and what is done after it was restored; a statement is a transaction.
+_NEW_AND_LOST = "INSERT INTO customers (id, name) VALUES (31, 'lost'), (32, 'lost')"
+_LOST = (
+    "UPDATE customers SET score = score + 100 WHERE id <= 10",
+    "DELETE FROM customers WHERE id IN (11, 12)",
+    "UPDATE customers SET id = 115 WHERE id = 15",
+)
+_LEFT = 3  # keys: those that were new
+_AFTER = (
+    "UPDATE customers SET name = 'after' WHERE id <= 10",
+    "UPDATE customers SET score = 0 WHERE id <= 10",
+)
+_LATER = ("DELETE FROM customers WHERE id = 3", "UPDATE customers SET score = -1 WHERE id = 20")
+
+
+def run(testbed: Testbed, *, is_noticed: bool) -> Findings:
+    """Mirror, back up, go on, lose, restore, go on; have all told anew, and make the mirror anew."""
+    with (
+        testbed.workload(SQLITE, layout="mirror") as workload,
+        open_debezium(workload.folder / "debezium", testbed.kafka) as source,
+    ):
+        name, backup = unique_name("shop").replace("-", "_"), workload.folder / "backup"
+        told = ToldTable(workload, source, name)
+        told.begin(with_schemas=True)
+        unlike = list(told.unlike("as it was"))
+        source.database.back_up(backup)
+        source.run(_NEW_AND_LOST, *(_FURTHER,) * is_noticed, *_LOST)
+        unlike += told.unlike("before it was lost")
+        stood = _stands(source)
+        source.database.restore(backup)
+        source.run(*(_FURTHER,) * (not is_noticed))
+        stands = _stands(source)
+        source.forget(name)
+        begins = ends(testbed.kafka, told.topic("customers"))
+        told.tell_anew()
+        source.run(*_AFTER)
+        told.wait()
+        error = workload.lab.start().answer().named_error
+        if error != ("source-restarted" if is_noticed else None):
+            unlike.append(f"the drain ended with {error}")
+        if not is_noticed and (found := told.audited()).differing != _LEFT:
+            unlike.append(f"an audit says of {_LEFT} keys that are left: {found.examples}")
+        with workload.lab.connections() as connections:
+            rebuild(workload.lab.pipeline, connections, reason="restored", begins=begins)
+        unlike += told.unlike("made anew")
+        source.run(*_LATER)
+        unlike += told.unlike("changed after that")
+        unlike += told.audits()
+        audited = workload.lab.audit()
+    return Findings(
+        f"its log stood at {stood}, stands at {stands}; drained after it: {error or 'noticed nothing'}",
+        lost=audited.missing + audited.differing,
+        doubled=audited.duplicates,
+        unkept="; ".join(unlike),
+    )
+
+
+def _stands(source: Debezium) -> str:
+    """Return where the database's log stands."""
+    return str(source.run("SELECT pg_current_wal_lsn()")[0][0])
+
+
+_ANEW = "made anew from there the mirror has the rows that the database has"
+SCENARIOS = [
+    scenario_on(
+        f"debezium-mirror/{name}",
+        f"a PostgreSQL is lost and restored from a backup, its log then is {where} where it was, and a new"
+        " Debezium tells all its rows anew",
+        f"{promise}; {_ANEW}",
+        partial(run, is_noticed=is_noticed),
+        group="a database's changes",
+    )
+    for name, where, promise, is_noticed in (
+        ("restored", "before", "drains stop (`source-restarted`)", True),
+        (
+            "restored-unnoticed",
+            "past",
+            "drains go on, an audit against the database names what is left",
+            False,
+        ),
+    )
+]
