@@ -15,6 +15,8 @@ from prove.hostile import (
     followed,
     fresh,
     gateway,
+    gateway_away,
+    gateway_noise,
     kafka,
     lake,
     log,
@@ -64,7 +66,20 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
     sleepers = (runs, acts, redrives, tasks)
     topics = (kafka, broker, cluster, records)
-    tables = (lake, columns, properties, log, fresh, followed, served, debezium, mirrors, gateway)
+    tables = (
+        lake,
+        columns,
+        properties,
+        log,
+        fresh,
+        followed,
+        served,
+        debezium,
+        mirrors,
+        gateway,
+        gateway_noise,
+        gateway_away,
+    )
     servers = (storage, catalog, machine, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),

@@ -145,14 +145,13 @@ class Intake:
         with self._changed:
             self._changed.wait_for(lambda: self.is_closing, seconds)
 
-    def next_window(self, try_at: float | None) -> list[Waiting] | None:
-        """Return what waits in its order, nothing from ``try_at`` on, None when all is done."""
+    def next_window(self, until: float) -> list[Waiting] | None:
+        """Return what waits in its order, nothing from ``until`` on, None when all is done."""
         with self._changed:
             while not self._queue:
                 if self.is_closing:
                     return None
-                wait = None if try_at is None else try_at - time.monotonic()
-                if wait is not None and wait <= 0:
+                if (wait := until - time.monotonic()) <= 0:
                     return []
                 self._changed.wait(wait)
             is_full = len(self._queue) >= WINDOW_BATCHES
