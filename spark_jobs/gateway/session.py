@@ -139,7 +139,7 @@ class Session:
         wanted = [name for name in asked if type(name) is str][:16]
         if type(asked) is dict:
             wanted = [name for name in wanted if asked[name]]
-        known = {"batching", "persisted"} if self._stream.pipeline is not None else {"batching"}
+        known = {"batching", "compression", *(["persisted"] if self._stream.pipeline is not None else [])}
         return {name: "supported" if name in known else "unsupported" for name in wanted}
 
     def _take(self, batch: Batch) -> None:

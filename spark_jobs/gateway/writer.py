@@ -184,13 +184,13 @@ class Writer:
         headers: Headers | None = None,
         partition: int = -1,
     ) -> None:
-        producer = self._open_producer
-        deadline = time.monotonic() + ANSWER_SECONDS
+        producer, deadline = self._open_producer, None
         while True:
             try:
                 producer.produce(topic, value, key, partition, self._told, headers=headers)  # type: ignore[arg-type]
                 break
             except BufferError:
+                deadline = deadline or time.monotonic() + ANSWER_SECONDS
                 producer.poll(_ROOM_SECONDS)
                 if time.monotonic() > deadline:
                     raise self._away("no room for records") from None
