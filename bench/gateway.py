@@ -80,7 +80,7 @@ def _by_gateway(socket: str, batches: int) -> tuple[float, Sequence[float]]:
 def _send(url: str, source: str, batches: int, acks: list[float]) -> None:
     events = [{"key": f"{source}-{at}", "value": _VALUE} for at in range(EVENTS)]
     sent: dict[int, float] = {}
-    with connect(url, proxy=None) as socket:
+    with connect(url, proxy=None, compression=None) as socket:  # as the bare producer
         socket.send(json.dumps({"type": "connect", "sourceId": source, "protocolVersion": 1}))
         socket.recv(_TIMEOUT_SECONDS)
         for number in range(1, batches + 1):

@@ -15,6 +15,8 @@ from prove.hostile import (
     followed,
     fresh,
     gateway,
+    gateway_away,
+    gateway_noise,
     kafka,
     lake,
     log,
@@ -77,6 +79,8 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
         restored_database,
         mirrors,
         gateway,
+        gateway_noise,
+        gateway_away,
     )
     servers = (storage, catalog, machine, clocks)
     scenarios = (

@@ -104,6 +104,11 @@ class ServerProcess:
         """True if the child has not ended."""
         return self._child.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """Return how the child ended, None while it runs."""
+        return self._child.poll()
+
     def wait_until(self, is_ready: Callable[[], bool], timeout_seconds: float) -> None:
         """Wait for readiness; on failure stop the child and raise RetryableError with the log's last line."""
         deadline = time.monotonic() + timeout_seconds

@@ -15,6 +15,9 @@ from spark_jobs.config.listener import DEFAULT_GATEWAY, Address
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
+# What other slots of a killed gateway left open hides ids for up to half a minute.
+_UNMOVED_SECONDS = 60.0
+
 
 @click.command("gateway")
 @click.option(
@@ -54,7 +57,7 @@ def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
 
 
 def _drain_spool(config: SluiceConfig) -> None:
-    from servers.gateway import LOOK_SECONDS, START_SECONDS, wait_until_taken
+    from servers.gateway import LOOK_SECONDS, wait_until_taken
     from spark_jobs.gateway.gateway import Gateway, drained_by
     from spark_jobs.gateway.spool import Spool
 
@@ -68,7 +71,7 @@ def _drain_spool(config: SluiceConfig) -> None:
         gateway.start()
         wait_until_taken(gateway)
         left, moved_at = first, time.monotonic()
-        while left and time.monotonic() - moved_at < START_SECONDS:
+        while left and time.monotonic() - moved_at < _UNMOVED_SECONDS:
             time.sleep(LOOK_SECONDS)
             if (now := gateway.spool.size().batches) != left:
                 left, moved_at = now, time.monotonic()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cli import output
-from cli.stand.sample_data import create_sample_topics
+from cli.stand.sample_data import SAMPLE_PARTITIONS, create_sample_topics
 from servers.beside import CATALOG, GATEWAY, METRICS, SERVE, Beside, start_beside
 from servers.code_server import process_name
 from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
@@ -30,13 +30,13 @@ from servers.spark_connect import SparkConnectServer, SparkConnectSettings, star
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, embedded_kafka, write_endpoints
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError
 from spark_jobs.storage.state_files import make_private
 
 KAFKA, SPARK, STREAM, REGISTRY = "kafka", "spark-connect", "sample-stream", "registry"
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
 CODE = process_name(LOCATION)
-# Who reads there loses an answer when one of them ends, and nothing else stops.
+# Who is served there loses an answer when one of them ends, and nothing else stops: it is started again.
 BESIDE = {
     METRICS: "metrics are",
     CATALOG: "the catalog is",
@@ -45,6 +45,8 @@ BESIDE = {
 }
 STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
+AGAIN_SECONDS = 30.0  # from one start of those beside to the next, at least
+GATEWAY_PARTITIONS = 4
 Started = TypeVar("Started")
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -113,8 +115,9 @@ class Servers:
             self.dagster.reload()
 
     def start_stream(self) -> None:
-        """Start the sample stream into the embedded broker, its topics made first."""
-        create_sample_topics(embedded_kafka(self.config.home))
+        """Start the sample stream into the embedded broker; its topics, and the gateway's, are made first."""
+        taken = {stream.topic: GATEWAY_PARTITIONS for stream in self.config.gateway.streams.values()}
+        create_sample_topics(embedded_kafka(self.config.home), SAMPLE_PARTITIONS | taken)
         command = [sys.executable, "-m", "cli.stand.sample_stream", self.config.home]
         environment = clean_environment(java_home())
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
@@ -140,13 +143,10 @@ class Servers:
         return urls
 
     def raise_if_ended(self) -> None:
-        """Raise ``RetryableError`` when a server ended by itself; without those beside it all goes on.
-
-        One that ended because another Sluice took its port first is started again, elsewhere.
-        """
+        """Raise ``RetryableError`` when a server ended by itself; one of those beside is started again."""
         for name, process in list(self.processes.items()):
             if not process.is_running and name in BESIDE:
-                self._go_on_without(name)
+                self._start_again(name)
             elif not process.is_running:
                 raise RetryableError(
                     f"{name} ended by itself",
@@ -162,14 +162,26 @@ class Servers:
             with ThreadPoolExecutor(len(names)) as pool:
                 list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
 
-    def _go_on_without(self, name: str) -> None:
-        ended = self.beside.pop(name)
-        self.processes.pop(name).stop()
-        if not ended.lost_its_port:
-            output.say(f"{BESIDE[name]} not served any more: the log is {self.folder(name).log_path}")
-            return
-        url = self.start_beside([name], insecure=ended.is_insecure)[name]
-        output.say(f"{BESIDE[name]} at {url}: another took {ended.url} first")
+    def _start_again(self, name: str) -> None:
+        """Start one that ended: at once where it ran for some time, elsewhere where it lost its port.
+
+        One whose work another has taken stays away: they would take it from each other for ever.
+        """
+        ended, log = self.beside[name], f"the log is {self.folder(name).log_path}"
+        if ended.process.exit_code == CommitConflict.exit_code:
+            del self.beside[name]
+            self.processes.pop(name).stop()
+            output.say(f"{BESIDE[name]} not served any more, since another has taken over: {log}")
+        elif ended.lost_its_port or time.monotonic() - ended.began > AGAIN_SECONDS:
+            ended.process.stop()
+            try:
+                url = self.start_beside([name], insecure=ended.is_insecure)[name]
+            except ConfigError as error:
+                self.beside[name] = replace(ended, began=time.monotonic())
+                output.render_error(error)
+            else:
+                why = f"another took {ended.url} first" if ended.lost_its_port else f"it had ended, {log}"
+                output.say(f"{BESIDE[name]} at {url}: {why}")
 
     def _start_kafka(self) -> None:
         plain = KafkaSettings(self.folder(KAFKA), *free_ports(2))

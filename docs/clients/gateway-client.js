@@ -1,5 +1,6 @@
 // Sends events to a gateway of Sluice's, each once: 100 of them or 5 s make a batch, kept until `ok`.
 // url: wss://HOST/v1/streams/STREAM. A source is one client at a time, under the same name for ever.
+// It wants a browser, or Node from 22 on. `most` events are to fit into the gateway's max_batch_bytes.
 class GatewayClient {
   constructor(url, source, {token = "", most = 100, seconds = 5} = {}) {
     Object.assign(this, {url, source, most, seconds});
@@ -8,6 +9,7 @@ class GatewayClient {
     this.kept = []; // batches without `ok`; the first has the number `last` + 1
     this.last = null; // the last number that has `ok`, as the gateway says
     this.sent = 0; // the number of the last batch on its way
+    this.wait = 1000; // ms before the next connection
     this.connect();
     this.timer = setInterval(() => this.cut(true), seconds * 1000);
   }
@@ -33,10 +35,10 @@ class GatewayClient {
   connect(wait = 0) {
     setTimeout(() => {
       const socket = (this.socket = new WebSocket(this.url, this.protocols));
-      this.window = 0;
+      [this.window, this.wait] = [0, 1000];
       socket.onopen = () => this.say({type: "connect", sourceId: this.source, protocolVersion: 1});
       socket.onmessage = ({data}) => this.hear(JSON.parse(data));
-      socket.onclose = () => socket === this.socket && this.connect(this.wait ?? 1000);
+      socket.onclose = () => socket === this.socket && this.connect(this.wait);
     }, wait);
   }
 
@@ -61,7 +63,8 @@ class GatewayClient {
       this.heard(answer.sequenceNumber);
     } else if (answer.type === "nack") {
       if (answer.details.gateway) this.url = answer.details.gateway.replace("http", "ws");
-      else if (answer.reason === "invalid_format") this.kept.shift(); // it never will be taken
+      else if (answer.reason === "invalid_format" && answer.sequenceNumber > this.last)
+        this.kept.splice(answer.sequenceNumber - this.last - 1, 1); // it never will be taken
       this.wait = answer.details.retryAfterMs ?? 0;
       this.socket.close(); // begin anew, where the gateway says
     }

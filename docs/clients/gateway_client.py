@@ -67,7 +67,7 @@ class GatewayClient:
                 self._heard(answer["sequenceNumber"])
             elif answer["type"] == "nack":
                 if answer["reason"] == "invalid_format":  # it never will be taken
-                    self._kept.pop(0)
+                    del self._kept[answer["sequenceNumber"] - self._last - 1]
                 return answer["details"].get("retryAfterMs", 0) / 1000
         return 0.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -43,6 +44,7 @@ NDJSON = "application/x-ndjson"
 CLOUD_EVENTS = "application/cloudevents-batch+json"
 KINDS = ("application/json", NDJSON, CLOUD_EVENTS)
 _ANSWER_SECONDS = 60.0
+_DIGITS = re.compile(r"[0-9]{1,16}")
 _STATUSES = {
     Reason.INVALID_FORMAT: HTTPStatus.BAD_REQUEST,
     Reason.INVALID_SEQUENCE: HTTPStatus.CONFLICT,
@@ -219,10 +221,8 @@ def _read(request: Request, body: bytes, stream: Stream) -> Batch:
         first = read[0] if read and type(read[0]) is dict else {}
         told["sourceId"] = first.get("source")
     asked = request.query_params
-    number = asked.get("sequenceNumber", "")
-    sequence = read_sequence(
-        int(number) if number.isascii() and number.isdecimal() else told.get("sequenceNumber")
-    )
+    number = asked.get("sequenceNumber", told.get("sequenceNumber"))
+    sequence = read_sequence(int(number) if type(number) is str and _DIGITS.fullmatch(number) else number)
     source = read_source(asked.get("sourceId") or told.get("sourceId"))
     key = asked.get("batchId") or request.headers.get("idempotency-key") or told.get("batchId")
     events = told.get("events")

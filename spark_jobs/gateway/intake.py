@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from spark_jobs.gateway.messages import Batch
 from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
@@ -41,13 +42,14 @@ class Intake:
         self._by_id: dict[tuple[str, str], Waiting] = {}
         self._accepted: dict[str, int] = {}
         self.stands: dict[str, Stand] = {}
-        self.ids: Ids = {}
+        self.ids: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self.was_open = self.is_closing = False
         self.ended: SluiceError | None = None
 
     def offer(self, batch: Batch, listener: Listener) -> Answer | None:
         """Take a batch, or answer at once. See ``Lane.offer``."""
         with self._changed:
+            self._forget_ids()
             if (refusal := self._refusal(batch)) is not None:
                 return refusal
             source, last = batch.source, self.stand(batch.source).sequence
@@ -66,6 +68,12 @@ class Intake:
             waiting = Waiting(replace(batch, sequence=sequence), sequence, [listener])
             self._take(waiting)
             return None
+
+    def _forget_ids(self) -> None:
+        """Forget those of long ago, which are in front."""
+        since = time.time() - self._ids_seconds
+        while self.ids and self.ids[next(iter(self.ids))] < since:
+            self.ids.popitem(last=False)
 
     def _refusal(self, batch: Batch) -> Nack | None:
         sequence = batch.sequence
@@ -145,14 +153,13 @@ class Intake:
         with self._changed:
             self._changed.wait_for(lambda: self.is_closing, seconds)
 
-    def next_window(self, try_at: float | None) -> list[Waiting] | None:
-        """Return what waits in its order, nothing from ``try_at`` on, None when all is done."""
+    def next_window(self, until: float) -> list[Waiting] | None:
+        """Return what waits in its order, nothing from ``until`` on, None when all is done."""
         with self._changed:
             while not self._queue:
                 if self.is_closing:
                     return None
-                wait = None if try_at is None else try_at - time.monotonic()
-                if wait is not None and wait <= 0:
+                if (wait := until - time.monotonic()) <= 0:
                     return []
                 self._changed.wait(wait)
             is_full = len(self._queue) >= WINDOW_BATCHES
@@ -171,19 +178,14 @@ class Intake:
         """Know what Kafka was found with; return batches that it has, whose answer was lost."""
         with self._changed:
             self.stands.update(stands)
-            self.ids.update(ids)
+            self.ids.update(sorted(ids.items(), key=itemgetter(1)))
             self.was_open = True
             return [each for each in self._waiting.values() if self._is_settled(each)]
 
     def know(self, stands: Mapping[str, Stand], ids: Ids) -> None:
-        """Know what Kafka has since, and forget ids of long ago, which are in front."""
-        since = time.time() - self._ids_seconds
+        """Know what Kafka has since."""
         with self._changed:
             self.stands.update(stands)
-            for name, at in list(self.ids.items()):
-                if at >= since:
-                    break
-                del self.ids[name]
             self.ids.update(ids)
 
     def waiting(self, source: str, sequence: int) -> Waiting | None:

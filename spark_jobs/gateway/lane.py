@@ -130,7 +130,8 @@ class Lane:
             if not self._is_up():
                 intake.pause(_START_RETRY_SECONDS)
         while self.ended is None:
-            window = intake.next_window(self._try_at if self._has_spooled else None)
+            until = self._try_at if self._has_spooled else time.monotonic() + RETRY_SECONDS
+            window = intake.next_window(until)
             if window is None:
                 return
             self._handle(window)
@@ -138,7 +139,8 @@ class Lane:
     def _handle(self, window: list[Waiting]) -> None:
         """Bring a window somewhere; the disk is tried after Kafka, or at once while that is known away."""
         is_away = self._has_spooled and time.monotonic() < self._try_at
-        tries = 0 if is_away else 1 if self._has_spooled or self._intake.is_closing else TRIES
+        is_once = self._has_spooled or self._intake.is_closing or not window
+        tries = 0 if is_away else 1 if is_once else TRIES
         for number in range(tries):
             if number:
                 self._intake.pause(_BETWEEN_TRIES_SECONDS)

@@ -123,16 +123,23 @@ def read_source(value: Any) -> str:
 
 def _events(events: Sequence[Any], stream: StreamSettings, sequence: int | None) -> Iterator[Event]:
     for at, event in enumerate(events):
-        where = f"events[{at}]"
-        if type(event) is not dict:
-            raise RefusedError("no object", where)
-        event_id = read_text(event.get("id"), f"{where}.id")
-        key = _key(event, stream)
-        value = event.get("value") if stream.envelope is None else _enveloped(event, key, sequence, where)
         try:
-            yield Event(_written_key(key), None if value is None else orjson.dumps(value), event_id)
-        except (TypeError, ValueError) as error:
-            raise RefusedError(f"no JSON that can be passed on: {error}", where) from None
+            yield _event(event, stream, sequence)
+        except RefusedError as error:
+            where = f"events[{at}]" if error.field is None else f"events[{at}].{error.field}"
+            raise RefusedError(error.message, where) from None
+
+
+def _event(event: Any, stream: StreamSettings, sequence: int | None) -> Event:
+    if type(event) is not dict:
+        raise RefusedError("no object")
+    event_id = read_text(event.get("id"), "id")
+    key = _key(event, stream)
+    value = event.get("value") if stream.envelope is None else _enveloped(event, key, sequence)
+    try:
+        return Event(_written_key(key), None if value is None else orjson.dumps(value), event_id)
+    except (TypeError, ValueError) as error:
+        raise RefusedError(f"no JSON that can be passed on: {error}") from None
 
 
 def _key(event: dict[str, Any], stream: StreamSettings) -> Any:
@@ -146,17 +153,17 @@ def _written_key(key: Any) -> bytes | None:
     return key.encode() if type(key) is str else orjson.dumps(key)
 
 
-def _enveloped(event: dict[str, Any], key: Any, sequence: int | None, where: str) -> dict[str, Any]:
+def _enveloped(event: dict[str, Any], key: Any, sequence: int | None) -> dict[str, Any]:
     operation, value = event.get("operation"), event.get("value")
     if operation not in OPERATIONS:
-        raise RefusedError(f"none of {', '.join(OPERATIONS)}", f"{where}.operation")
+        raise RefusedError(f"none of {', '.join(OPERATIONS)}", "operation")
     if key is None:
-        raise RefusedError("it is missing", f"{where}.key")
+        raise RefusedError("it is missing", "key")
     if operation != DELETE and type(value) is not dict:
-        raise RefusedError("no object", f"{where}.value")
+        raise RefusedError("no object", "value")
     time = event.get("timestamp")
     if time is not None and not _is_time(time):
-        raise RefusedError("neither milliseconds nor a time of ISO 8601 with its zone", f"{where}.timestamp")
+        raise RefusedError("neither milliseconds nor a time of ISO 8601 with its zone", "timestamp")
     return {"operation": operation, "key": key, "value": value, "timestamp": time, "sequence": sequence}
 
 

@@ -14,13 +14,16 @@ def records_of(
 ) -> Iterator[Outgoing]:
     """Yield the records of events that are neither ``known`` nor ``new``; their ids are ``new`` from then on.
 
-    They are numbered from where their source stands. Ids are of the time ``now``; None remembers none.
+    They are numbered from where their source stands; there are none of a batch whose own id is known. Ids
+    are of the time ``now``; None remembers none.
     """
     own = [(SOURCE, batch.source.encode()), (SEQUENCE, str(batch.sequence).encode())]
     if batch.id is not None:
         own.append((BATCH_ID, batch.id.encode()))
         if now is not None:
-            new[batch.source, BATCH_ID, batch.id] = now
+            if (name := (batch.source, BATCH_ID, batch.id)) in new or name in known:
+                return
+            new[name] = now
     number = stand.events
     for event in batch.events:
         headers = own

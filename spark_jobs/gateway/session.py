@@ -91,16 +91,16 @@ class Session:
         try:
             if text is None:
                 raise RefusedError("a frame of bytes, where text is wanted")  # noqa: TRY301
-            size = len(text.encode(errors="replace"))
-            most = self._gateway.settings.max_batch_bytes
-            if size > most:
-                told = f"{size:,} bytes, where {most:,} are the most"
-                raise RefusedError(told, is_too_large=True)  # noqa: TRY301
             message = parse(text)
             if type(message) is not dict:
                 raise RefusedError("no object")  # noqa: TRY301
             number = message.get("sequenceNumber")
             sequence = number if type(number) is int else None
+            size = len(text.encode(errors="replace"))
+            most = self._gateway.settings.max_batch_bytes
+            if size > most:
+                told = f"{size:,} bytes, where {most:,} are the most"
+                raise RefusedError(told, is_too_large=True)  # noqa: TRY301
             await self._do(message, size)
         except RefusedError as error:
             self._nack(error.nack(sequence))
@@ -139,7 +139,7 @@ class Session:
         wanted = [name for name in asked if type(name) is str][:16]
         if type(asked) is dict:
             wanted = [name for name in wanted if asked[name]]
-        known = {"batching", "persisted"} if self._stream.pipeline is not None else {"batching"}
+        known = {"batching", "compression", *(["persisted"] if self._stream.pipeline is not None else [])}
         return {name: "supported" if name in known else "unsupported" for name in wanted}
 
     def _take(self, batch: Batch) -> None:

@@ -68,7 +68,11 @@ class Writer:
 
     @property
     def is_open(self) -> bool:
-        """True while the slot is ours, as far as is known."""
+        """True while the slot is ours, as far as is known, and not all brokers went away since."""
+        if self._producer is not None:
+            self._producer.poll(0)
+            if self._troubles.are_all_down:
+                self.close()
         return self._producer is not None
 
     def open(self) -> Taken:
@@ -87,14 +91,32 @@ class Writer:
         producer = new_client(_producer, properties, self._troubles)
         self._wait(producer, producer.init_transactions)
         self._reach("after-taken")
-        after = time.monotonic()
-        stands = self._topics.stands(self._slot)
-        taken = Taken(stands, self._topics.ids(self._slot, after))
         self._producer = producer
-        owner = orjson.dumps(asdict(self._own))
-        self._transact(lambda: self._produce(self._topics.states, OWNER_KEY, owner, partition=self._slot))
+        try:
+            if (unmarked := self._topics.unmarked(self._slot)) is not None:
+                self._own_it(unmarked)
+            after = time.monotonic()
+            taken = Taken(self._topics.stands(self._slot), self._topics.ids(self._slot, after))
+        except SluiceError:
+            self.close()
+            raise
+        self._own_it()
         self._was_ours = True
         return taken
+
+    def _own_it(self, unmarked: Iterable[int] = ()) -> None:
+        """Write whose the slot is; ``unmarked`` get a tombstone, since a marker there decides all before it.
+
+        That is a commit: what was answered must not be undone, and what was not is all there, or told again.
+        """
+        topics, owner = self._topics, orjson.dumps(asdict(self._own))
+
+        def produce() -> None:
+            self._produce(topics.states, OWNER_KEY, owner, partition=self._slot)
+            for partition in unmarked:
+                self._produce(topics.topic, OWNER_KEY, None, partition=partition)
+
+        self._transact(produce)
 
     def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
         """Write all of it in one transaction.
@@ -162,13 +184,13 @@ class Writer:
         headers: Headers | None = None,
         partition: int = -1,
     ) -> None:
-        producer = self._open_producer
-        deadline = time.monotonic() + ANSWER_SECONDS
+        producer, deadline = self._open_producer, None
         while True:
             try:
                 producer.produce(topic, value, key, partition, self._told, headers=headers)  # type: ignore[arg-type]
                 break
             except BufferError:
+                deadline = deadline or time.monotonic() + ANSWER_SECONDS
                 producer.poll(_ROOM_SECONDS)
                 if time.monotonic() > deadline:
                     raise self._away("no room for records") from None

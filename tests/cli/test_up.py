@@ -22,13 +22,18 @@ from websockets.typing import Origin
 
 from bench.footprint import usage
 from cli.commands.up import _as_it_is_now
+from cli.stand import running
 from cli.stand.run_record import read_up
 from cli.stand.running import Servers, stop_left_over
-from servers.process import free_ports, is_listening
+from prove.lab.kafka_server import unique_name
+from servers.process import ServerProcess, free_ports, is_listening
 from spark_jobs.config.file import load_config
-from spark_jobs.connections.endpoints import read_endpoints
+from spark_jobs.connections.endpoints import Endpoints, read_endpoints, write_endpoints
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.protocol.errors import CommitConflict
 
 if TYPE_CHECKING:
+    from prove.lab.kafka_server import KafkaBroker
     from tests.cli.conftest import Sluice
 
 STOP_SECONDS = 15
@@ -187,7 +192,7 @@ def test_a_changed_configuration_is_followed_and_one_with_mistakes_is_not(
 def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As metrics it may end, and nothing else does; `down` finds what a killed `up` left; else it is off."""
+    """One that ends is started again, but where another took over; `down` finds what a killed `up` left."""
     (port,) = free_ports(1)
     file = tmp_path / "sluice.yaml"
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
@@ -202,12 +207,38 @@ def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
     process.wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
     with urllib.request.urlopen(f"http://{address}/v1/namespaces", timeout=SCRAPE_SECONDS) as answer:
         assert json.load(answer)["namespaces"] == []
+    process.kill()
+    servers.raise_if_ended()
+    assert servers.processes["catalog"] is process  # it had run for a moment only
+    monkeypatch.setattr(running, "AGAIN_SECONDS", 0)
+    servers.raise_if_ended()
+    assert f"the catalog is at http://{address}: it had ended" in capsys.readouterr().out
+    process = servers.processes["catalog"]
+    process.wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
     assert stop_left_over(config) == ["catalog"]
     process.wait_until(lambda: not process.is_running, STOP_SECONDS)  # its threads end a moment later
     assert not is_listening(port)
+    monkeypatch.setattr(ServerProcess, "exit_code", CommitConflict.exit_code)
     servers.raise_if_ended()
-    assert "the catalog is not served any more" in capsys.readouterr().out
+    assert "the catalog is not served any more, since another has taken over" in capsys.readouterr().out
     assert not servers.processes
+
+
+def test_the_embedded_broker_has_the_topics_of_the_gateway(
+    kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else makes topics there: what is configured over it runs as it is."""
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
+    topic = unique_name("clicks")
+    (tmp_path / "sluice.yaml").write_text(
+        f"version: 1\ngateway: {{streams: {{clicks: {{topic: {topic}}}}}}}\n"
+    )
+    config = load_config(tmp_path / "sluice.yaml")
+    write_endpoints(config.home, Endpoints(kafka_bootstrap_servers=str(kafka)))
+    monkeypatch.setattr(running, "SAMPLE_PARTITIONS", {})
+    monkeypatch.setattr(running, "ServerProcess", lambda *_: None)
+    Servers(config).start_stream()
+    assert len(KafkaAdmin({"bootstrap.servers": str(kafka)}).source_state(topic).end) == 4
 
 
 def test_what_lost_its_usual_port_to_another_is_served_elsewhere(

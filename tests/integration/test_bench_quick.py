@@ -13,6 +13,7 @@ from bench import catch_up, cold_start, formats, hot, kafka_connect, memory, par
 from bench.catch_up import measure_catch_up
 from bench.cold_start import STARTS, measure_cold_start
 from bench.formats import GOALS, measure_formats
+from bench.gateway import measure_gateway
 from bench.hot import measure_hot
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
@@ -24,6 +25,7 @@ from bench.report import (
     catch_up_rows,
     cold_start_rows,
     formats_rows,
+    gateway_rows,
     kafka_connect_rows,
     many_commits_rows,
     memory_rows,
@@ -167,6 +169,14 @@ def test_bench_kafka_connect_reads_everything_both_ways(lab: Lab) -> None:
     assert result.sinks[0].commits >= 1
     assert result.speed_ratio > 0
     assert kafka_connect_rows(result)
+
+
+def test_bench_gateway_sends_everything_both_ways(lab: Lab) -> None:
+    """Twenty clients are acknowledged all they send, and a bare producer sends as many events."""
+    result = measure_gateway(lab, 1)
+    assert result.events == 2_000
+    assert min(result.rate, result.bare_rate, result.ack_ms, result.commit_ms) > 0
+    assert gateway_rows(result)
 
 
 def test_bench_cold_start_tells_whose_imports_it_is(lab: Lab) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from prove.crash.matrix import crash_cells
 from prove.crash.nemeses import Kill
-from prove.hostile import gateway
+from prove.hostile import gateway, gateway_away
 from spark_jobs.txlog.phases import Phase
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_every_place_is_struck() -> None:
     """A new place that no case kills at would prove nothing, and would not be missed."""
     reached = set(_reached())
     ending = {cell.nemesis.point for cell in crash_cells() if isinstance(cell.nemesis, Kill)}
-    ending |= {f"gateway.{point}" for point in (*gateway.POINTS, *gateway.AWAY_POINTS)}
+    ending |= {f"gateway.{point}" for point in (*gateway.POINTS, *gateway_away.AWAY_POINTS)}
     assert ending <= reached, "places that the product does not name"
     assert reached - ending == set(NOT_STRUCK)
 

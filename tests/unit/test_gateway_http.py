@@ -126,6 +126,16 @@ def test_an_address_is_held_over_all_its_connections_and_each_connection_by_itse
             assert sent(other) == "ok"
 
 
+@pytest.mark.parametrize("number", ["abc", "-1", "0", "1.0", "", "9" * 17])
+def test_a_number_in_the_address_that_is_none_is_refused(tmp_path: Path, number: str) -> None:
+    """Taken as the next one, a batch that is sent again would count twice."""
+    with gateway(tmp_path) as address:
+        asked = {"sourceId": "a", "sequenceNumber": number}
+        answer = httpx.post(f"http://{address}", params=asked, json=MANY, trust_env=False)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["details"]["field"] == "sequenceNumber"
+
+
 def test_a_token_has_so_many_connections(tmp_path: Path) -> None:
     """The next one is turned away until one of them is closed."""
     by_token = {"Authorization": "Bearer secret"}

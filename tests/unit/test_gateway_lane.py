@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -150,6 +152,33 @@ def test_an_id_counts_once(tmp_path: Path) -> None:
     )
     assert running.offer(Batch("other", (Event(None, b"6", "a"),), 1)) == Ack(1, Status.OK, 1)
     assert [each.value for each in kafka.records] == [b"1", b"3", b"5", b"6"]
+    running.close()
+
+
+def test_a_batch_counts_once_by_its_id_whatever_its_number(tmp_path: Path) -> None:
+    """Also one that an earlier process put on the disk, whose client sends it again before it is in Kafka."""
+    kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
+    spooled = Batch("s", (Event(None, b"1", None),), 1, 1, "x")
+    spool.put(*PLACE, [spooled])
+    running = Running(kafka, spool)
+    again = running.offer(replace(spooled, sequence=None))
+    assert isinstance(again, Ack)
+    assert again.status in {Status.OK, Status.DUPLICATE}
+    assert running.offer(replace(spooled, sequence=3 - (again.status is Status.DUPLICATE))).skipped == 1  # type: ignore[union-attr]
+    assert [each.value for each in kafka.records] == [b"1"]
+    running.close()
+
+
+def test_an_id_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nothing came meanwhile: whose ids come round again loses nothing."""
+    kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
+    running = Running(kafka, spool)
+    assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
+    at = time.time()
+    monkeypatch.setattr("time.time", lambda: at + 301)
+    same = replace(events("s", 1), sequence=2)
+    assert running.offer(same) == Ack(2, Status.OK, 2)
+    assert running.offer(replace(same, sequence=3)) == Ack(3, Status.OK, 0, 2)
     running.close()
 
 

@@ -147,7 +147,7 @@ def test_answers_are_served_where_a_pipeline_is_hot_and_found_by_their_address(
 ) -> None:
     """Whatever port they got; without such a pipeline nobody listens for queries."""
     process = cast("ServerProcess", None)
-    started = lambda name, *_, **__: Beside(f"http://{name}", process)  # noqa: E731
+    started = lambda name, *_, **__: Beside(f"http://{name}", process, 0.0)  # noqa: E731
     monkeypatch.setattr(running, "start_beside", started)
     for hot in ("true", "false"):
         pipeline = {"topic": "orders", "table": "lake.orders", "hot": hot}

@@ -1,0 +1,132 @@
+"""Where gateways are struck: a pipeline over a topic, gateways of it, and clients that misbehave."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import yaml
+
+from prove.lab.brokers import Brokers, own_broker
+from prove.lab.gateway_client import PER_BATCH, HostileClient
+from prove.lab.gateway_process import GatewayProcess, gateway_settings
+from prove.lab.kafka_server import KafkaBroker, unique_name
+from prove.lab.pipeline_lab import Lab, make_lab
+from prove.scenario import Findings, Scenario, scenario_on
+from prove.workload import Testbed
+
+ONCE = "each event is in the table once, those of a source in their order"
+_BATCHES = 60
+_CLIENTS = 3
+
+
+@dataclass(slots=True)
+class Field:
+    """A pipeline, and gateways of its topic, each with a folder and a spool of its own."""
+
+    lab: Lab
+    gateways: list[GatewayProcess]
+    clients: list[HostileClient]
+    stack: ExitStack
+
+    def gateway(self, **settings: Any) -> GatewayProcess:
+        """Start one more and wait for it."""
+        folder = self.lab.path.parent / unique_name("gateway")
+        (folder / "home").mkdir(parents=True)
+        document = yaml.safe_load(self.lab.path.read_text())
+        document["gateway"] = gateway_settings(self.lab.pipeline.topic, **settings)
+        path = folder / "sluice.yaml"
+        path.write_text(yaml.safe_dump(document))
+        gateway = GatewayProcess(path)
+        self.stack.callback(gateway.kill)
+        self.gateways.append(gateway)
+        gateway.wait()
+        return gateway
+
+    def sockets(self) -> Sequence[str]:
+        """Return where clients may connect."""
+        return [each.socket for each in self.gateways]
+
+    def client(self, source: str, batches: int = _BATCHES) -> HostileClient:
+        """Start a client that goes to any of the gateways."""
+        client = HostileClient(source, self.sockets, batches)
+        self.clients.append(client)
+        client.start()
+        return client
+
+    def start_clients(self, batches: int = _BATCHES) -> None:
+        """Start some, whose sources are of several slots."""
+        for number in range(_CLIENTS):
+            self.client(f"browser-{number}", batches)
+        for client in self.clients:
+            client.wait_for(3)
+
+    def judge(self, happened: str) -> Findings:
+        """Let all clients finish, drain, and look for each event."""
+        for client in self.clients:
+            client.finish()
+        self.lab.drain()
+        return found(self.lab, {each.source: each.batches * PER_BATCH for each in self.clients}, happened)
+
+
+def found(lab: Lab, wanted: dict[str, int], happened: str) -> Findings:
+    """Count what is in the table of each source, whose events are numbered from 0 on."""
+    rows = sorted(lab.rows().to_pylist(), key=lambda row: (row["_kafka_partition"], row["_kafka_offset"]))
+    seen: defaultdict[str, list[int]] = defaultdict(list)
+    ordinals: defaultdict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        headers = {each["key"]: each["value"].decode() for each in row["_kafka_headers"]}
+        seen[headers["sluice-source"]].append(row["id"])
+        ordinals[headers["sluice-source"]].append(int(headers["sluice-event"]))
+    lost = sum(len({*range(count)} - {*seen[source]}) for source, count in wanted.items())
+    doubled = sum(len(ids) - len({*ids}) for ids in seen.values())
+    disorder = [source for source, ids in seen.items() if ids != sorted(ids)]
+    gaps = [source for source, each in ordinals.items() if each != [*range(1, len(each) + 1)]]
+    unkept = f"not in order: {disorder}; counted wrong: {gaps}" if disorder or gaps else ""
+    return Findings(f"{happened}; {len(rows):,} events", lost, doubled, unkept=unkept)
+
+
+@contextmanager
+def field(testbed: Testbed, kafka: str) -> Iterator[Field]:
+    """A pipeline over a new topic of one partition's order for each source."""
+    topic = KafkaBroker(kafka).new_topic(2, retention_ms=-1)
+    folder = testbed.folder / topic
+    folder.mkdir()
+    lab = make_lab(folder, bootstrap=kafka, topic=topic, spark_remote=None)
+    with ExitStack() as stack:
+        yield Field(lab, [], [], stack)
+
+
+@contextmanager
+def own_field(testbed: Testbed) -> Iterator[tuple[Field, Brokers]]:
+    """As ``field``, over a broker of its own."""
+    with (
+        own_broker(testbed.folder / unique_name("kafka")) as brokers,
+        field(testbed, brokers.bootstrap_servers) as here,
+    ):
+        yield here, brokers
+
+
+def expect_killed(gateway: GatewayProcess) -> None:
+    """Wait for its death by a signal."""
+    ended = gateway.died()
+    assert ended == -9, f"it was not killed there: {ended} {gateway.code()}"
+
+
+def posted(gateway: GatewayProcess, first: int, count: int, source: str = "job") -> httpx.Response:
+    """Post so many events, numbered from the first on."""
+    events = [{"key": "k", "value": {"id": number}} for number in range(first, first + count)]
+    return httpx.post(gateway.url, params={"sourceId": source}, json=events, timeout=60, trust_env=False)
+
+
+def gateway_case(
+    name: str, title: str, run: Callable[[Testbed], Findings], *, is_alone: bool = False
+) -> Scenario:
+    """Return the case as the runner knows it."""
+    return scenario_on(
+        f"gateway/{name}", title, ONCE, run, group="events through a gateway", is_alone=is_alone
+    )
