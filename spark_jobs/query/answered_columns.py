@@ -33,8 +33,10 @@ def _answered(kind: pa.DataType) -> pa.DataType:
 
 
 def _column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
     if "arrow.uuid" not in str(column.type):
-        return column if column.type == kind else column.cast(kind)
+        return column.cast(kind)
     # Arrow would take a UUID's bytes for its text.
     return pa.chunked_array([pa.array(map(_told, column.to_pylist()), kind)])
 

@@ -17,6 +17,7 @@ from spark_jobs.hot.key_prints import print_of
 from spark_jobs.hot.prefix import Prefix
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.file_rows import scan_schema, stream
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.query.answered_columns import answered_schema, as_answered
 from spark_jobs.query.ended import files_away, out_of_memory, out_of_time
 from spark_jobs.query.engine import MEMORY_BYTES
@@ -45,21 +46,37 @@ def newest_of_key(
     """
     prefix = prefix or Prefix(load_seam(pipeline, connections), (), 0)
     columns = scan_schema(prefix.seam.table.scan())
+    _check_columns(columns, pipeline)
     schema, taken = answered_schema(columns), 0
     every = [schema.empty_table()]
     try:
         for rows in _rows_of(prefix, key, columns):
-            if is_over():
-                raise out_of_time(pipeline)
             every.append(as_answered(rows, schema))
             taken += every[-1].nbytes
             if taken > memory_bytes:
                 raise out_of_memory(f"the rows of the key take more than {memory_bytes:,} bytes", pipeline)
+            if is_over():
+                break
     except (OSError, pa.ArrowException, RESTError) as error:
         raise files_away(error, pipeline) from error
+    if is_over():
+        raise out_of_time(pipeline)
     found = pa.concat_tables(every)
     found = found.take(pc.sort_indices(found, _NEWEST_FIRST))
     return Answer(schema, iter(found.to_batches(ROWS_A_BATCH)))
+
+
+def _check_columns(columns: pa.Schema, pipeline: PipelineConfig) -> None:
+    """Refuse a table of which another tool took or renamed what a lookup is by."""
+    for name in (KEY, GENERATION, TIMESTAMP, OFFSET):
+        if name not in columns.names:
+            raise ConfigError(
+                f"the table has no column {name}",
+                code="query-refused",
+                hint="Ask with `query` by the columns that it has.",
+                pipeline=pipeline.name,
+                table=pipeline.table,
+            )
 
 
 def _rows_of(prefix: Prefix, key: str, columns: pa.Schema) -> Iterator[pa.Table]:

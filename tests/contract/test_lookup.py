@@ -100,7 +100,7 @@ def test_the_rows_of_a_key_are_those_that_sql_gives(scene: Scene, is_binary: boo
 
 
 def test_a_lookup_ends_by_name(scene: Scene) -> None:
-    """When its time is over, where rows need more memory than they may have, or files are gone."""
+    """When its time is over, where rows need more memory than they may have, columns or files are gone."""
     table = scene.lake.load()
     table.append(_rows(table, 30, is_binary=False))
 
@@ -113,12 +113,18 @@ def test_a_lookup_ends_by_name(scene: Scene) -> None:
         ask(is_over=lambda: True)
     with pytest.raises(ConfigError, match="more than 100 bytes") as large:
         ask(memory_bytes=100)
+    with scene.lake.load().update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("_kafka_timestamp", "at_in_kafka")
+    with pytest.raises(ConfigError, match="no column _kafka_timestamp") as renamed:
+        ask()
+    with scene.lake.load().update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("at_in_kafka", "_kafka_timestamp")
     for task in scene.lake.load().scan().plan_files():
         Path(task.file.file_path.removeprefix("file://")).unlink()
     with pytest.raises(RetryableError, match="could not be read") as gone:
         ask()
-    codes = [raised.value.code for raised in (late, large, gone)]
-    assert codes == ["query-timeout", "query-too-large", "table-unreadable"]
+    codes = [raised.value.code for raised in (late, large, renamed, gone)]
+    assert codes == ["query-timeout", "query-too-large", "query-refused", "table-unreadable"]
 
 
 def _rows(table: Table, start: int, is_binary: bool) -> pa.Table:
