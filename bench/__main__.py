@@ -16,7 +16,7 @@ from bench.cold_start import measure_cold_start
 from bench.footprint import measure_footprint
 from bench.formats import measure_formats
 from bench.gateway import measure_gateway
-from bench.hot import measure_hot
+from bench.hot import measure_hot, measure_hot_watch
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
@@ -33,6 +33,7 @@ from bench.report import (
     formats_rows,
     gateway_rows,
     hot_rows,
+    hot_watch_rows,
     kafka_connect_rows,
     machine,
     many_commits_rows,
@@ -151,8 +152,15 @@ PARTS = {
         "a follower: freshness beside a bare consumer, CPU and memory a row, queries over hot rows",
         measure_hot,
         hot_rows,
-        full=(1_000_000, 20, 50_000, 300),
+        full=(1_000_000, 20, 50_000),
         quick=(60_000, 3, 1_000),
+    ),
+    "hot_watch": Part(
+        "a follower of 50,000 rows/s for five minutes, with queries and drains beside it",
+        measure_hot_watch,
+        hot_watch_rows,
+        full=(300,),
+        quick=(60,),
     ),
     "kafka_connect": Part(
         "the same topic through Kafka Connect with Iceberg's own sink",

@@ -1,7 +1,7 @@
 """A follower beside a bare consumer of the same topic and a drain of the same rows, and what queries cost.
 
 Percentiles are of partition 0: from the call that produced a record until a query that begins then has it,
-and until the consumer has it. The first seconds of each rate are left out. The last is watched once more, for
+and until the consumer has it. The first seconds of each rate are left out. The watch is the last rate for
 long, while drains take what is held whenever that is a million rows.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.drains import run_drains
 from bench.hot_processes import Moments, Worker, consume, follow, produce, worker
-from bench.records import PARTITIONS, fill
+from bench.records import PARTITIONS, fill, order_keys
 from prove.lab.kafka_server import KafkaBroker
 from prove.lab.work_loop import looping
 
@@ -27,15 +28,19 @@ if TYPE_CHECKING:
     from bench.lab import Lab
     from servers.spark_connect import SparkConnectServer
 
-TOPIC = "hot"
 # Rows and queries a second.
-RATES = ((1_000, 0), (10_000, 0), (50_000, 10))
+WATCH_QUERIES = 10
+RATES = ((1_000, 0), (10_000, 0), (50_000, WATCH_QUERIES))
 WARM_UP_SECONDS, _LATE_SECONDS = 2.0, 5.0
 FIRST_RECORDS = 4_000
+Source = tuple[str, str]  # bootstrap servers and a topic
 HELD_RECORDS = 1_000_000  # beside which the long watch asks
 GOAL_BARE_FACTOR, GOAL_BARE_MS = 4, 40
 GOAL_CPU, GOAL_BYTES, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER = 2.5, 160, 0.02, 1 / 20, 1.3
-_LOOKUP = "SELECT * FROM orders WHERE order_id = {}"
+_LOOKUP = (
+    "SELECT * FROM orders WHERE _kafka_key = '{}' "
+    "ORDER BY _kafka_generation DESC, _kafka_timestamp DESC NULLS LAST, _kafka_offset DESC"
+)
 _COUNT = "SELECT count(*) FROM orders"
 _GROUP = "SELECT city, count(*), sum(quantity) FROM orders GROUP BY city"
 
@@ -78,46 +83,34 @@ class HotResult:
     row_bytes: float
     resident_bytes: int
     lookup_ms: float
-    search_ms: float
+    sql_ms: float
     arrow_ms: float
     together_ms: dict[str, float]
     lake_ms: dict[str, float]
 
 
-def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000, long_seconds: int = 0) -> HotResult:
-    """Follow an idle topic, each rate up to ``most`` for so many seconds, and so many records at once.
-
-    The last rate is watched for ``long_seconds`` too.
-    """
+def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> HotResult:
+    """Follow an idle topic, each rate up to ``most`` for so many seconds, and so many records at once."""
     rates = [(rate, queries) for rate, queries in RATES if rate <= most]
-    KafkaBroker(lab.bootstrap_servers).create_topic(TOPIC, PARTITIONS)
-    fill(lab.bootstrap_servers, TOPIC, 0, FIRST_RECORDS)
-    with lab.spark("spark-hot") as spark:
-        path = lab.configure(TOPIC, TOPIC, spark, hot={"memory": "4GB"})
+    source = lab.bootstrap_servers, "hot"
+    with _followed(lab, source) as (spark, path, follower):
+        idle = _cores(follower, seconds)
+        freshness = [_freshness(source, follower, *each, seconds) for each in rates]
         run_drains(spark, path)
-        with worker(follow, path) as follower:
-            follower.ask("until", _ends(lab))
-            idle = _cores(follower, seconds)
-            freshness = [_freshness(lab, follower, *each, seconds) for each in rates]
-            if long_seconds:
-                rate, _ = rates[-1]
-                with looping(lambda _: _drain_later(spark, path, HELD_RECORDS / rate)):
-                    freshness.append(_freshness(lab, follower, *rates[-1], long_seconds))
-            run_drains(spark, path)
-            follower.ask("until_drained")
-            before = follower.ask("cpu")
-            fill(lab.bootstrap_servers, TOPIC, FIRST_RECORDS, records)
-            rows = follower.ask("until", _ends(lab))
-            follow_us = (follower.ask("cpu") - before) / rows * 1e6
-            _, size_bytes, resident_bytes = follower.ask("sizes")
-            wanted = FIRST_RECORDS + records // 2
-            lookup = _LOOKUP.format(wanted)
-            lookup_ms = follower.ask("asked", lookup)
-            search_ms, arrow_ms = follower.ask("searched", lookup, "order_id", wanted)
-            together_ms = _asked(follower)
-            (drain,) = run_drains(spark, path).drains
-            follower.ask("until_drained")
-            lake_ms = _asked(follower)
+        follower.ask("until_drained")
+        before = follower.ask("cpu")
+        fill(*source, FIRST_RECORDS, records)
+        rows = follower.ask("until", _ends(*source))
+        follow_us = (follower.ask("cpu") - before) / rows * 1e6
+        _, size_bytes, resident_bytes = follower.ask("sizes")
+        key = order_keys(FIRST_RECORDS + records // 2, 1)[0].decode()
+        sql = _LOOKUP.format(key)
+        sql_ms = follower.ask("asked", sql)
+        lookup_ms, arrow_ms = follower.ask("looked_up", key, sql)
+        together_ms = _asked(follower)
+        (drain,) = run_drains(spark, path).drains
+        follower.ask("until_drained")
+        lake_ms = _asked(follower)
     drain_us = sum(drain.cpu_us.values()) / drain.rows
     sizes = size_bytes / rows, resident_bytes
     return HotResult(
@@ -128,11 +121,35 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000, long_s
         drain_us,
         *sizes,
         lookup_ms,
-        search_ms,
+        sql_ms,
         arrow_ms,
         together_ms,
         lake_ms,
     )
+
+
+def measure_hot_watch(lab: Lab, seconds: int, rate: int = 50_000) -> Freshness:
+    """Follow a rate for long, asked ten queries a second."""
+    source = lab.bootstrap_servers, "hot_watch"
+    with (
+        _followed(lab, source) as (spark, path, follower),
+        looping(lambda _: _drain_later(spark, path, HELD_RECORDS / rate)),
+    ):
+        return _freshness(source, follower, rate, WATCH_QUERIES, seconds)
+
+
+@contextmanager
+def _followed(lab: Lab, source: Source) -> Iterator[tuple[SparkConnectServer, Path, Worker]]:
+    """A new topic, some of whose records are drained, and a process that follows it."""
+    servers, topic = source
+    KafkaBroker(servers).create_topic(topic, PARTITIONS)
+    fill(*source, 0, FIRST_RECORDS)
+    with lab.spark(f"spark-{topic}") as spark:
+        path = lab.configure(topic, topic, spark, hot={"memory": "4GB"})
+        run_drains(spark, path)
+        with worker(follow, path) as follower:
+            follower.ask("until", _ends(*source))
+            yield spark, path, follower
 
 
 def _drain_later(spark: SparkConnectServer, path: Path, seconds: float) -> None:
@@ -144,9 +161,9 @@ def _asked(follower: Worker) -> dict[str, float]:
     return {name: follower.ask("asked", sql) for name, sql in (("count", _COUNT), ("group by", _GROUP))}
 
 
-def _ends(lab: Lab) -> dict[int, int]:
-    consumer = Consumer({"bootstrap.servers": lab.bootstrap_servers, "group.id": "bench"})
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p))[1] for p in range(PARTITIONS)}
+def _ends(servers: str, topic: str) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench"})
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(PARTITIONS)}
     consumer.close()
     return ends
 
@@ -157,11 +174,11 @@ def _cores(follower: Worker, seconds: float) -> float:
     return float((follower.ask("cpu") - before) / seconds)
 
 
-def _freshness(lab: Lab, follower: Worker, rate: int, queries: int, seconds: int) -> Freshness:
+def _freshness(source: Source, follower: Worker, rate: int, queries: int, seconds: int) -> Freshness:
     whole = seconds + WARM_UP_SECONDS
     with (
-        worker(consume, lab.bootstrap_servers, TOPIC) as bare,
-        worker(produce, lab.bootstrap_servers, TOPIC) as producer,
+        worker(consume, *source) as bare,
+        worker(produce, *source) as producer,
     ):
         bare.ask("seen", 0.5)
         before = follower.ask("cpu")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from servers.asking import asked, away
 from spark_jobs.config.file import load_config
@@ -35,15 +36,44 @@ def fresh_answer(
     from spark_jobs.hot.fresh import read_fresh
     from spark_jobs.query.query import query
 
-    with ExitStack() as stack:
-        body = {"pipeline": pipeline.name, "sql": sql, "format": "arrow", "after": after or {}}
-        answered = asked(load_config(), "POST", "/v1/query", {**body, "at": str(at) if at else None})
+    body = {"pipeline": pipeline.name, "sql": sql, "format": "arrow", "after": after or {}}
+    with _served("POST", "/v1/query", {**body, "at": str(at) if at else None}) as answered:
         if answered is not None:
-            stack.callback(answered.release_conn)
-            yield _streamed(answered), answered.headers["Sluice-Watermark"]
+            yield answered
             return
-        prefix = read_fresh(pipeline, connections, after=after, at=at)
-        yield stack.enter_context(query(pipeline, connections, sql, prefix=prefix)), str(prefix.watermark)
+    prefix = read_fresh(pipeline, connections, after=after, at=at)
+    with query(pipeline, connections, sql, prefix=prefix) as answer:
+        yield answer, str(prefix.watermark)
+
+
+@contextmanager
+def fresh_lookup(
+    pipeline: PipelineConfig, connections: Connections, key: str
+) -> Iterator[tuple[Answer, str]]:
+    """Give the rows of a record key, the newest first, as ``fresh_answer`` does."""
+    from spark_jobs.hot.fresh import read_fresh
+    from spark_jobs.query.lookup import newest_of_key
+
+    asked_for = urlencode({"key": key, "format": "arrow"})
+    with _served("GET", f"/v1/pipelines/{pipeline.name}/lookup?{asked_for}") as answered:
+        if answered is not None:
+            yield answered
+            return
+    prefix = read_fresh(pipeline, connections)
+    yield newest_of_key(pipeline, connections, key, prefix=prefix), str(prefix.watermark)
+
+
+@contextmanager
+def _served(method: str, path: str, body: Any = None) -> Iterator[tuple[Answer, str] | None]:
+    """Give the running ``serve``'s answer and its watermark; None where none runs."""
+    answered = asked(load_config(), method, path, body)
+    if answered is None:
+        yield None
+        return
+    try:
+        yield _streamed(answered), answered.headers["Sluice-Watermark"]
+    finally:
+        answered.release_conn()
 
 
 def _streamed(answered: BaseHTTPResponse) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli.commands.ask_serve import fresh_answer
+from cli.commands.ask_serve import fresh_lookup
 from cli.commands.print_answer import check_outputs, json_and_csv, print_answer
 from cli.work import opened
 
@@ -24,12 +24,11 @@ def command(pipeline: str, key: str, *, fresh: bool, as_json: bool, as_csv: bool
     """
     check_outputs(as_json=as_json, as_csv=as_csv)
     with opened(pipeline, "query", needs_kafka=fresh) as (chosen, connections):
-        from spark_jobs.query.query import newest_of_key, query
+        from spark_jobs.query.lookup import newest_of_key
 
-        sql = newest_of_key(chosen, key)
         if not fresh:
-            with query(chosen, connections, sql) as answer:
-                print_answer(answer, None, as_json=as_json, as_csv=as_csv)
+            found = newest_of_key(chosen, connections, key)
+            print_answer(found, None, as_json=as_json, as_csv=as_csv)
             return
-        with fresh_answer(chosen, connections, sql) as (answer, watermark):
+        with fresh_lookup(chosen, connections, key) as (answer, watermark):
             print_answer(answer, watermark, as_json=as_json, as_csv=as_csv)

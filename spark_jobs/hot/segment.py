@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.schema.metadata_columns import OFFSET
+from spark_jobs.hot.key_prints import prints_of
+from spark_jobs.schema.metadata_columns import KEY, OFFSET
 
 if TYPE_CHECKING:
     from spark_jobs.hot.watermark import Epoch
@@ -24,7 +26,7 @@ _MIN_REPEATS = 4
 _NONE = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Segment:
     """Records ``start <= offset < end``, all in offset order; both tables have ``_kafka_offset``."""
 
@@ -48,6 +50,20 @@ class Segment:
     def records(self) -> int:
         """How many it is made of."""
         return len(self.rows) + len(self.dead_letters) + len(self.tombstones) + len(self.filtered)
+
+    def rows_of_key(self, key: str | bytes, its_print: np.uint32) -> pa.Table | None:
+        """Return its rows with this record key, None where it has none."""
+        at = np.flatnonzero(self._key_prints == its_print)
+        if not len(at):
+            return None
+        same = pc.equal(self.rows.column(KEY).take(at), pa.scalar(key)).to_numpy()
+        at = at[same == True]  # noqa: E712  (of null it is neither)
+        return self.rows.take(at) if len(at) else None
+
+    @cached_property
+    def _key_prints(self) -> np.ndarray:
+        """Made when a key is looked for the first time."""
+        return prints_of(self.rows.column(KEY).combine_chunks())
 
     def between(self, start: int, end: int) -> Segment:
         """Return its part in ``[start, end)``, which overlaps it; nothing is copied."""

@@ -88,7 +88,8 @@ class TableSource(ArrowScanSource):
         """As many rows of nothing as meet the condition."""
         schema = pa.schema([_NOTHING])
         in_files = row_counts(self._scan.filter(condition), self._owed)
-        counts = chain(in_files, self.hot.counts(condition, self._scan.projection()))
+        hot = self.hot.count(condition, self._scan.projection())
+        counts = chain(in_files, [hot] if hot else [])
         batches = (pa.record_batch([pa.nulls(count)], schema=schema) for count in counts)
         return pa.RecordBatchReader.from_batches(schema, batches)
 

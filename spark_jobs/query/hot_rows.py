@@ -31,9 +31,9 @@ class HotRows:
         for rows in self._meeting(condition, of):
             yield from rows.select(columns.names).cast(columns).to_batches()
 
-    def counts(self, condition: BooleanExpression, of: Schema) -> Iterator[int]:
-        """How many rows meet the condition, in parts."""
-        return (rows.num_rows for rows in self._meeting(condition, of))
+    def count(self, condition: BooleanExpression, of: Schema) -> int:
+        """Return how many rows meet the condition."""
+        return sum(rows.num_rows for rows in self._meeting(condition, of))
 
     def _meeting(self, condition: BooleanExpression, of: Schema) -> Iterator[pa.Table]:
         if isinstance(condition, AlwaysTrue):

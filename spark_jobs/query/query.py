@@ -21,14 +21,12 @@ from duckdb import StatementType
 from pyiceberg.expressions import AlwaysTrue
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.moments import Moment
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.query.ended import files_away, first_line, out_of_memory, out_of_time
 from spark_jobs.query.engine import Engine
 from spark_jobs.query.relations import DEAD_LETTERS, WATERMARK, beside_hot, registered
-from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -91,15 +89,6 @@ def query(
             yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
 
-def newest_of_key(pipeline: PipelineConfig, key: str) -> str:
-    """Return the SQL for the rows of a record key, the newest first."""
-    text = "'" + key.replace("'", "''") + "'"
-    wanted = f"encode({text})" if pipeline.key_is_binary else text
-    name = quoted(pipeline.table.rpartition(".")[2])
-    order = f"{GENERATION} DESC, {TIMESTAMP} DESC NULLS LAST, {OFFSET} DESC"
-    return f"FROM {name} WHERE {KEY} = {wanted} ORDER BY {order}"
-
-
 def _begun(
     engine: DuckDBPyConnection,
     sql: str,
@@ -143,15 +132,15 @@ def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         if is_over.is_set():
-            raise _out_of_time(pipeline) from error
+            raise out_of_time(pipeline) from error
         if _OUT_OF_MEMORY in str(error):
-            raise _out_of_memory(error, pipeline) from error
+            raise out_of_memory(first_line(error), pipeline) from error
         if _is_of_files(error):
-            raise _files_away(error, pipeline) from error
+            raise files_away(error, pipeline) from error
         every = (pipeline.table, *pipeline.routed_tables)
         ours = f"{', '.join(name.rpartition('.')[2] for name in every)} and {DEAD_LETTERS}"
         raise ConfigError(
-            f"the query was not run: {_first_line(error)}",
+            f"the query was not run: {first_line(error)}",
             code="query-refused",
             hint=f"The tables are {ours}; it is DuckDB's SQL without files, network and extensions.",
         ) from error
@@ -164,7 +153,7 @@ def _ended_in_time(pipeline: PipelineConfig, is_over: threading.Event) -> Iterat
     except duckdb.InterruptException as error:
         if not is_over.is_set():
             raise
-        raise _out_of_time(pipeline) from error
+        raise out_of_time(pipeline) from error
 
 
 def _is_of_files(error: Exception) -> bool:
@@ -172,36 +161,3 @@ def _is_of_files(error: Exception) -> bool:
         return True
     # Behind the first rows all that DuckDB says comes by Arrow's stream.
     return isinstance(error, OSError) and not _OF_THE_QUERY.match(str(error))
-
-
-def _out_of_time(pipeline: PipelineConfig) -> RetryableError:
-    return RetryableError(
-        "the query was ended: it took longer than it may",
-        code="query-timeout",
-        hint="Ask for less at once, as by a condition on a partitioned column, or raise"
-        " `serve.query_timeout` and what the request allows.",
-        pipeline=pipeline.name,
-    )
-
-
-def _out_of_memory(error: Exception, pipeline: PipelineConfig) -> ConfigError:
-    return ConfigError(
-        f"the query was ended: {_first_line(error)}",
-        code="query-too-large",
-        hint="Ask for less at once; where `serve` answers, all queries together have `serve.query_memory`.",
-        pipeline=pipeline.name,
-    )
-
-
-def _files_away(error: Exception, pipeline: PipelineConfig) -> RetryableError:
-    return RetryableError(
-        f"the table's files could not be read: {_first_line(error)}",
-        code="table-unreadable",
-        hint="Try again; when it stays,"
-        f" {mends.command('audit', pipeline.name, '--metadata')} names the files that are gone.",
-        table=pipeline.table,
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split(". Detail: ")[0].splitlines()[0]

@@ -172,8 +172,8 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
     def _tables(self, context: Any, said: Mapping[str, Any]) -> pa.Table:
         patterns = (said.get("db_schema_filter_pattern"), said.get("table_name_filter_pattern"))
         asked = [said.get("catalog"), *patterns, said.get("table_types") or None]
-        pipeline, question = self._question(context, Statement(_TABLES))
-        with self._service.ask(pipeline, Question(question.sql, parameters=asked)) as answered:
+        pipeline, _ = self._question(context, Statement(_TABLES))
+        with self._service.ask(pipeline, Question(_TABLES, parameters=asked)) as answered:
             found = pa.Table.from_batches(answered.answer.batches, answered.answer.schema)
         return pa.Table.from_arrays(found.columns, schema=flight_info.TABLES)
 

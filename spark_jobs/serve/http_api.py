@@ -21,7 +21,6 @@ from starlette.routing import Route
 from spark_jobs.config.secrets import scrub
 from spark_jobs.hot.status import State, TailStatus
 from spark_jobs.protocol.errors import ConfigError, SluiceError
-from spark_jobs.query.query import newest_of_key
 from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
 from spark_jobs.serve.http_requests import (
     MOST_BODY_BYTES,
@@ -33,7 +32,7 @@ from spark_jobs.serve.http_requests import (
     unreadable,
 )
 from spark_jobs.serve.page import page
-from spark_jobs.serve.service import Answered, QueryService, Question
+from spark_jobs.serve.service import Answered, QueryService, Question, RecordKey
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -96,9 +95,10 @@ class HttpApi:
         return await self._answered(pipeline, asked.question(), asked.format)
 
     async def _lookup(self, request: Request) -> Response:
+        self._check_lake(request)
         asked = read_lookup(dict(request.query_params))
         pipeline = self._service.pipeline(request.path_params["pipeline"])
-        return await self._answered(pipeline, Question(newest_of_key(pipeline, asked.key)), asked.format)
+        return await self._answered(pipeline, Question(RecordKey(asked.key)), asked.format)
 
     async def _answered(self, pipeline: PipelineConfig, question: Question, written: Format) -> Response:
         stack = ExitStack()

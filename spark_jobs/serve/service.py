@@ -18,6 +18,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.fresh import PATIENCE_SECONDS
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.engine import Engine
+from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import Answer, query
 from spark_jobs.serve.metrics import ServeMetrics
 from spark_jobs.serve.tails import Tails
@@ -31,14 +32,21 @@ SLOT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class RecordKey:
+    """A key whose rows are asked for, the newest first."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a pipeline; ``seconds`` is less than a query may take.
+    """What is asked of a pipeline, by SQL or a key; ``seconds`` is less than a query may take.
 
     ``after`` are offsets to wait for, ``at`` an earlier answer's watermark: not both. ``parameters`` stand
     for the SQL's question marks.
     """
 
-    sql: str
+    asked: str | RecordKey
     after: Mapping[int, int] = field(default_factory=dict)
     at: Watermark | None = None
     seconds: float | None = None
@@ -70,6 +78,8 @@ class QueryService:
         self.query_seconds = float(settings.query_timeout_seconds)
         self._slots = threading.BoundedSemaphore(settings.max_queries)
         self._engine = Engine(settings.query_memory_bytes)
+        self._share_bytes = settings.query_memory_bytes // settings.max_queries
+        self._closed = threading.Event()
 
     @property
     def pipelines(self) -> Mapping[str, PipelineConfig]:
@@ -121,6 +131,7 @@ class QueryService:
 
     def close(self) -> None:
         """End every query that is under way, and those that wait; nothing is followed any more."""
+        self._closed.set()
         self._engine.close()
         self.tails.close()
 
@@ -134,11 +145,20 @@ class QueryService:
     ) -> Answer:
         """Return the answer with its first rows taken; the stack closes it."""
         left = until - time.monotonic()
+        if isinstance(question.asked, RecordKey):
+            return newest_of_key(
+                pipeline,
+                self._connections,
+                question.asked.text,
+                prefix=prefix,
+                memory_bytes=self._share_bytes,
+                is_over=lambda: self._closed.is_set() or time.monotonic() > until,
+            )
         with ExitStack() as own:
             asked = query(
                 pipeline,
                 self._connections,
-                question.sql,
+                question.asked,
                 parameters=question.parameters,
                 prefix=prefix,
                 engine=self._engine,

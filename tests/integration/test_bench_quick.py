@@ -14,7 +14,7 @@ from bench.catch_up import measure_catch_up
 from bench.cold_start import STARTS, measure_cold_start
 from bench.formats import GOALS, measure_formats
 from bench.gateway import measure_gateway
-from bench.hot import measure_hot
+from bench.hot import measure_hot, measure_hot_watch
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
@@ -26,6 +26,8 @@ from bench.report import (
     cold_start_rows,
     formats_rows,
     gateway_rows,
+    hot_rows,
+    hot_watch_rows,
     kafka_connect_rows,
     many_commits_rows,
     memory_rows,
@@ -106,16 +108,20 @@ def test_bench_partitions_drain_a_narrow_and_a_wide_topic(lab: Lab) -> None:
 
 
 def test_bench_hot_follows_asks_and_drains(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All rows are followed, a rate is watched, and queries over hot rows and the lake are timed."""
+    """All rows are followed, a rate is watched, also while drains go on, and what is asked is timed."""
     monkeypatch.setattr(hot, "WARM_UP_SECONDS", 0.5)
     monkeypatch.setattr(hot, "_LATE_SECONDS", 1.0)
     monkeypatch.setattr(hot, "HELD_RECORDS", 500)
-    result = measure_hot(lab, 8_000, 1, 1_000, 1)
+    result = measure_hot(lab, 8_000, 1, 1_000)
+    watched = measure_hot_watch(lab, 1, 1_000)
     assert result.rows == 8_000
-    assert len(result.freshness) == 2
-    assert min(result.freshness[0].hot_ms) > 0
+    for each in (*result.freshness, watched):
+        assert min(each.hot_ms) > 0
     assert result.drain_us > 0
+    assert min(result.lookup_ms, result.sql_ms, result.arrow_ms) > 0
     assert result.together_ms.keys() == result.lake_ms.keys()
+    assert hot_rows(result)
+    assert hot_watch_rows(watched)
 
 
 def test_bench_formats_are_decoded_and_drained(lab: Lab) -> None:
