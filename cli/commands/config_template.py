@@ -111,7 +111,8 @@ def _formats(prospect: Prospect) -> Iterator[str]:
     if prospect.value is not None:
         yield f"    value: {{format: {prospect.value}, registry: {REGISTRY}}}"
     if prospect.key is not None:
-        column = ", as: record_key" if "key" in prospect.columns else ""
+        is_taken = "key" in prospect.columns and not prospect.are_changes
+        column = ", as: record_key" if is_taken else ""
         yield f"    key: {{format: {prospect.key}, registry: {REGISTRY}{column}}}"
 
 

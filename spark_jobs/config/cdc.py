@@ -28,7 +28,8 @@ class CdcSettings(Frozen):
 
     envelope: Annotated[Envelope, choice(Envelope)] | None = key(
         None,
-        "`debezium`: its events in JSON, with their schemas (`value.converter.schemas.enable`) or without;"
+        "`debezium`: its events in JSON, with their schemas (`value.converter.schemas.enable`) or without, or"
+        " in Avro;"
         " `upsert`: a value is the row that its key has from then on, no value that the row is gone;"
         " `sluice`: as a gateway's stream with `envelope: sluice` writes them.",
         shown="debezium",

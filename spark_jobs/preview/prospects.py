@@ -7,16 +7,20 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyiceberg.schema import Schema
+
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout, ValueFormat
+from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.preview.sample import observe_sample, read_sample, values_of
-from spark_jobs.preview.written_in import Written, keys_as_values, written_in
+from spark_jobs.preview.written_in import Written, keys_as_values, look_by, written_in
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import appearance
 from spark_jobs.records.formats import JSON, format_of
-from spark_jobs.schema.inference import choose_types
+from spark_jobs.schema.evolution import evolved
+from spark_jobs.schema.iceberg_types import known_fields
+from spark_jobs.schema.inference import Field, choose_types
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.proposals import NO_PROPOSALS, Proposals, propose
 
@@ -76,28 +80,45 @@ def prospect(chunks: Sequence[Chunk], topic: str, registry: KeptSchemas | None) 
         evidence, columns, unreadable = told.evidence, told.columns, ""
     elif told and unreadable:
         unreadable = f"{unreadable}; {told}"
-    if (changes := _changes(chunks)) is not None:
-        return Prospect(
-            topic, sum(len(each.offsets) for each in chunks), changes, "", NO_PROPOSALS, are_changes=True
-        )
     of_keys = written_in([keys_as_values(chunk) for chunk in chunks], registry)
+    value = told.format if isinstance(told, Written) else None
+    key = of_keys.format if isinstance(of_keys, Written) else None
+    is_avro = registry is not None and (value, key) == (ValueFormat.AVRO, ValueFormat.AVRO)
+    changes = _changes(chunks, registry if is_avro else None)
+    if changes is not None:
+        columns, unreadable = changes, ""
     return Prospect(
         topic,
         records=sum(len(chunk.offsets) for chunk in chunks),
         columns=tuple(column.name for column in columns),
         unreadable=unreadable,
-        proposals=propose(columns, evidence),
-        value=told.format if isinstance(told, Written) else None,
-        key=of_keys.format if isinstance(of_keys, Written) else None,
+        proposals=NO_PROPOSALS if changes is not None else propose(columns, evidence),
+        value=value if changes is None or is_avro else None,
+        key=key if changes is None or is_avro else None,
+        are_changes=changes is not None,
     )
 
 
-def _changes(chunks: Sequence[Chunk]) -> tuple[str, ...] | None:
-    """Return the columns of a table of changes, None where not all values are events."""
-    pipeline = PipelineConfig(name="any", topic="any", table="any.any", layout=Layout.CHANGES)
-    read_as = format_of(pipeline, KnownSchemas())
-    evidence = observe_sample(read_as.decoder, chunks)
+def _changes(chunks: Sequence[Chunk], registry: KeptSchemas | None) -> tuple[Field, ...] | None:
+    """Return the columns of a table of changes, None where not all values are events.
+
+    They are in Avro where there is a ``registry``.
+    """
+    place = {} if registry is None else {"format": ValueFormat.AVRO, "registry": "any"}
+    pipeline = PipelineConfig(
+        name="any",
+        topic="any",
+        table="any.any",
+        layout=Layout.CHANGES,
+        value=ValueSettings.model_validate(place),
+        record_key=KeySettings.model_validate(place),
+    )
+    if registry is None:
+        read_as = format_of(pipeline, KnownSchemas())
+        evidence = observe_sample(read_as.decoder, chunks)
+    else:
+        read_as, evidence = look_by(pipeline, chunks, registry)
     if evidence.undecodable or not evidence.records:
         return None
     columns, _ = read_as.columns.first(evidence, ())
-    return tuple(path[0] for path, _, _ in columns.additions)
+    return known_fields(evolved(Schema(), columns))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import Schema
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
+from spark_jobs.config.value_format import ValueFormat, ValueSettings
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.sample import look_at
@@ -25,6 +25,7 @@ from spark_jobs.schema.iceberg_types import known_fields
 
 if TYPE_CHECKING:
     from spark_jobs.protocol.schema_id import SchemaId
+    from spark_jobs.records.formats import Format
     from spark_jobs.registry.kept_schemas import KeptSchemas
     from spark_jobs.schema.evidence import Evidence
     from spark_jobs.schema.inference import Field
@@ -103,14 +104,21 @@ def _told(ids: Sequence[SchemaId]) -> str:
 def _read(chunks: Sequence[Chunk], format_: ValueFormat, registry: KeptSchemas) -> Written:
     value = ValueSettings(format=format_, registry="any")
     pipeline = PipelineConfig(name="any", topic="any", table="any.any", value=value)
+    found, evidence = look_by(pipeline, chunks, registry)
+    columns, _ = found.columns.first(evidence, ())
+    return Written(format_, evidence, known_fields(evolved(Schema(), columns)))
+
+
+def look_by(
+    pipeline: PipelineConfig, chunks: Sequence[Chunk], registry: KeptSchemas
+) -> tuple[Format, Evidence]:
+    """Return how a pipeline's records are read by this registry, and what was seen of them."""
     schemas = RecordSchemas(
-        value,
-        KeySettings(),
+        pipeline.value,
+        pipeline.record_key,
         topic=pipeline.topic,
         is_archive=False,
         registry=lambda _name: registry,
         folder=Path(),
     )
-    found, evidence = look_at(pipeline, schemas, chunks)
-    columns, _ = found.columns.first(evidence, ())
-    return Written(format_, evidence, known_fields(evolved(Schema(), columns)))
+    return look_at(pipeline, schemas, chunks)

@@ -78,9 +78,14 @@ def first_batch_unreadable(
 def _advice(pipeline: PipelineConfig, values: Sequence[bytes]) -> str:
     """Return what to correct: the format, or the schema."""
     value = pipeline.value
-    if pipeline.envelope is Envelope.DEBEZIUM:
-        return "If the connector takes the envelope off, write `cdc: {envelope: upsert}`."
     is_framed = any(_kind(each) == _FRAMED for each in values)
+    if pipeline.envelope is Envelope.DEBEZIUM and value.format is ValueFormat.JSON:
+        in_avro = "If they are Avro, write `value: {format: avro, registry: main}`, and `key:` likewise."
+        return (
+            in_avro
+            if is_framed
+            else "If the connector takes the envelope off, write `cdc: {envelope: upsert}`."
+        )
     if value.format.has_schema and value.is_framed and values and not is_framed:
         return "Correct what stands under `value:`; where no id says the schema it has `framing: none`."
     if value.is_by_version and is_framed:

@@ -11,9 +11,13 @@ import pytest
 from cli.stand.recorded_changes import recording
 from prove.lab.connect_avro import AvroConverter
 from prove.lab.connect_avro import avro_schema as avro_schema_of
-from prove.lab.debezium_events import Column, Source
+from prove.lab.debezium_events import DATA, TIME, Column, Source
+from spark_jobs.avro.parsing import parse
 from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
+from spark_jobs.debezium.avro_schemas import connect_schema
+from spark_jobs.debezium.row_types import Entries, Kind, Leaf, Type, row_type
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.schema.known_schemas import KnownSchemas
@@ -26,6 +30,13 @@ TOPIC = "shop.public.customers"
 IN_AVRO: Any = {
     "value": ValueSettings(format=ValueFormat.AVRO, registry="main"),
     "key": KeySettings(format=ValueFormat.AVRO, registry="main"),
+}
+
+ENTRY = {
+    "type": "record",
+    "name": "Entry",
+    "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "int"}],
+    "connect.internal.type": "MapEntry",
 }
 
 
@@ -144,6 +155,42 @@ def test_a_key_is_the_text_that_it_is_in_json(key: str, op: str) -> None:
     record = (CODE.key(key), CODE.event(op, None if op == "d" else {"id": key, "n": 0.5}))
     (row,) = rows(Both(Layout.MIRROR).drain([record]))
     assert row["_cdc_row_id"] == json.dumps({"id": key}, separators=(",", ":"), ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+            Leaf(Kind.DECIMAL, 1, 9, 2),
+        ),
+        ({"type": "int", "logicalType": "date"}, Leaf(Kind.DATE)),
+        ({"type": "int", "logicalType": "time-millis"}, Leaf(Kind.TIME, 1000)),
+        ({"type": "long", "logicalType": "timestamp-millis"}, Leaf(Kind.TIMESTAMP, 1000)),
+        ({"type": "long", "connect.name": f"{TIME}MicroTimestamp"}, Leaf(Kind.TIMESTAMP)),
+        ({"type": "string", "connect.name": f"{DATA}Uuid"}, Leaf(Kind.UUID)),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, Leaf(Kind.STRING)),
+        ({"type": "fixed", "name": "F", "size": 3}, Leaf(Kind.BINARY)),
+        (["null", {"type": "map", "values": "int"}], Entries(Leaf(Kind.INT))),
+        (["int", "string"], None),
+        ({"type": "record", "name": "N", "fields": []}, None),
+        ({"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}, None),
+        ({"type": "array", "items": ENTRY}, None),
+        ("null", None),
+    ],
+    ids=str,
+)
+def test_what_a_schema_says_is_connects_type_or_refused_by_name(written: Any, kind: Type | None) -> None:
+    """By Connect's names first, then by what Avro says; what has no form is no column by guess."""
+    row = {"type": "record", "name": "Row", "fields": [{"name": "c", "type": written}]}
+    parsed = parse(SchemaText(Language.AVRO, json.dumps(row)))
+    text = json.dumps(connect_schema(parsed.written, parsed.named))
+    if kind is None:
+        with pytest.raises(ConfigError, match="schema-unsupported"):
+            row_type(text, is_enveloped=False)
+        return
+    (column,) = row_type(text, is_enveloped=False).fields
+    assert (column.type, column.may_be_null) == (kind, isinstance(written, list))
 
 
 def framed(schema_id: int, bare: bytes = b"\0") -> bytes:

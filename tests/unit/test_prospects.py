@@ -12,6 +12,7 @@ import fastavro
 import pytest
 
 from cli.commands.config_template import render_config
+from prove.lab.connect_avro import AvroConverter
 from prove.lab.debezium_events import Column, Source
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.config.settings import RegistrySettings
@@ -21,6 +22,7 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.prospects import Prospect, prospect
 from spark_jobs.registry import http_get
 from spark_jobs.storage.create_only import CreateOnlyStore
+from tests.support.change_rows import chunk_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,6 +134,26 @@ def test_a_topic_of_change_events_is_told_from_one_of_objects() -> None:
     assert "layout: changes" in text
     for values in ([event, b'{"id": 1}'], [b'{"id": 1}'], [None]):
         assert not looked_at(None, values).are_changes
+
+
+def test_change_events_in_avro_are_told_from_rows(stand_in: RegistryStandIn, main: KeptSchemas) -> None:
+    """By their schemas; the configuration then says format and layout."""
+    source = Source({"id": Column("int32", optional=False), "name": Column("string")})
+    converter = AvroConverter(stand_in.register)
+    event = source.event("c", {"id": 1, "name": "a"})
+    key, value = converter.convert("t", "key", source.key(1)), converter.convert("t", "value", event)
+    found = prospect([chunk_of([(key, value)])], "t", main)
+    assert (found.are_changes, found.value, found.key, found.unreadable) == (True, "avro", "avro", "")
+    assert found.columns[:2] == ("id", "name")
+    text = render_config(bootstrap_servers="a:9092", topics=("t",), seen={"t": found})
+    for line in (
+        "layout: changes",
+        "value: {format: avro, registry: main}",
+        "key: {format: avro, registry: main}",
+    ):
+        assert line in text
+    row = converter.convert("t", "value", source.row({"id": 1, "name": "a"}))
+    assert not prospect([chunk_of([(key, row)])], "t", main).are_changes
 
 
 def test_without_a_registry_the_option_is_named() -> None:
