@@ -44,7 +44,7 @@ class AvroDocument:
         """All of it as JSON writes it. Raises ``NotReadError``."""
         if not self.columns.is_record:
             raise NotReadError("not a record")
-        return _json({name: self.said(name) for name in self.columns.members}).decode()
+        return orjson.dumps({name: self.said(name) for name in self.columns.members}).decode()
 
     def said(self, name: str) -> Any:
         """Return the value under a name as JSON has it, None without one."""
@@ -52,7 +52,7 @@ class AvroDocument:
 
     def written(self, name: str) -> bytes:
         """Return what stands under a name as JSON writes it."""
-        return _json(self.said(name))
+        return orjson.dumps(self.said(name))
 
 
 @dataclass(slots=True)
@@ -154,7 +154,3 @@ def _without_meaning(text: str) -> str:
 
 def _without_logical_type(written: dict[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in written.items() if name != "logicalType"}
-
-
-def _json(value: Any) -> bytes:
-    return orjson.dumps(value)

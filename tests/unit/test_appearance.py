@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import ValueSettings
+from spark_jobs.config.value_format import Layout, ValueSettings
 from spark_jobs.records.appearance import appearance, first_batch_unreadable
 
 ORDERS = PipelineConfig(name="orders", topic="shop.orders", table="shop.orders")
@@ -63,6 +63,13 @@ def test_a_frame_that_is_said_and_not_there_or_there_and_not_said(
     """Nothing is guessed; what to write is told."""
     pipeline = ORDERS.model_copy(update={"value": ValueSettings.model_validate(value)})
     assert advice in first_batch_unreadable(pipeline, 1, [values], has_keys=True).hint
+
+
+@pytest.mark.parametrize(("value", "advice"), [(b"\0\0\0\0\x07x", "format: avro"), (b'{"id": 1}', "upsert")])
+def test_what_is_no_event_of_debezium_says_what_it_may_be(value: bytes, advice: str) -> None:
+    """Events in Avro, where JSON is said; rows whose envelope was taken off."""
+    pipeline = ORDERS.model_copy(update={"layout": Layout.CHANGES})
+    assert advice in first_batch_unreadable(pipeline, 1, [value], has_keys=True).hint
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.text()), max_size=5))
