@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -173,12 +174,7 @@ def _told_again(
     times = events.column(TIME).cast(pa.int64()).fill_null(_LEAST).to_numpy()
     partitions, offsets = _numbers(events, PARTITION), _numbers(events, OFFSET)
     identities = identities_of(partitions, offsets, cdc.restarts)
-    groups = [
-        (partition, identity)
-        for partition in np.unique(partitions).tolist()
-        for identity in np.unique(identities[partitions == partition]).tolist()
-    ]
-    for partition, identity in groups:
+    for partition, identity in product(np.unique(partitions).tolist(), range(len(cdc.restarts) + 1)):
         at = np.flatnonzero((partitions == partition) & (identities == identity) & has_place)
         if not len(at):
             continue

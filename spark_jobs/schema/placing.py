@@ -307,7 +307,7 @@ def _incompatible(written: NestedField, node: _Node, *, of_events: bool) -> Conf
     column, kind = ".".join(node.path), type_text(node.kind)
     if of_events:
         return ConfigError(
-            f"the source has {written.name} as {type_text(written.field_type)}, the column {column} is {kind}",
+            f"the source has {written.name} as {type_text(written.field_type)}, column {column} is {kind}",
             code="schema-incompatible",
             hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and let the"
             " pipeline begin there with a table of another name, which gets the new type: `table:` and"

@@ -83,3 +83,22 @@ def test_an_accepted_restart_counts_anew_until_the_mirror_is_made_anew(new_lab: 
     assert rows_of(lab) == source.rows
     assert lab.audit().is_clean
     assert lab.stray_files() == set()
+
+
+def test_a_batch_that_was_written_before_is_read_again(new_lab: NewLab) -> None:
+    """It was folded by the positions of before: it is swept, as after a rollback, and none is lost."""
+    first, waits = Told("c", 1, 500, 490, 5_000, 1, "n"), Told("c", 2, 510, 505, 5_100, 2, "n")
+    restarted = Told("u", 1, 400, 390, 6_000, 3, "n")
+    lab = new_lab([first.record(1)], layout="mirror")
+    lab.drain()
+    new_lab.produce(lab, [waits.record(1)])
+    lab.kill_at("drain.after-parquet-written")
+    new_lab.produce(lab, [restarted.record(1)])
+    found = _found(lab)
+    assert found is not None
+    assert found.firsts == {0: 2}
+    with lab.connections() as connections:
+        accept_restart(lab.pipeline, connections, found, reason="a backup")
+    recovered = lab.drain().recovery
+    assert (recovered.adopted, len(recovered.swept)) == ((), 1)
+    assert rows_of(lab) == {1: (3, "n"), 2: (2, "n")}
