@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tarfile
 import tempfile
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -81,5 +80,5 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310  (our own)
             return bool(answer.status == HTTPStatus.OK)
-    except urllib.error.URLError:
+    except OSError:
         return False
