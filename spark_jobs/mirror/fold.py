@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.debezium.events import DELETE, SNAPSHOT, TRUNCATE
+from spark_jobs.mirror.each_once import each_once
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
 from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE, TIME
@@ -145,7 +146,7 @@ def _told_again(
     commits, sequences = _numbers(events, COMMIT_SEQUENCE), _numbers(events, SEQUENCE)
     times = events.column(TIME).cast(pa.int64()).fill_null(_LEAST).to_numpy()
     partitions = _numbers(events, PARTITION)
-    for partition in np.unique(partitions).tolist():
+    for partition in each_once(partitions).tolist():
         at = np.flatnonzero((partitions == partition) & has_place)
         if not len(at):
             continue
