@@ -16,6 +16,7 @@ import numpy as np
 from spark_jobs.commit.row_delta import RowDelta, write_position_deletes
 from spark_jobs.commit.swap import stage
 from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.mirror.each_once import each_once
 from spark_jobs.mirror.fold import FILE, ROW, fold
 from spark_jobs.mirror.live_rows import locate
 from spark_jobs.mirror.written_events import events_of
@@ -83,7 +84,7 @@ def _delta(
 def _positions(files: Sequence[WrittenFile], events: pa.Table) -> dict[str, NDArray[np.int64]]:
     """Return where these events' rows are, by data file."""
     numbers, rows = events.column(FILE).to_numpy(), events.column(ROW).to_numpy()
-    return {files[number].path: rows[numbers == number] for number in np.unique(numbers).tolist()}
+    return {files[number].path: rows[numbers == number] for number in each_once(numbers).tolist()}
 
 
 def _together(*positions: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:

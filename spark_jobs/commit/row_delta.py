@@ -27,6 +27,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import Record
 
+from spark_jobs.mirror.each_once import each_once
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def write_position_deletes(
     paths = sorted(path for path, rows in positions.items() if len(rows))
     if not paths:
         return None
-    rows = [np.unique(positions[path]) for path in paths]
+    rows = [each_once(positions[path]) for path in paths]
     numbers = np.repeat(np.arange(len(paths), dtype=np.int32), [len(each) for each in rows])
     of_rows = pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(paths)).cast(pa.string())
     deletes = pa.Table.from_arrays([of_rows, pa.array(np.concatenate(rows))], schema=_SCHEMA)

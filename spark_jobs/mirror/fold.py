@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.debezium.events import DELETE, SNAPSHOT, TRUNCATE
+from spark_jobs.mirror.each_once import each_once
 from spark_jobs.mirror.identity import Cut, identities_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
@@ -174,7 +175,7 @@ def _told_again(
     times = events.column(TIME).cast(pa.int64()).fill_null(_LEAST).to_numpy()
     partitions, offsets = _numbers(events, PARTITION), _numbers(events, OFFSET)
     identities = identities_of(partitions, offsets, cdc.restarts)
-    for partition, identity in product(np.unique(partitions).tolist(), range(len(cdc.restarts) + 1)):
+    for partition, identity in product(each_once(partitions).tolist(), range(len(cdc.restarts) + 1)):
         at = np.flatnonzero((partitions == partition) & (identities == identity) & has_place)
         if not len(at):
             continue

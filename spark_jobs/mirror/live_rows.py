@@ -5,7 +5,7 @@ Looked up on the very snapshot that a swap is compared with: what compaction mov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _read_all_delete_files
 
+from spark_jobs.mirror.each_once import each_once
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.schema.change_columns import ROW_ID, SEQUENCE
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
@@ -104,24 +105,40 @@ class _Search:
 
     def in_file(self, path: str, deleted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the positions of live rows that are looked for, and which of the keys those of keys are."""
-        positions, which, first = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
+        positions, which = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         with self.table.io.new_input(path).open() as stream, pq.ParquetFile(stream) as file:
             names = {
                 self.columns[field_id(each)]: each.name
                 for each in file.schema_arrow
                 if field_id(each) in self.columns
             }
-            for group in range(file.num_row_groups):
-                count = file.metadata.row_group(group).num_rows
-                if self.cut is not None or self._may_have(file, group, names[ROW_ID]):
-                    rows = file.read_row_group(group, columns=list(names.values()))
-                    found, keys = self._in_rows(rows, names)
-                    live = np.isin(found + first, deleted, assume_unique=True, invert=True)
-                    positions.append(found[live] + first)
-                    which.append(keys[live])
-                first += count
+            for first, groups in self._runs(file, names[ROW_ID]):
+                rows = file.read_row_groups(groups, columns=list(names.values()))
+                found, keys = self._in_rows(rows, names)
+                live = np.isin(found + first, deleted, assume_unique=True, invert=True)
+                positions.append(found[live] + first)
+                which.append(keys[live])
         of_keys = np.concatenate(which)
         return np.concatenate(positions), of_keys[of_keys >= 0]
+
+    def _runs(self, file: pq.ParquetFile, name: str) -> Iterator[tuple[int, list[int]]]:
+        """Yield where row groups begin that stand together and may have a key.
+
+        Each time the keys are hashed, so that is done for no fewer rows than there are keys.
+        """
+        first, end = 0, 0
+        groups: list[int] = []
+        for group in range(file.num_row_groups):
+            is_read = self.cut is not None or self._may_have(file, group, name)
+            if groups and (not is_read or end - first >= len(self.keys)):
+                yield first, groups
+                groups = []
+            if is_read:
+                first = first if groups else end
+                groups = [*groups, group]
+            end += file.metadata.row_group(group).num_rows
+        if groups:
+            yield first, groups
 
     def _in_rows(
         self, rows: pa.Table, names: Mapping[str, str]
@@ -154,7 +171,7 @@ def _deleted(table: Table, tasks: list[FileScanTask]) -> dict[str, NDArray[np.in
     found = _read_all_delete_files(table.io, tasks)
     paths = {task.file.file_path for task in tasks}
     return {
-        path: np.unique(np.concatenate([column.to_numpy() for column in columns]))
+        path: each_once(np.concatenate([column.to_numpy() for column in columns]))
         for path, columns in found.items()
         if path in paths
     }

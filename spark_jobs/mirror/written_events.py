@@ -11,6 +11,7 @@ from pyiceberg.table import FileScanTask
 
 from spark_jobs.lake.data_files import to_scanned_file
 from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.mirror.each_once import each_once
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.storage.errors import storage_error
@@ -57,7 +58,7 @@ def rows_at(table: Table, files: Sequence[WrittenFile], events: pa.Table, schema
     ordered = in_file_order(events)
     numbers, rows = ordered.column(FILE).to_numpy(), ordered.column(ROW).to_numpy()
     parts = [no_rows(arrow_schema(schema))]
-    for number in np.unique(numbers).tolist():
+    for number in each_once(numbers).tolist():
         parts += _taken(table, files[number], schema, rows[numbers == number])
     return pa.concat_tables(parts)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
@@ -55,8 +56,8 @@ def _table(catalog: Catalog) -> Table:
     return table
 
 
-def _written(table: Table, events: list[tuple[str, str, int]]) -> list[WrittenFile]:
-    """Write events (operation, key, offset) as a file; an offset is the position, too."""
+def _written(table: Table, events: list[tuple[str, str, int]], group: int = 1_000) -> list[WrittenFile]:
+    """Write events (operation, key, offset) as a file of row groups; an offset is the position, too."""
     schema = arrow_schema(table.schema())
     operations, keys, offsets = (list(each) for each in zip(*events, strict=True))
     here = {OPERATION: operations, ROW_ID: keys, SEQUENCE: offsets, OFFSET: offsets}
@@ -66,9 +67,10 @@ def _written(table: Table, events: list[tuple[str, str, int]]) -> list[WrittenFi
         for field in schema
     ]
     writer = SplitWriter(
-        table.metadata, table.io, file_prefix=uuid4().hex, row_group_bytes=1 << 20, max_open_files=1
+        table.metadata, table.io, file_prefix=uuid4().hex, row_group_bytes=1, max_open_files=1
     )
-    writer.write(pa.Table.from_arrays(columns, schema=schema))
+    for first in range(0, len(events), group):
+        writer.write(pa.Table.from_arrays(columns, schema=schema).slice(first, group))
     return writer.close()
 
 
@@ -102,6 +104,23 @@ def test_a_row_is_found_until_it_is_deleted(catalog: Catalog) -> None:
     assert snapshot.summary is not None
     told = int(snapshot.summary.additional_properties["total-delete-files"])
     assert told == locate(table, pa.array(["a"])).delete_files
+
+
+@pytest.mark.parametrize("wanted", [[3], [0, 59], [*range(18, 43)], [*range(0, 60, 7)], [*range(60)]])
+def test_rows_are_found_in_whichever_row_groups_they_are(catalog: Catalog, wanted: list[int]) -> None:
+    """Groups that stand together are read together; those between that cannot have a key are passed over."""
+    table = _table(catalog)
+    (file,) = _written(table, [("c", f"{key:02}", key + 1) for key in range(60)], group=5)
+    groups = pq.read_metadata(file.path.removeprefix("file://")).num_row_groups
+    assert groups == 60 // 5
+    swap = stage_append(table, [to_data_file(file, table.metadata)], progress_of(table).recorded("other"), {})
+    send(catalog, table, swap)
+    keys = [f"{key:02}" for key in wanted]
+    located = locate(_table(catalog), pa.array([*keys, "x"]))
+    assert {path: found.tolist() for path, found in located.found.items()} == {file.path: wanted}
+    after = _take(catalog, *(("d", key, 100 + at) for at, key in enumerate(keys)))
+    assert _keys(after) == [f"{key:02}" for key in range(60) if key not in wanted]
+    assert locate(after, pa.array(keys)).rows == 0
 
 
 def test_a_truncate_takes_what_is_below_it(catalog: Catalog) -> None:
