@@ -79,7 +79,8 @@ def _by_gateway(socket: str, batches: int) -> tuple[float, Sequence[float]]:
 
 def _send(url: str, source: str, batches: int, acks: list[float]) -> None:
     # Made once: what is measured has the processors that writing JSON would take.
-    events = json.dumps([{"key": f"{source}-{at}", "value": _VALUE} for at in range(EVENTS)])
+    made = [{"key": f"{source}-{at}", "value": _VALUE} for at in range(EVENTS)]
+    events = json.dumps(made, separators=(",", ":"))  # as browsers write it
     sent: dict[int, float] = {}
     with connect(url, proxy=None, compression=None) as socket:  # as the bare producer
         socket.send(json.dumps({"type": "connect", "sourceId": source, "protocolVersion": 1}))

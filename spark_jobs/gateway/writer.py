@@ -27,6 +27,7 @@ _SLICE_SECONDS = 0.5
 _ROOM_SECONDS = 0.1
 _PROPERTIES = {
     "linger.ms": "1",
+    "delivery.report.only.error": "true",
     # Who takes the slot of a gateway that died ends its transaction; others wait no longer than this.
     "transaction.timeout.ms": "15000",
 }
