@@ -95,9 +95,6 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> Hot
     source = lab.bootstrap_servers, "hot"
     with _followed(lab, source) as (spark, path, follower):
         idle = _cores(follower, seconds)
-        freshness = [_freshness(source, follower, *each, seconds) for each in rates]
-        run_drains(spark, path)
-        follower.ask("until_drained")
         before = follower.ask("cpu")
         fill(*source, FIRST_RECORDS, records)
         rows = follower.ask("until", _ends(*source))
@@ -111,6 +108,7 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> Hot
         (drain,) = run_drains(spark, path).drains
         follower.ask("until_drained")
         lake_ms = _asked(follower)
+        freshness = [_freshness(source, follower, *each, seconds) for each in rates]
     drain_us = sum(drain.cpu_us.values()) / drain.rows
     sizes = size_bytes / rows, resident_bytes
     return HotResult(

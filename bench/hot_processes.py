@@ -5,6 +5,7 @@ Each runs in a process of its own, told what to do over a pipe, so that CPU and 
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import time
@@ -22,6 +23,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.records import PARTITIONS, order_values
 from prove.lab.work_loop import looping
 from resources.connections import open_connections
+from servers.serving import GARBAGE_THRESHOLD
 from spark_jobs.config.file import load_config
 from spark_jobs.hot.follower import Follower
 from spark_jobs.query.engine import Engine
@@ -87,6 +89,7 @@ def worker(run: Callable[..., None], *arguments: object) -> Iterator[Worker]:
 
 def follow(connection: Connection, path: Path) -> None:
     """Follow a configuration's pipeline, and say what is asked of it."""
+    gc.set_threshold(GARBAGE_THRESHOLD)
     config = load_config(path)
     with open_connections(config, PIPELINE, kind="query", actor="bench", run_id="bench") as connections:
         follower = Follower(config.pipelines, connections, folder=path.parent / "serve", memory_bytes=1 << 40)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -59,7 +58,6 @@ def serve_gateway(
     tokens = Tokens(resolve(written).values())
     signal.signal(signal.SIGTERM, lambda *_: None)  # until the server ends by it
     home = Path(config.home)
-    _collect_seldom()
     gateway = Gateway(settings, config.pipelines, connections, home=home, url=url, on_end=_end_this_process)
     with closing(gateway), closing(Persisted(connections)) as persisted:
         gateway.start()
@@ -77,15 +75,6 @@ def serve_gateway(
         )
     if gateway.ended is not None:
         raise gateway.ended
-
-
-def _collect_seldom() -> None:
-    """Look for circles of objects seldom: events are tuples by the ten thousand, and none are in one.
-
-    Looking through those on their way each time 700 more were made took half of all time.
-    """
-    gc.freeze()
-    gc.set_threshold(200_000)
 
 
 def options_of(settings: GatewaySettings) -> dict[str, Any]:
