@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.acts.accept_source import moved_while_compared
 from spark_jobs.acts.act import act
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.connections.tables import load_drained
@@ -21,7 +22,6 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, fold
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import check_identity, check_starts
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, TIMESTAMP
@@ -89,13 +89,7 @@ def accept_restart(
 
     def follow(progress: Progress) -> Progress:
         if _standing(progress) != _standing(restart.progress):
-            raise CommitConflict(
-                "the table moved while its source was being compared",
-                code="moved-while-compared",
-                hint="Another run drained or another operator accepted: look again with ./sluice source.",
-                pipeline=pipeline.name,
-                table=pipeline.table,
-            )
+            raise moved_while_compared(pipeline.name, pipeline.table)
         cdc = (progress.cdc or Cdc()).restarted(restart.firsts)
         return replace(progress.fenced(), cdc=cdc)
 

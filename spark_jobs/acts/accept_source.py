@@ -152,13 +152,18 @@ class _AcceptCommit(BatchIntent):
         compared = self.comparison.progress
         if (progress.generation, progress.next_offsets) == (compared.generation, compared.next_offsets):
             return
-        raise CommitConflict(
-            "the table moved while its source was being compared",
-            code="moved-while-compared",
-            hint="Another run drained or another operator accepted: look again with ./sluice source.",
-            pipeline=self.pipeline,
-            table=self.identifier,
-        )
+        raise moved_while_compared(self.pipeline, self.identifier)
+
+
+def moved_while_compared(pipeline: str, table: str) -> CommitConflict:
+    """Return the error of a table that is another one than was looked at."""
+    return CommitConflict(
+        "the table moved while its source was being compared",
+        code="moved-while-compared",
+        hint="Another run drained or another operator accepted: look again with ./sluice source.",
+        pipeline=pipeline,
+        table=table,
+    )
 
 
 def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:

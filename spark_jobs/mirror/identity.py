@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spark_jobs.mirror.each_once import each_once
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -26,7 +28,7 @@ def identities_of(
     ``restarts`` are first offsets by partition; a partition that one does not name was added since.
     """
     identities = np.zeros(len(offsets), np.int64)
-    for partition in np.unique(partitions).tolist() if restarts else ():
+    for partition in each_once(partitions).tolist() if restarts else ():
         at = partitions == partition
         for firsts in restarts:
             identities[at] += offsets[at] >= firsts.get(partition, 0)
