@@ -19,6 +19,7 @@ from bench.gateway import measure_gateway
 from bench.hot import measure_hot, measure_hot_watch
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
+from bench.lookups import measure_lookups
 from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
 from bench.mirror import measure_mirror
@@ -35,6 +36,7 @@ from bench.report import (
     hot_rows,
     hot_watch_rows,
     kafka_connect_rows,
+    lookups_rows,
     machine,
     many_commits_rows,
     memory_rows,
@@ -126,6 +128,13 @@ PARTS = {
         gateway_rows,
         full=(200,),
         quick=(10,),
+    ),
+    "lookups": Part(
+        "keys looked up and rows counted in a large lake, beside reading all of it",
+        measure_lookups,
+        lookups_rows,
+        full=(5_000_000,),
+        quick=(100_000,),
     ),
     "redrives": Part(
         "dead letters sent through again beside a replay of as many rows",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bench.lab import Lab
 
 CLIENTS = 20
-IN_FLIGHT = 8
+IN_FLIGHT = 2  # of a client: one that is taken, and the one behind it
 EVENTS = 100
 GOAL_RATIO = 0.2
 GOAL_ACK = 3.0
@@ -54,8 +54,8 @@ def measure_gateway(lab: Lab, batches: int) -> GatewayResult:
     gateway = GatewayProcess(path)
     try:
         gateway.wait()
-        _send(gateway.socket, "warm", 20, [])
-        rate, acks = _by_gateway(gateway.socket, batches)
+        _by_gateway(gateway.socket, "early", 20)
+        rate, acks = _by_gateway(gateway.socket, "client", batches)
     finally:
         gateway.stop()
     bare_rate, commits = _bare(kafka, broker.new_topic(4), CLIENTS * batches)
@@ -63,10 +63,10 @@ def measure_gateway(lab: Lab, batches: int) -> GatewayResult:
     return GatewayResult(CLIENTS * batches * EVENTS, rate, bare_rate, *p99_ms)
 
 
-def _by_gateway(socket: str, batches: int) -> tuple[float, Sequence[float]]:
+def _by_gateway(socket: str, name: str, batches: int) -> tuple[float, Sequence[float]]:
     acks: list[float] = []
     threads = [
-        threading.Thread(target=_send, args=(socket, f"client-{number}", batches, acks))
+        threading.Thread(target=_send, args=(socket, f"{name}-{number}", batches, acks))
         for number in range(CLIENTS)
     ]
     began = time.monotonic()

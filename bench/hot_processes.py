@@ -9,8 +9,9 @@ import gc
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
@@ -129,10 +130,11 @@ def follow(connection: Connection, path: Path) -> None:
             """Return the CPU milliseconds of a query."""
             return _cpu_ms(lambda: once(sql))
 
-        def looked_up(key: str, sql: str) -> tuple[float, float]:
-            """Return the CPU milliseconds of a lookup, as over HTTP, and of its SQL elsewhere."""
-            own = _cpu_ms(lambda: _look_up(config.pipelines[0], connections, key, follower.pin(PIPELINE)))
-            return own, _in_arrow(follower.pin(PIPELINE), sql)
+        def looked_up(keys: Sequence[str], sql: str) -> list[float]:
+            """Return the CPU milliseconds of each lookup, as over HTTP, and of a query elsewhere."""
+            pipeline, prefix = config.pipelines[0], follower.pin(PIPELINE)
+            own = [_cpu_ms(partial(_look_up, pipeline, connections, key, follower)) for key in keys]
+            return [*own, _in_arrow(prefix, sql)]
 
         cpu = time.process_time
         told = (seen, until, until_drained, sizes, asked, looked_up)
@@ -230,8 +232,8 @@ def _seen(follower: Follower, seconds: float) -> Moments:
     return moments
 
 
-def _look_up(pipeline: PipelineConfig, connections: Connections, key: str, prefix: Prefix) -> None:
-    list(newest_of_key(pipeline, connections, key, prefix=prefix).batches)
+def _look_up(pipeline: PipelineConfig, connections: Connections, key: str, follower: Follower) -> None:
+    list(newest_of_key(pipeline, connections, key, prefix=follower.pin(PIPELINE)).batches)
 
 
 def _in_arrow(prefix: Prefix, sql: str) -> float:

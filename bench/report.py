@@ -22,6 +22,8 @@ from bench.gateway import GOAL_ACK, GatewayResult
 from bench.gateway import GOAL_RATIO as GATEWAY_GOAL_RATIO
 from bench.hot import GOAL_BYTES, GOAL_CPU, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER, Freshness, HotResult
 from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
+from bench.lookups import GOAL_COUNT, LookupsResult
+from bench.lookups import GOAL_LOOKUP as GOAL_IN_LAKE
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.many_commits import ManyCommitsResult
 from bench.memory import GOAL_GROWTH, MemoryResult
@@ -221,13 +223,14 @@ def hot_rows(result: HotResult) -> list[Row]:
     rows = [row for each in result.freshness for row in hot_watch_rows(each)]
     follow = f"{result.follow_us:.2f} / {result.drain_us:.2f} = {result.follow_us / result.drain_us:.2f}"
     lookup = f"{result.lookup_ms:.1f} / {result.arrow_ms:.1f} = {result.lookup_ms / result.arrow_ms:.3f}"
+    others = f"{result.sql_ms:.1f}; {result.both_ms:.1f}"
     rows += [
         ("cores, idle", f"{result.idle:.3f}", f"<= {GOAL_IDLE:g}"),
         (f"CPU µs a row of {result.rows:,}, following / tasks of a drain", follow, f"<= {GOAL_CPU:g}"),
         ("bytes a hot row", f"{result.row_bytes:.0f}", f"<= {GOAL_BYTES}"),
         ("the process's MB with them", f"{result.resident_bytes / 1e6:,.0f}", ""),
         ("CPU ms of a key's lookup / by SQL over an Arrow table in DuckDB", lookup, f"<= {GOAL_LOOKUP:g}"),
-        ("the same as a query", f"{result.sql_ms:.1f}", ""),
+        ("  as a query; as a lookup that opens a file of the lake", others, ""),
     ]
     for name, ms in result.together_ms.items():
         lake = result.lake_ms[name]
@@ -242,9 +245,24 @@ def hot_watch_rows(result: Freshness) -> list[Row]:
     asked = f", {result.queries} queries/s" if result.queries else ""
     at = f"{result.rate:,} rows/s{asked}, {result.seconds} s"
     halves = " / ".join(f"{ms:.0f}" for ms in result.halves_ms)
+    goal = "" if result.goal_ms is None else f"p99 <= {result.goal_ms:.0f}"
     return [
-        (f"{at}: ms p50 / p99, follower's and bare consumer's", told, f"p99 <= {result.goal_ms:.0f}"),
+        (f"{at}: ms p50 / p99, follower's and bare consumer's", told, goal),
         (f"{at}: p99 of both halves; cores", f"{halves}; {result.cores:.2f}", "not growing"),
+    ]
+
+
+def lookups_rows(result: LookupsResult) -> list[Row]:
+    """What is found beside all that is read."""
+    asked = [(f"a key's lookup, {name} of it", ms, GOAL_IN_LAKE) for name, ms in result.lookup_ms.items()]
+    asked.append(("count(*)", result.count_ms, GOAL_COUNT))
+    return [
+        (
+            f"CPU ms of {name} / of reading {result.rows:,} rows",
+            f"{ms:.1f} / {result.whole_ms:,.0f} = {ms / result.whole_ms:.3f}",
+            f"<= {goal:g}",
+        )
+        for name, ms, goal in asked
     ]
 
 

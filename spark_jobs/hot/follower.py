@@ -18,15 +18,17 @@ import pyarrow as pa
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh, no_table_yet
+from spark_jobs.connections.tables import no_table_yet
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.look import Looked
 from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, PipelineFollower
 from spark_jobs.hot.seam import Seam, load_seam
-from spark_jobs.lake.tables import dead_letters_of
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.tables import dead_letters_of, load_table
 from spark_jobs.protocol.errors import RetryableError, SluiceError
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
@@ -57,6 +59,7 @@ class Follower:
     ) -> None:
         self._connections = connections
         self._memory_bytes = memory_bytes
+        self._catalog: Catalog | None = None  # to open one costs as much as a look; one that failed is left
         self._closed = Event()
         self._followers = {
             each.name: PipelineFollower(each, connections, DecodingNotes(folder, each.name), self._is_tight)
@@ -115,6 +118,8 @@ class Follower:
                 if self._closed.is_set():
                     return  # it was left behind, and what it asks with is closed
                 _log.exception("looking at tables and topics failed, and is tried again")
+        if self._catalog is not None:
+            close_catalog(self._catalog)
 
     def _is_tight(self) -> bool:
         if _resident_bytes() <= self._memory_bytes:
@@ -140,10 +145,10 @@ class Follower:
         if held is None:
             return None
         try:
-            table = load_fresh(self._connections, pipeline.table)
+            table = self._load(pipeline.table)
             if table is None:
                 raise no_table_yet(pipeline)
-            letters = load_fresh(self._connections, dead_letters_of(pipeline.table))
+            letters = self._load(dead_letters_of(pipeline.table))
             is_same = _places(table, letters) == _places(held.seam.table, held.seam.dead_letters)
             seam = held.seam if is_same else load_seam(pipeline, self._connections)
             if follower.is_set_back(seam) or is_same:
@@ -156,6 +161,16 @@ class Follower:
         except SluiceError as error:
             return error
         return seam
+
+    def _load(self, identifier: str) -> Table | None:
+        catalog, self._catalog = self._catalog or self._connections.open_catalog(), None
+        try:
+            table = load_table(catalog, identifier)
+        except SluiceError:
+            close_catalog(catalog)
+            raise
+        self._catalog = catalog
+        return table
 
 
 def _places(*tables: Table | None) -> list[str | None]:

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 _WORD_BYTES = 8
-_SPREAD = np.uint64(
-    0x9E3779B97F4A7C15
-)  # odd, and its bits look like chance: the upper ones of a product differ
+# Odd, and its bits look like chance: the upper ones of a product differ.
+_SPREAD = 0x9E3779B97F4A7C15
 
 
 def prints_of(keys: pa.Array) -> np.ndarray:
@@ -31,10 +30,10 @@ def prints_of(keys: pa.Array) -> np.ndarray:
     others = (_WORD_BYTES - np.minimum(np.diff(bounds), _WORD_BYTES)).astype(np.uint64) * np.uint64(8)
     # What lies before a short key is another's; all eight bytes do where it is empty.
     own = np.where(others < 64, words >> np.minimum(others, np.uint64(63)), np.uint64(0))  # noqa: PLR2004  (bits)
-    return (own * _SPREAD >> np.uint64(32)).astype(np.uint32)
+    return (own * np.uint64(_SPREAD) >> np.uint64(32)).astype(np.uint32)
 
 
 def print_of(key: str | bytes) -> np.uint32:
     """Return the key's."""
-    whole: np.uint32 = prints_of(pa.array([key]))[0]
-    return whole
+    own = (key.encode() if isinstance(key, str) else key)[-_WORD_BYTES:]
+    return np.uint32(int.from_bytes(own, "little") * _SPREAD >> 32 & 0xFFFFFFFF)

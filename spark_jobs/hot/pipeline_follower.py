@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
-_TAKE_SECONDS = 0.05
+_TAKE_SECONDS = 0.2  # it ends with the first record
 # A tick costs the same for few records as for hundreds: who rests between two takes more of them at once. It
 # rests four times as long as it worked, at most these milliseconds.
 _TICK_SECONDS, _REST = 0.02, 4

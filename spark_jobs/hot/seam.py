@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import no_table_yet, tables_as_one
-from spark_jobs.lake.file_rows import NOTHING_OWED, Owed
+from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema
 from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.record_offsets import as_read, owed_by, owed_to
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
@@ -44,6 +45,11 @@ class Seam:
     def progress(self) -> Progress:
         """What the table says of itself; its ``next_offsets`` are the seam."""
         return progress_of(self.table)
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """The table's columns as its scan gives them."""
+        return scan_schema(self.table.scan())
 
     @cached_property
     def owed(self) -> Owed:

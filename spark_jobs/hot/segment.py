@@ -53,17 +53,17 @@ class Segment:
 
     def rows_of_key(self, key: str | bytes, its_print: np.uint32) -> pa.Table | None:
         """Return its rows with this record key, None where it has none."""
-        at = np.flatnonzero(self._key_prints == its_print)
-        if not len(at):
+        prints = self._key_prints
+        at = prints.searchsorted(its_print)
+        if at == len(prints) or prints[at] != its_print:
             return None
-        same = pc.equal(self.rows.column(KEY).take(at), pa.scalar(key)).to_numpy()
-        at = at[same == True]  # noqa: E712  (of null it is neither)
-        return self.rows.take(at) if len(at) else None
+        rows = self.rows.filter(pc.equal(self.rows.column(KEY), pa.scalar(key)))
+        return rows if len(rows) else None
 
     @cached_property
     def _key_prints(self) -> np.ndarray:
-        """Made when a key is looked for the first time."""
-        return prints_of(self.rows.column(KEY).combine_chunks())
+        """In their own order; made when a key is looked for the first time."""
+        return np.sort(prints_of(self.rows.column(KEY).combine_chunks()))
 
     def between(self, start: int, end: int) -> Segment:
         """Return its part in ``[start, end)``, which overlaps it; nothing is copied."""

@@ -29,7 +29,7 @@ MAX_QUEUE_BYTES = 64 << 20
 _ANSWER_SECONDS = 10.0
 _SILENCE_SECONDS = 10.0
 # A fetch returns with its first byte: waiting longer costs no freshness, and an idle follower less.
-_FOLLOWING = {"fetch.wait.max.ms": "100"}
+_FOLLOWING = {"fetch.wait.max.ms": "500"}
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -54,11 +54,13 @@ def rows_of_file(
     wanted = arrow_schema(schema)
     condition = bind(schema, row_filter, case_sensitive=True)
     deleted = _deleted_positions(io, task)
-    with io.new_input(task.file.file_path).open() as stream, pq.ParquetFile(stream) as file:
+    with io.new_input(task.file.file_path).open() as stream:
+        whole = ds.ParquetFileFormat().make_fragment(stream)
+        file = pq.ParquetFile(stream, metadata=whole.metadata)
         names = {field_id(field): field.name for field in file.schema_arrow}
         read = [names[field_id(field)] for field in wanted if field_id(field) in names]
         matching = None if row_filter is ALWAYS_TRUE else expression_to_pyarrow(condition)
-        for group, first in _row_groups(stream, file, matching if read == wanted.names else None):
+        for group, first in _row_groups(whole, matching if read == wanted.names else None):
             rows = _RowGroup(file, group, first, wanted, extract_field_ids(condition))
             kept = rows.judged()
             if matching is not None:
@@ -187,17 +189,12 @@ def _tasks(scan: DataScan, owed: Owed) -> Iterator[tuple[FileScanTask, BooleanEx
     yield from ((task, scan.row_filter) for task in owed.files)
 
 
-def _row_groups(
-    stream: Any, file: pq.ParquetFile, condition: pc.Expression | None
-) -> Iterator[tuple[int, int]]:
+def _row_groups(file: ds.ParquetFileFragment, condition: pc.Expression | None) -> Iterator[tuple[int, int]]:
     """Number and first position of each row group that may have rows for the condition, by its statistics."""
     rows = (file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
     firsts = list(accumulate(rows, initial=0))
-    groups: Iterable[int] = range(file.num_row_groups)
-    if condition is not None:
-        whole = ds.ParquetFileFormat().make_fragment(stream)
-        groups = [group.id for group in whole.subset(filter=condition).row_groups]
-    yield from ((group, firsts[group]) for group in groups)
+    judged = file if condition is None else file.subset(filter=condition)
+    yield from ((group.id, firsts[group.id]) for group in judged.row_groups)
 
 
 def _paths(there: Iterable[pa.Field], wanted: Iterable[pa.Field]) -> Iterator[str]:

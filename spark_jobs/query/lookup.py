@@ -16,7 +16,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.key_prints import print_of
 from spark_jobs.hot.prefix import Prefix
 from spark_jobs.hot.seam import load_seam
-from spark_jobs.lake.file_rows import scan_schema, stream
+from spark_jobs.lake.file_rows import stream
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.query.answered_columns import answered_schema, as_answered
 from spark_jobs.query.ended import files_away, out_of_memory, out_of_time
@@ -45,12 +45,11 @@ def newest_of_key(
     Raises as ``query``; more rows than ``memory_bytes`` hold are ``query-too-large``.
     """
     prefix = prefix or Prefix(load_seam(pipeline, connections), (), 0)
-    columns = scan_schema(prefix.seam.table.scan())
-    _check_columns(columns, pipeline)
-    schema, taken = answered_schema(columns), 0
-    every = [schema.empty_table()]
+    _check_columns(prefix.seam.columns, pipeline)
+    schema, taken = answered_schema(prefix.seam.columns), 0
+    every: list[pa.Table] = []
     try:
-        for rows in _rows_of(prefix, key, columns):
+        for rows in _rows_of(prefix, key):
             every.append(as_answered(rows, schema))
             taken += every[-1].nbytes
             if taken > memory_bytes:
@@ -61,7 +60,7 @@ def newest_of_key(
         raise files_away(error, pipeline) from error
     if is_over():
         raise out_of_time(pipeline)
-    found = pa.concat_tables(every)
+    found = pa.concat_tables(every or [schema.empty_table()])
     found = found.take(pc.sort_indices(found, _NEWEST_FIRST))
     return Answer(schema, iter(found.to_batches(ROWS_A_BATCH)))
 
@@ -79,7 +78,7 @@ def _check_columns(columns: pa.Schema, pipeline: PipelineConfig) -> None:
             )
 
 
-def _rows_of(prefix: Prefix, key: str, columns: pa.Schema) -> Iterator[pa.Table]:
+def _rows_of(prefix: Prefix, key: str) -> Iterator[pa.Table]:
     table = prefix.seam.table
     is_binary = isinstance(table.schema().find_field(KEY).field_type, BinaryType)
     wanted = key.encode() if is_binary else key
@@ -88,5 +87,5 @@ def _rows_of(prefix: Prefix, key: str, columns: pa.Schema) -> Iterator[pa.Table]
         if (rows := segment.rows_of_key(wanted, its_print)) is not None:
             yield rows
     scan = table.scan(prefix.lake_filter).filter(EqualTo(Reference(KEY), wanted))  # type: ignore[arg-type, call-arg]
-    for batch in stream(scan, columns):
+    for batch in stream(scan, prefix.seam.columns):
         yield pa.Table.from_batches([batch])

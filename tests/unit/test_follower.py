@@ -59,21 +59,42 @@ class _Looking:
     """A follower whose tables are what the test says, and no pipeline thread."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, held: Seam) -> None:
-        self.now = held
-        monkeypatch.setattr(module, "load_fresh", lambda _, name: self._table(name))
+        self.now, self.is_away = held, False
+        monkeypatch.setattr(module, "load_table", lambda _, name: self._table(name))
         monkeypatch.setattr(module, "load_seam", lambda *_: self.now)
         monkeypatch.setattr(module, "check_anchor", lambda _: None)
-        self.follower = Follower([], cast("Any", None), folder=folder, memory_bytes=0)
+        self.opened: list[int] = []
+        self.closed: list[int] = []
+        connections = SimpleNamespace(open_catalog=self._open)
+        self.follower = Follower([], cast("Any", connections), folder=folder, memory_bytes=0)
         pipeline = cast("Any", SimpleNamespace(name="orders", table="shop.orders"))
         notes = DecodingNotes(folder, "orders")
         self._one = PipelineFollower(pipeline, cast("Any", None), notes, lambda: False)
         self._one._held, self._one._newest = Held.at(held, EPOCH, {0: 9}), held
 
+    def _open(self) -> Any:
+        number = len(self.opened)
+        self.opened.append(number)
+        return SimpleNamespace(close=lambda: self.closed.append(number))
+
     def _table(self, name: str) -> Any:
+        if self.is_away:
+            raise RetryableError("the catalog is away", code="catalog-away", hint="Try again.")
         return self.now.table if name == "shop.orders" else self.now.dead_letters
 
     def look(self) -> Any:
         return self.follower._newer(self._one)
+
+
+def test_a_catalog_that_failed_is_left_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that answers is kept: to open it costs as much as to look."""
+    looking = _Looking(tmp_path, monkeypatch, seam(9, 3))
+    for is_away in (False, False, True, False):
+        looking.is_away, looking.now = is_away, seam(9, 3)
+        looking.look()
+    assert (looking.opened, looking.closed) == ([0, 1], [0])
+    looking.now = seam(12, 4)
+    assert looking.look() is looking.now
 
 
 def test_dead_letters_that_moved_alone_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

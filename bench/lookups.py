@@ -1,0 +1,92 @@
+"""Lookups and a count in a large lake beside reading all of it and choosing among the rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench.drains import run_drains
+from bench.lab import PIPELINE
+from bench.records import fill, generate, order_keys
+from prove.lab.kafka_server import KafkaBroker, Record
+from resources.connections import open_connections
+from spark_jobs.config.file import load_config
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.lake.file_rows import scan_schema, stream
+from spark_jobs.query.lookup import newest_of_key
+from spark_jobs.query.query import query
+from spark_jobs.schema.metadata_columns import KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bench.lab import Lab
+
+GOAL_LOOKUP, GOAL_COUNT = 1 / 8, 1 / 20
+_COUNT = "SELECT count(*) FROM orders"
+_ONCE = "customer-100000x"  # lies among the others
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LookupsResult:
+    """CPU milliseconds, the least of three; ``lookup_ms`` by how many of ``rows`` have the key."""
+
+    rows: int
+    lookup_ms: Mapping[str, float]
+    count_ms: float
+    whole_ms: float
+
+
+def measure_lookups(lab: Lab, records: int) -> LookupsResult:
+    """Look for keys that no row has, one, and some of every row group."""
+    servers, topic = lab.bootstrap_servers, "lookups"
+    generate(servers, topic, records // 2)
+    KafkaBroker(servers).produce(topic, [Record(b'{"order_id": 1}', key=_ONCE.encode(), partition=0)])
+    fill(servers, topic, records // 2, records - records // 2)
+    with lab.spark(f"spark-{topic}") as spark:
+        path = lab.configure(topic, topic, spark)
+        run_drains(spark, path)
+    config = load_config(path)
+    (pipeline,) = config.pipelines
+    with open_connections(config, PIPELINE, kind="query", actor="bench", run_id="bench") as connections:
+        table = load_drained(pipeline, connections)
+        often = order_keys(0, 1)[0].decode()
+
+        def looked_up(key: str) -> int:
+            return _rows(newest_of_key(pipeline, connections, key).batches)
+
+        def counted() -> int:
+            with query(pipeline, connections, _COUNT) as answer:
+                return _rows(answer.batches)
+
+        def whole() -> int:
+            scan = table.scan()
+            batches = stream(scan, scan_schema(scan))
+            return sum(batch.filter(pc.equal(batch.column(KEY), often)).num_rows for batch in batches)
+
+        keys = {"no row": f"{_ONCE}y", "one row": _ONCE, f"{looked_up(often)} rows": often}
+        return LookupsResult(
+            records + 1,
+            {name: _cpu_ms(lambda key=key: looked_up(key)) for name, key in keys.items()},  # type: ignore[misc]
+            _cpu_ms(counted),
+            _cpu_ms(whole),
+        )
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)
+
+
+def _cpu_ms(once: Callable[[], object]) -> float:
+    taken = []
+    for _ in range(_ROUNDS):
+        began = time.process_time()
+        once()
+        taken.append(time.process_time() - began)
+    return min(taken) * 1e3
