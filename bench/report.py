@@ -254,7 +254,8 @@ def hot_watch_rows(result: Freshness) -> list[Row]:
 
 def lookups_rows(result: LookupsResult) -> list[Row]:
     """What is found beside all that is read."""
-    asked = [(f"a key's lookup, {name} of it", ms, GOAL_IN_LAKE) for name, ms in result.lookup_ms.items()]
+    found = zip(result.found, result.lookup_ms, strict=True)
+    asked = [(f"a lookup that finds {rows}", ms, GOAL_IN_LAKE) for rows, ms in found]
     asked.append(("count(*)", result.count_ms, GOAL_COUNT))
     return [
         (

@@ -17,6 +17,7 @@ from bench.gateway import measure_gateway
 from bench.hot import measure_hot, measure_hot_watch
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
+from bench.lookups import measure_lookups
 from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
 from bench.partitions import measure_partitions
@@ -29,6 +30,7 @@ from bench.report import (
     hot_rows,
     hot_watch_rows,
     kafka_connect_rows,
+    lookups_rows,
     many_commits_rows,
     memory_rows,
     partitions_rows,
@@ -122,6 +124,14 @@ def test_bench_hot_follows_asks_and_drains(lab: Lab, monkeypatch: pytest.MonkeyP
     assert result.together_ms.keys() == result.lake_ms.keys()
     assert hot_rows(result)
     assert hot_watch_rows(watched)
+
+
+def test_bench_lookups_find_what_is_there(lab: Lab) -> None:
+    """No row, one and all of a key's; what is counted is what was drained."""
+    result = measure_lookups(lab, 2_000)
+    assert [*result.found] == [0, 1, 1]
+    assert result.rows == 2_001
+    assert lookups_rows(result)
 
 
 def test_bench_formats_are_decoded_and_drained(lab: Lab) -> None:
