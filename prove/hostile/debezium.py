@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from prove.lab.avro_topic import AvroTopic, in_avro
 from prove.lab.change_fold import folded
-from prove.lab.debezium import Debezium, ends, open_debezium, settled
+from prove.lab.debezium import Debezium, avro_converters, ends, open_debezium, settled
 from prove.lab.debezium_moments import (
     COLUMNS,
     KILLED,
@@ -27,6 +27,8 @@ from prove.lab.kafka_server import unique_name
 from prove.lab.pipeline_lab import configure
 from prove.scenario import Findings, scenario_on
 from prove.workload import SQLITE, Testbed, Workload
+from servers.process import ServerFolder
+from servers.registry import start_registry
 from spark_jobs.audit.source_audit import SourceAudit, audit_source
 
 LATER = 2  # keys
@@ -50,12 +52,10 @@ def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
     with (
         testbed.workload(SQLITE, **settings) as workload,
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
-        ExitStack() as avro,
+        _registry(workload.folder, telling) as registry,
     ):
         told = ToldTable(workload, source, unique_name("shop").replace("-", "_"))
-        told.begin(with_schemas=telling is not Telling.WITHOUT_SCHEMAS)
-        if telling is Telling.IN_AVRO:
-            avro.enter_context(told.in_avro())
+        told.begin(with_schemas=telling is not Telling.WITHOUT_SCHEMAS, registry=registry)
         unlike = list(told.moments())
         audited = workload.lab.audit()
         if workload.lab.pipeline.is_mirror:
@@ -69,6 +69,19 @@ def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
     )
 
 
+@contextmanager
+def _registry(folder: Path, telling: Telling) -> Iterator[str | None]:
+    """Start a registry where events are in Avro, and stop it in the end."""
+    if telling is not Telling.IN_AVRO:
+        yield None
+        return
+    registry = start_registry(ServerFolder(folder, "registry"))
+    try:
+        yield registry.url
+    finally:
+        registry.process.stop()
+
+
 class ToldTable:
     """A pipeline over the topic of the table's changes, and a second topic whose events mark moments."""
 
@@ -77,21 +90,21 @@ class ToldTable:
         self._source = source
         self._name = name
         self._marks = 0
-        self._avro: AvroTopic | None = None
         self.again = 0
 
-    def begin(self, *, with_schemas: bool) -> None:
-        """Make the tables and have them told: first all rows as they are."""
-        broker = self._workload.kafka
+    def begin(self, *, with_schemas: bool, registry: str | None = None) -> None:
+        """Make the tables and have them told, in Avro by a registry if any: first all rows as they are."""
+        broker, lab = self._workload.kafka, self._workload.lab
         for table in ("customers", "marks", "signals"):
             broker.create_topic(self.topic(table), PARTITIONS, retention_ms=-1)
-        configure(
-            self._workload.lab,
-            f"pipelines/{self._workload.lab.pipeline.name}",
-            {"topic": self.topic("customers")},
-        )
-        self._source.run(*TABLES, ROWS)
+        pipeline: dict[str, Any] = {"topic": self.topic("customers")}
         more = {} if with_schemas else {"decimal.handling.mode": "string"}
+        if registry is not None:
+            configure(lab, "", {"registries": {"main": {"url": registry}}})
+            pipeline |= {part: {"format": "avro", "registry": "main"} for part in ("key", "value")}
+            more |= avro_converters(registry)
+        configure(lab, f"pipelines/{lab.pipeline.name}", pipeline)
+        self._source.run(*TABLES, ROWS)
         self._source.tell(self._name, *_TOLD_TABLES, with_schemas=with_schemas, more=more)
 
     def tell_anew(self) -> None:
@@ -104,19 +117,6 @@ class ToldTable:
         """Wait until all is told."""
         self._mark()
         settled(partial(self._count, "customers"))
-
-    @contextmanager
-    def in_avro(self) -> Iterator[None]:
-        """Have the pipeline read the same events from another topic, where they are in Avro."""
-        lab, broker = self._workload.lab, self._workload.kafka
-        topic = f"{self._name}_avro.public.customers"
-        broker.create_topic(topic, PARTITIONS, retention_ms=-1)
-        with in_avro(self._workload.folder, broker, self.topic("customers"), topic) as self._avro:
-            configure(lab, "", {"registries": {"main": {"url": self._avro.registry}}})
-            written = {"format": "avro", "registry": "main"}
-            name = f"pipelines/{lab.pipeline.name}"
-            configure(lab, name, {"topic": topic, "value": written, "key": written})
-            yield
 
     def moments(self) -> Iterator[str]:
         """Yield each moment at which the rows do not add up to what the database holds."""
@@ -159,8 +159,6 @@ class ToldTable:
     def unlike(self, moment: str) -> Iterator[str]:
         """Have all told and drained; say of what keys the rows differ from what the database holds."""
         self.wait()
-        if self._avro is not None:
-            self._avro.bring()
         self._workload.run()
         names = ", ".join(COLUMNS)
         held = {row[0]: row for row in self._source.run(f"SELECT {names} FROM customers")}  # noqa: S608

@@ -1,8 +1,8 @@
 """Events as Kafka Connect's Avro converters write them, made of those that its JSON converter wrote.
 
-The converters themselves are not to be had: Confluent's is not on Maven Central, of Apicurio's only the
-description is. Both go by the same rules (Confluent's ``AvroData``), which are followed here; the bytes are
-fastavro's.
+So that tests have them without a Connect. Confluent's converter and Apicurio's go by the same rules
+(``AvroData``), which are followed here; the bytes are fastavro's. ``prove`` has Apicurio's own write a real
+database's changes.
 """
 
 from __future__ import annotations

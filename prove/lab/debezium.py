@@ -51,6 +51,19 @@ _CONNECTOR = {
 }
 
 
+def avro_converters(registry: str) -> dict[str, str]:
+    """Return settings of a connector that writes Avro with ids as Confluent has them, to our registry."""
+    settings = {
+        "": "io.apicurio.registry.utils.converter.AvroConverter",
+        ".apicurio.registry.url": registry.replace("ccompat/v7", "registry/v2"),
+        ".apicurio.registry.auto-register": "true",
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+        ".apicurio.registry.headers.enabled": "false",
+    }
+    return {f"{part}.converter{name}": value for part in ("key", "value") for name, value in settings.items()}
+
+
 @dataclass(slots=True)
 class Debezium:
     """The database, and the worker with its connectors by name; they are there again when it is restarted."""
