@@ -202,7 +202,8 @@ def _compare_chunk(
     is_tombstone = np.fromiter(
         (is_counted and value is None for value in chunk.values), dtype=bool, count=len(offsets)
     )
-    missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
+    # A chunk has its offsets once each, whatever the table has: making sure would take a quarter of an audit.
+    missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=True)
     left_out = np.concatenate([NO_OFFSETS, *check.left_out(chunk, missing).values()])
     differences = check.compare(chunk, held_rows)
     differing, rounded = differences.differing, differences.every_rounded

@@ -106,7 +106,8 @@ class RowCheck:
         if PLACE in held_rows.column_names:
             rows = rows.append_column(PLACE, places_of(made))
         offsets: NDArray[np.int64] = rows.column(OFFSET).to_numpy()
-        baseless = np.setdiff1d(np.setdiff1d(records.offsets, offsets), self._keeping(held_rows))
+        without = np.setdiff1d(records.offsets, offsets, assume_unique=True)
+        baseless = np.setdiff1d(without, self._keeping(held_rows))
         held_rows = held_rows.take(np.searchsorted(held_offsets, offsets))
         same = np.ones(len(offsets), dtype=bool)
         for name in (name for name in rows.column_names if name not in NOT_COMPARED | self.kept):
