@@ -43,6 +43,7 @@ from spark_jobs.schema.additions import (
     declared_evolution,
     letter_evolution,
     table_notes,
+    unlike_declared,
 )
 from spark_jobs.schema.change_columns import ROW_ID
 from spark_jobs.schema.evidence import Evidence
@@ -120,7 +121,7 @@ def ensure_tables(
                 identity=(ROW_ID,) if pipeline.is_mirror else IDENTITY,
             )
             connections.fail_points.reach("drain.after-table-made")
-        check_declared(pipeline, table)
+        check_declared(pipeline, table, takes_types=kind is BatchKind.REBUILD)
         _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
         table = _with_declared_columns(pipeline, connections, table)
         if pipeline.has_schemas:
@@ -147,14 +148,20 @@ def ensure_tables(
 def plan_columns(
     pipeline: PipelineConfig, connections: Connections, table: Table, source: SourceState
 ) -> PlannedColumns | None:
-    """Plan the columns that a mirror is to have in other types, by its topic's last events; None without any.
+    """Plan the columns that a mirror is to have in other types, None without any.
 
-    Nothing is committed: they come with the rows that are written for them.
+    They are those that were declared, and those of its topic's last events. Nothing is committed: they come
+    with the rows that are written for them.
     """
     evidence = _observe(pipeline, connections, _records_before(source, source.end))
     types = types_of_newest(pipeline, table.schema(), progress_of(table).columns, evidence)
+    types |= unlike_declared(pipeline, table.schema())
+    if not types:
+        return None
     _tell(pipeline, (f"{name} becomes {type_text(kind)}" for name, kind in types.items()))
-    return PlannedColumns(table, types) if types else None
+    planned = PlannedColumns(table, types)
+    planned.and_more(_Lacks(pipeline, connections, evidence, frozenset())(planned.on(table)))
+    return planned
 
 
 def add_observed_columns(run: BatchRun, table: Table, observed: Sequence[SplitOutcome]) -> Table:

@@ -18,11 +18,9 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from spark_jobs.config.new_fields import Incompatible
 from spark_jobs.config.value_format import Layout
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Binding, Evolution, Path, innermost
-from spark_jobs.schema.iceberg_types import type_text
+from spark_jobs.schema.incompatible import incompatible
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.widening import holds, may_hold, widened
@@ -221,13 +219,17 @@ class _Placing:
         if kept is not None and nearest.path[0] not in kept:
             self.unlike.add(nearest.path[0])
             return nearest
-        if kept is not None:
-            raise _incompatible(written, nearest, self._rules)
-        if self._rules.incompatible is Incompatible.NEW_COLUMN:
-            return None
-        if self._rules.incompatible is Incompatible.STOP:
-            raise _incompatible(written, nearest, self._rules)
-        return nearest
+        if kept is not None or self._rules.incompatible is Incompatible.STOP:
+            is_declared = nearest.path[0] in self._rules.declared
+            raise incompatible(
+                written,
+                nearest.path,
+                nearest.kind,
+                self._rules.layout,
+                is_declared=is_declared,
+                is_of_key=kept is not None,
+            )
+        return None if self._rules.incompatible is Incompatible.NEW_COLUMN else nearest
 
     def _candidates(
         self, known_by: Sequence[str], named: _Node | None, free: Callable[[Iterable[Path]], list[_Node]]
@@ -325,39 +327,3 @@ class _Placing:
 def _message(identity: str) -> str:
     """Return which message's field it is; nothing where schemas know fields by their names."""
     return identity.rpartition(":")[0]
-
-
-def _incompatible(written: NestedField, node: _Node, rules: Rules) -> ConfigError:
-    column, kind = ".".join(node.path), type_text(node.kind)
-    if rules.layout.is_of_events:
-        told = f"the source has {written.name} as {type_text(written.field_type)}, column {column} is {kind}"
-        if rules.takes_all_but is not None:
-            return ConfigError(
-                f"{told}, and it is of the key: the rows of one key would be there twice",
-                code="schema-incompatible",
-                hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and make"
-                f" the mirror anew from there: {mends.act('rebuild', 'PIPELINE', '--from TIME')}.",
-            )
-        if rules.layout is Layout.MIRROR:
-            return ConfigError(
-                told,
-                code="schema-incompatible",
-                hint="Nothing was committed. Make the mirror anew, which takes the new type:"
-                f" {mends.act('rebuild', 'PIPELINE')}. Or say `schema: {{incompatible: new_column}}`: a"
-                " column beside it has the values from then on.",
-            )
-        return ConfigError(
-            told,
-            code="schema-incompatible",
-            hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and let the"
-            " pipeline begin there with a table of another name, which gets the new type: `table:` and"
-            " `start: TIME`. Or say `schema: {incompatible: new_column}`: a column beside it has the values"
-            " from then on.",
-        )
-    return ConfigError(
-        f"a schema has {written.name} as {type_text(written.field_type)}, and the column {column} is {kind}",
-        code="schema-incompatible",
-        hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}` (or"
-        " dead_letter), or give the column a type that holds both:"
-        f" {mends.act('retype', 'PIPELINE', node.path[0], 'TYPE')}.",
-    )

@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 
 from prove.lab.debezium_events import Column, Source, base64_of, decimal
 from prove.lab.kafka_server import Record
-from prove.lab.pipeline_lab import progress
+from prove.lab.pipeline_lab import PIPELINE, configure, progress
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.trace import trace
 from spark_jobs.lake.evolution import evolve_table
@@ -161,6 +161,26 @@ def test_of_what_does_not_say_the_same_in_the_new_type_a_rebuild_makes_no_row(ne
     assert "--from TIME" in refused.value.hint
     make_anew(lab, begins={0: sum(begin.values()) + 3})
     assert rows_of(lab) == {"1": (2, None, None, None)}
+    assert lab.audit().is_clean
+
+
+def test_without_a_schema_a_rebuild_takes_what_is_declared(new_lab: NewLab) -> None:
+    """Nothing else tells a type."""
+    told, bare = Telling(), Source()
+    rows = [{"id": n, "qty": n * 7} for n in (1, 2)]
+    lab = new_lab(
+        [Record(bare.event("c", row, lsn=told.lsn + row["id"]), key=bare.key(row["id"])) for row in rows],
+        layout="mirror",
+    )
+    lab.drain()
+    configure(lab, f"pipelines/{PIPELINE}", {"columns": {"qty": "decimal(9,2)"}})
+    with pytest.raises(ConfigError) as refused:
+        lab.drain()
+    assert refused.value.code == "column-clash"
+    assert "./sluice rebuild orders --reason" in refused.value.hint
+    make_anew(lab)
+    assert rows_of(lab) == {n: (Decimal(n * 7),) for n in (1, 2)}
+    lab.drain()
     assert lab.audit().is_clean
 
 

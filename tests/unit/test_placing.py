@@ -273,7 +273,7 @@ def test_a_rebuild_places_a_field_in_its_column_whatever_its_type_was() -> None:
     table.rules = replace(rules, takes_all_but=frozenset({"id"}))
     assert table.take(newest)[1] == [(("id", "id", ()), ("a", "a", ()), ("b", "b", ()), ("c", "c", ()))]
     assert table.columns == {"id": "int", "a": "int", "b": "long", "c": "int"}
-    with pytest.raises(ConfigError, match="it is of the key"):
+    with pytest.raises(ConfigError, match="and is of the key"):
         table.take(written(id=("id", TEXT)))
 
 
