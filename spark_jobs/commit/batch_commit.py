@@ -238,7 +238,7 @@ class RebuildCommit(FilesCommit):
         owed = replace(
             _owed(self.batch, self.written, replaces=True), ranges=OffsetRanges.between(ranges.starts, ends)
         )
-        rebuilt = progress.advanced(self.batch, owed, last_drain).fenced()
+        rebuilt = progress.advanced(self.batch, owed, last_drain).fenced().read_by(self.schemas)
         kept = tuple(each for each in progress.skipped if each.generation != progress.generation)
         rebuilt = replace(rebuilt, skipped=kept, cdc=(progress.cdc or Cdc()).anew(ranges.starts))
         return stage_rebuilt(table, self.attempt, self.written.data_files, rebuilt, self.summary)

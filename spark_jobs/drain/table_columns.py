@@ -153,8 +153,9 @@ def plan_columns(
     They are those that were declared, and those of its topic's last events. Nothing is committed: they come
     with the rows that are written for them.
     """
-    evidence = _observe(pipeline, connections, _records_before(source, source.end))
-    types = types_of_newest(pipeline, table.schema(), progress_of(table).columns, evidence)
+    progress = progress_of(table)
+    evidence = _observe(pipeline, connections, _records_before(source, source.end), progress)
+    types = types_of_newest(pipeline, table.schema(), progress.columns, evidence)
     types |= unlike_declared(pipeline, table.schema())
     if not types:
         return None
@@ -257,7 +258,12 @@ def _records_before(source: SourceState, starts: dict[int, int]) -> OffsetRanges
     )
 
 
-def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges) -> Evidence:
+def _observe(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    ranges: OffsetRanges,
+    progress: Progress | None = None,
+) -> Evidence:
     if not ranges:
         return Evidence()
     splits = plan_splits(
@@ -269,12 +275,12 @@ def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetR
     source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
     tag = f"observe-{pipeline.name}"
     schemas = connections.schemas(pipeline)
-    known = schemas.known()
+    known = schemas.known(progress)
     for _ in range(MAX_ROUNDS):
         observe = partial(observe_split, source, format_of(pipeline, known).decoder)
         observed = run_on_spark(connections.spark(), observe, splits, tag=tag)
         evidence = _merged(observed, pipeline.table_schema.growth)
-        before, known = known, schemas.learn(evidence.schemas)
+        before, known = known, schemas.learn(evidence.schemas, progress)
         if known.names == before.names:
             break
     return evidence
