@@ -22,7 +22,7 @@ from pyiceberg.table.update import (
     SetCurrentSchemaUpdate,
 )
 
-from spark_jobs.lake.tables import no_snapshot
+from spark_jobs.lake.tables import no_snapshot, progress_of
 from spark_jobs.protocol.commit_summary import progress_summary
 from spark_jobs.protocol.progress import Progress
 
@@ -216,10 +216,12 @@ def as_it_was(table: Table, snapshot_id: int) -> Table:
 
 
 def _schema_of(table: Table, snapshot_id: int) -> int:
-    """Return the table's schema, or the snapshot's own where columns of it are others by today.
+    """Return the table's schema, or a mirror's of then where other columns have the names of its own today.
 
     A rebuild puts another column in the place of one whose type was changed: the values of then are in that.
     """
+    if not progress_of(table).is_mirror:
+        return table.metadata.current_schema_id
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     then = None if snapshot is None or snapshot.schema_id is None else table.schemas().get(snapshot.schema_id)
     now = {each.name: each.field_id for each in table.schema().fields}
