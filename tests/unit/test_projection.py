@@ -162,6 +162,7 @@ def test_uuids_inside_are_none_where_all_is_null(kind: pa.DataType, growth: Grow
         ([[1, None], None], pa.list_(pa.int32()), pa.list_(pa.string()), [["1", None], None]),
         ([True], pa.bool_(), pa.int32(), []),
         ([0.5], pa.float64(), pa.string(), []),
+        ([0.1 + 0.2], pa.float64(), pa.decimal128(38, 20), []),
         ([0], pa.timestamp("us"), pa.string(), []),
         ([None], pa.timestamp("us"), pa.string(), [None]),
         ([b"x"], pa.binary(), pa.string(), []),
