@@ -13,6 +13,7 @@ from pyiceberg.types import StringType
 from prove.lab.debezium_events import Column, Source, base64_of, decimal
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import PIPELINE, configure, progress
+from spark_jobs.acts.pause import pause
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.trace import trace
 from spark_jobs.lake.evolution import evolve_table
@@ -185,7 +186,7 @@ def test_without_a_schema_a_rebuild_takes_what_is_declared(new_lab: NewLab) -> N
 
 
 def test_a_column_that_comes_beside_a_rebuild_is_not_taken_for_its_own(new_lab: NewLab) -> None:
-    """Their ids would be one: nothing is committed, and once more it is made anew."""
+    """Their ids would be one: nothing is committed. With another commit beside it, it is staged again."""
     told = Telling()
     lab = new_lab([told(BEFORE, "c", 1, qty=7)], layout="mirror")
     lab.drain()
@@ -195,7 +196,10 @@ def test_a_column_that_comes_beside_a_rebuild_is_not_taken_for_its_own(new_lab: 
         rebuild(lab.pipeline, connections, reason="test")
     assert refused.value.code == "columns-changed"
     assert rows_of(lab) == {1: (7, None, None, None)}
-    make_anew(lab)
+    beside = Once("rebuild.before-swap", partial(_pause, lab))
+    with lab.connections(fail_points=beside) as connections:
+        rebuild(lab.pipeline, connections, reason="test")
+    assert progress(lab).paused is not None
     assert rows_of(lab) == {1: ("many", None, None, None, 1)}
     assert lab.stray_files() == set()
 
@@ -203,3 +207,8 @@ def test_a_column_that_comes_beside_a_rebuild_is_not_taken_for_its_own(new_lab: 
 def _add_by_hand(lab: Lab) -> None:
     with lab.connections() as connections:
         evolve_table(connections.open_catalog, lab.pipeline.table, [(("by_hand",), StringType())])
+
+
+def _pause(lab: Lab) -> None:
+    with lab.connections() as connections:
+        pause(lab.pipeline, connections, reason="test")
