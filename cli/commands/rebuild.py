@@ -33,8 +33,8 @@ def command(
 ) -> None:
     """Fold all changes in the topic of PIPELINE anew, and put what they come to in the place of its mirror.
 
-    One commit takes the place of all rows and dead letters; until then the mirror is as it was, and drains go
-    on. Safe beside them and to repeat.
+    One commit takes the place of all rows and dead letters, with columns of the types that the source gave
+    them since; until then the mirror is as it was, and drains go on. Safe beside them and to repeat.
     """
     if not (reason or dry_run):
         raise click.UsageError("--reason is needed: say why the mirror is made anew.")

@@ -21,7 +21,7 @@ from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLI
 from prove.crash.change_jobs import CHANGES
 from prove.crash.export_jobs import KEEPING_EXPORT, RENUMBERING_EXPORT
 from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY, REPLAY_DEAD_LETTERS, Job
-from prove.crash.mirror_jobs import ACCEPT_RESTART, MIRROR_JOBS
+from prove.crash.mirror_jobs import ACCEPT_RESTART, MIRROR_JOBS, RETYPING_REBUILD
 from prove.crash.nemeses import (
     POSTGRES_COMMIT_FAULTS,
     SERVER_COMMIT_FAULTS,
@@ -162,10 +162,12 @@ def crash_cells() -> Iterator[Cell]:
             for nemesis in (*map(Kill, job.points), *SERVER_COMMIT_FAULTS)
         ),
         *(
-            Cell(ACCEPT_RESTART, Kill(point), catalog)
+            Cell(job, Kill(point), catalog)
+            for job in (ACCEPT_RESTART, RETYPING_REBUILD)
             for catalog in (SQLITE, REST)
-            for point in ACCEPT_RESTART.points
+            for point in job.points
         ),
+        *(Cell(RETYPING_REBUILD, ServerCommitFault(fault), REST) for fault in CHANGES_FAULTS),
         *(Cell(job, outcome, POSTGRES) for job in MIRROR_JOBS for outcome in POSTGRES_COMMIT_FAULTS),
     )
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from pyiceberg.types import StringType
 
 from prove.crash import promises
 from prove.crash.jobs import DRAINED, Job, at
+from prove.lab.debezium_events import Column, Source
 from prove.lab.drain_process import Repairs
-from prove.lab.generated_changes import MadeUp
+from prove.lab.generated_changes import MadeUp, Told
 from prove.lab.kafka_server import Record
 from prove.workload import BATCH, PARTITIONS, Workload
 
@@ -17,22 +23,54 @@ _SETTINGS = {"layout": "mirror", "mirror": {"bad_changes": "dead_letters"}}
 
 
 def drain_and_change(workload: Workload, seed: int = _SEED) -> None:
-    """Bring a batch of a table's changes into its mirror, and have more told."""
-    source = MadeUp(seed)
-    workload.contents.source = source
+    """Bring batches of a table's changes into its mirror, and have more told."""
+    workload.contents.source = MadeUp(seed)
+    _tell(workload, lambda told: told.record(PARTITIONS))
+    workload.drain_batches(2)
+    workload.produce_batch()
+
+
+def drain_and_retype(workload: Workload) -> None:
+    """Bring batches into the mirror, and have more told since a column is of another type."""
+    workload.contents.source = MadeUp(_SEED)
+    _tell(workload, partial(_with_schema, "int32"))
+    workload.drain_batches(2)
+    _tell(workload, partial(_with_schema, "string"))
+    workload.produce_batch()
+
+
+def _tell(workload: Workload, record: Callable[[Told], Record]) -> None:
+    source = workload.contents.source
+    assert source is not None
 
     def told(_first: int, count: int) -> list[Record]:
         """Return whole transactions, and tombstones up to the number."""
         records: list[Record] = []
         while len(records) < _MOST_BEFORE_THE_LAST:
-            records += [each.record(PARTITIONS) for each in source.changes(1)]
+            records += [record(each) for each in source.changes(1)]
         assert len(records) <= count
         workload.contents.tombstones += count - len(records)
         return records + [Record(None, key=b'{"id":0}')] * (count - len(records))
 
     workload.contents.orders = told
-    workload.drain_batches(2)
-    workload.produce_batch()
+
+
+def _with_schema(score: str, told: Told) -> Record:
+    """Return an event with its schema, in which the score is of this type."""
+    source = Source({"id": Column("int32", optional=False), "score": Column(score), "note": Column("string")})
+    row: dict[str, object] = {"id": told.key}
+    if told.operation in "cur":
+        row |= {"score": told.score if score == "int32" else str(told.score), "note": told.note}
+    value = source.event(
+        told.operation,
+        row if told.operation in "cur" else None,
+        lsn=told.sequence,
+        before=row if told.operation == "d" else None,
+        sequence=json.dumps([str(told.commit), str(told.sequence)]),
+        ts_ms=told.time_ms,
+        txId=told.commit,
+    )
+    return replace(told.record(PARTITIONS), value=value)
 
 
 def find_other_rows(workload: Workload) -> Iterator[str]:
@@ -40,12 +78,20 @@ def find_other_rows(workload: Workload) -> Iterator[str]:
     source = workload.contents.source
     assert source is not None
     rows = workload.lab.rows().to_pylist()
-    found = {row["id"]: (row["score"], row["note"]) for row in rows}
+    found = {row["id"]: (int(row["score"]), row["note"]) for row in rows}
     if len(found) != len(rows):
         yield f"{len(rows)} rows of {len(found)} keys"
     for key in sorted({*found, *source.rows}):
         if found.get(key) != source.rows.get(key):
             yield f"key {key} is {found.get(key)}, and {source.rows.get(key)} at the source"
+
+
+def find_other_rows_or_type(workload: Workload) -> Iterator[str]:
+    """Yield the same, and that the column is not of the type that its source gave it."""
+    kind = workload.lab.table().schema().find_type("score")
+    if not isinstance(kind, StringType):
+        yield f"the score is {kind}"
+    yield from find_other_rows(workload)
 
 
 MIRROR = Job(
@@ -103,6 +149,21 @@ REBUILD = Job(
     look=find_other_rows,
 )
 MIRROR_JOBS = (MIRROR, REBUILD)
+_STRUCK_ONCE_MORE = (
+    "rebuild.after-tasks",
+    "rebuild.after-parquet-written",
+    "rebuild.before-swap",
+    "rebuild.after-swap",
+    "rebuild.after-iceberg-snapshot-created",
+)
+RETYPING_REBUILD = replace(
+    REBUILD,
+    name="retyping-rebuild",
+    title="a mirror that is made anew with another type",
+    points={point: REBUILD.points[point] for point in _STRUCK_ONCE_MORE},
+    prepare=drain_and_retype,
+    look=find_other_rows_or_type,
+)
 
 
 def _restart(workload: Workload) -> None:

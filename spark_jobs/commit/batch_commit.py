@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import CatalogAccess
+    from spark_jobs.commit.planned_columns import PlannedColumns
     from spark_jobs.commit.swap import Swap
 
 
@@ -208,9 +209,11 @@ class RebuildCommit(FilesCommit):
     """A mirror made anew: the files of all its topic's changes, and nothing of what was there.
 
     The table stands at the batch's ends from then on, which may lie behind it: the next drain goes on from
-    there, and what was planned before is fenced. Staging raises as a replay's.
+    there, and what was planned before is fenced. Staging raises as a replay's, and where the ``columns`` that
+    the files were written for cannot come with them.
     """
 
+    columns: PlannedColumns | None = None
     fail_point: ClassVar[str] = "rebuild"
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
@@ -221,7 +224,12 @@ class RebuildCommit(FilesCommit):
             raise overtaken(self.batch, progress)
         check_anchor(table)
         self.pay_debts(progress, connections)
-        ranges = self.batch.ranges
+        if self.columns is None:
+            return self._staged(table)
+        return self.columns.sent_with(self._staged(self.columns.on(table)), table)
+
+    def _staged(self, table: Table) -> Swap:
+        progress, ranges = progress_of(table), self.batch.ranges
         before = progress.last_drain.valid_through_ms if progress.last_drain else None
         last_drain = LastDrain(
             self.attempt, self.committed_at_ms, ranges.records, self.written.bytes_read, before
@@ -230,18 +238,26 @@ class RebuildCommit(FilesCommit):
         owed = replace(
             _owed(self.batch, self.written, replaces=True), ranges=OffsetRanges.between(ranges.starts, ends)
         )
-        rebuilt = progress.advanced(self.batch, owed, last_drain).fenced()
+        rebuilt = progress.advanced(self.batch, owed, last_drain).fenced().read_by(self.schemas)
         kept = tuple(each for each in progress.skipped if each.generation != progress.generation)
         rebuilt = replace(rebuilt, skipped=kept, cdc=(progress.cdc or Cdc()).anew(ranges.starts))
         return stage_rebuilt(table, self.attempt, self.written.data_files, rebuilt, self.summary)
 
 
 def commit_of(
-    table_uuid: str, batch: Batch, written: ParquetWritten, *, committed_at_ms: int
+    table_uuid: str,
+    batch: Batch,
+    written: ParquetWritten,
+    *,
+    committed_at_ms: int,
+    columns: PlannedColumns | None = None,
 ) -> DrainCommit | ReplayCommit | RedriveCommit | RebuildCommit:
-    """Return the commit of files that are written: a replay's replaces rows, a drain's moves offsets."""
+    """Return the commit of files that are written: a replay's replaces rows, a drain's moves offsets.
+
+    ``columns`` are those that come with a rebuild.
+    """
     if batch.kind is BatchKind.REBUILD:
-        return RebuildCommit(batch, table_uuid, written, committed_at_ms)
+        return RebuildCommit(batch, table_uuid, written, committed_at_ms, columns)
     if batch.kind is BatchKind.REDRIVE:
         return RedriveCommit(batch, table_uuid, written, committed_at_ms)
     if batch.kind is BatchKind.REPLAY:

@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+)
 
-from spark_jobs.lake.tables import no_snapshot
+from spark_jobs.lake.tables import no_snapshot, progress_of
 from spark_jobs.protocol.commit_summary import progress_summary
 from spark_jobs.protocol.progress import Progress
 
@@ -179,11 +185,18 @@ def _drop_old_metadata_files(table: Table, response: CommitTableResponse) -> Non
 def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Mapping[str, str]) -> Swap:
     """Stage an empty snapshot on top of ``snapshot_id``, compared with what main is now.
 
-    The snapshot must be in the table's metadata.
+    The snapshot must be in the table's metadata. Columns that others took the place of since are back.
     """
-    main = table.metadata.refs[MAIN_BRANCH]
-    swap = stage_append(as_it_was(table, snapshot_id), (), progress, summary)
-    return replace(swap, requirements=tuple(_with_main(r, main.snapshot_id) for r in swap.requirements))
+    main, now = table.metadata.refs[MAIN_BRANCH], table.metadata.current_schema_id
+    earlier = as_it_was(table, snapshot_id)
+    swap = stage_append(earlier, (), progress, summary)
+    swap = replace(swap, requirements=tuple(_with_main(r, main.snapshot_id) for r in swap.requirements))
+    then = earlier.metadata.current_schema_id
+    if then == now:
+        return swap
+    is_as_now = AssertCurrentSchemaId.model_validate({"current-schema-id": now})
+    comes_back = SetCurrentSchemaUpdate.model_validate({"schema-id": then})
+    return replace(swap, requirements=(*swap.requirements, is_as_now), updates=(comes_back, *swap.updates))
 
 
 def as_it_was(table: Table, snapshot_id: int) -> Table:
@@ -196,9 +209,26 @@ def as_it_was(table: Table, snapshot_id: int) -> Table:
                 MAIN_BRANCH: main.model_copy(update={"snapshot_id": snapshot_id}),
             },
             "current_snapshot_id": snapshot_id,
+            "current_schema_id": _schema_of(table, snapshot_id),
         }
     )
     return Table(table.name(), earlier, table.metadata_location, table.io, table.catalog)
+
+
+def _schema_of(table: Table, snapshot_id: int) -> int:
+    """Return the table's schema, or a mirror's of then where other columns have the names of its own today.
+
+    A rebuild puts another column in the place of one whose type was changed: the values of then are in that.
+    """
+    if not progress_of(table).is_mirror:
+        return table.metadata.current_schema_id
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    then = None if snapshot is None or snapshot.schema_id is None else table.schemas().get(snapshot.schema_id)
+    now = {each.name: each.field_id for each in table.schema().fields}
+    gone = [each for each in (then.fields if then else ()) if each.field_id not in now.values()]
+    if then is None or not any(each.name in now for each in gone):
+        return table.metadata.current_schema_id
+    return then.schema_id
 
 
 def _with_main(requirement: TableRequirement, snapshot_id: int) -> TableRequirement:

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.protocol.batch import Batch, BatchCounts, Split
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import Batch, BatchCounts, BatchKind, Split
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.txlog.entries import Entry
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from spark_jobs.commit.planned_columns import PlannedColumns
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.letter_source import LetterSource
 
@@ -89,7 +91,7 @@ class BatchRun:
 
     ``tables`` and ``source`` are as they were when it was planned; ``reason`` is that of the person who asked
     for it. A replay that ``may_lose`` also replaces rows whose records Kafka no longer holds; a redrive reads
-    ``letters``.
+    ``letters``. ``columns`` come with the commit: the data table is planned to have them.
     """
 
     pipeline: PipelineConfig
@@ -103,6 +105,14 @@ class BatchRun:
     may_lose: bool = False
     letters: LetterSource | None = None
     steps: Steps = field(default_factory=Steps)
+    columns: PlannedColumns | None = None
+
+    @property
+    def takes_all_but(self) -> frozenset[str] | None:
+        """The columns of a mirror that is made anew that nothing may be converted into: its key's."""
+        cdc = progress_of(self.tables.data).cdc
+        is_anew = self.batch.kind is BatchKind.REBUILD
+        return frozenset((cdc and cdc.key) or ()) if is_anew else None
 
     @property
     def table_uuid(self) -> str:

@@ -210,7 +210,7 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
         waiting = {outcome.split_id: waiting[outcome.split_id] for outcome in observed}
         seen = [outcome for outcome in observed if outcome.evidence is not None]
         before = table.schema().highest_field_id, _known(run, table).names
-        table = add_observed_columns(run.pipeline, run.connections, table, seen) if seen else table
+        table = add_observed_columns(run, table, seen) if seen else table
         if seen and (table.schema().highest_field_id, _known(run, table).names) == before:
             growth = growth.ended()  # evidence has its limit: records may say, or name, more
         routed = add_routed_columns(run.connections, table, routed, observed)
@@ -267,7 +267,13 @@ def _task(
     batch, connections = run.batch, run.connections
     table, dead_letters = tables.data, tables.dead_letters
     progress = progress_of(table)
-    read_as = format_of(run.pipeline, _known(run, table), table.schema(), progress.columns)
+    read_as = format_of(
+        run.pipeline,
+        _known(run, table),
+        table.schema(),
+        progress.columns,
+        takes_all_but=run.takes_all_but,
+    )
     decoder = read_as.decoder.under(growth)
     return SplitTask(
         source=run.letters or SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
@@ -323,7 +329,8 @@ def _commit(run: BatchRun, logged: ParquetWritten) -> Committed:
     connections = run.connections
     # Not before any of its rows was ingested, to the millisecond.
     at_ms = -(-max(connections.now_us(), run.batch.ingested_at_us) // 1000)
-    committed = land(connections, commit_of(run.table_uuid, run.batch, logged, committed_at_ms=at_ms))
+    intent = commit_of(run.table_uuid, run.batch, logged, committed_at_ms=at_ms, columns=run.columns)
+    committed = land(connections, intent)
     run.reach("after-commit")
     run.log(
         IcebergSnapshotCreated(

@@ -144,7 +144,7 @@ def table_of(run: BatchRun) -> Table:
             table=run.batch.table,
             batch=run.batch.batch_id,
         )
-    return table
+    return table if run.columns is None else run.columns.on(table)
 
 
 def _refuse_errors(run: BatchRun, suite: Suite, result: SuiteResult) -> None:

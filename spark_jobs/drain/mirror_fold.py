@@ -18,7 +18,8 @@ from spark_jobs.drain.bad_changes import stop_at_bad_changes
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.mirror.fold import Fate, Folded, fields_of, fold
+from spark_jobs.mirror.fold import Fate, Folded, fold
+from spark_jobs.mirror.key_fields import first_of_others
 from spark_jobs.mirror.lookup import made_whole
 from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
@@ -126,21 +127,21 @@ def _refuse_other_keys(run: BatchRun, folded: Folded) -> None:
     """Raise ``ConfigError`` where keys are of other fields than the table's or the configuration's."""
     events = folded.events
     keyed = events.filter(pc.not_equal(events.column(OPERATION), TRUNCATE))
-    wanted, configured = folded.cdc.key, run.pipeline.mirror.key
-    for at, text in enumerate(keyed.column(ROW_ID).to_pylist()):
-        # Of the same fields in another order a text is another key.
-        fields = fields_of(text)
-        if fields != wanted or (configured and {*fields} != {*configured}):
-            row = keyed.slice(at, 1).to_pylist()[0]
-            raise ConfigError(
-                f"the key {text} is not of the fields that the mirror's rows are kept by:"
-                f" {', '.join(configured or wanted or ()) or 'a text'}",
-                code="mirror-key-changed",
-                hint="Rows of one key would be there twice. If the source's primary key was changed, have it"
-                " tell all its rows anew, then make the mirror anew from there:"
-                f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
-                **_where(run, row),
-            )
+    wanted, configured = folded.cdc.key or (), run.pipeline.mirror.key
+    # Of the same fields in another order a text is another key.
+    is_as_configured = not configured or {*wanted} == {*configured}
+    at = first_of_others(keyed.column(ROW_ID), wanted) if is_as_configured else 0
+    if at is not None and at < len(keyed):
+        row = keyed.slice(at, 1).to_pylist()[0]
+        raise ConfigError(
+            f"the key {row[ROW_ID]} is not of the fields that the mirror's rows are kept by:"
+            f" {', '.join(configured or wanted) or 'a text'}",
+            code="mirror-key-changed",
+            hint="Rows of one key would be there twice. If the source's primary key was changed, have it"
+            " tell all its rows anew, then make the mirror anew from there:"
+            f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+            **_where(run, row),
+        )
 
 
 def _refuse_restart(run: BatchRun, folded: Folded) -> None:

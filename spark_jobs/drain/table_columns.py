@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -12,12 +13,13 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
 from spark_jobs.commit.columns_commit import commit_columns
+from spark_jobs.commit.planned_columns import PlannedColumns
 from spark_jobs.commit.routed_birth import create_routed_table
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.config.value_format import Layout
-from spark_jobs.drain.batch_run import Tables
+from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.first_batch import has_no_row, refuse_unreadable
 from spark_jobs.drain.planning import (
     FIRST_GUESS_BYTES_PER_RECORD,
@@ -35,17 +37,18 @@ from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.records.formats import format_of
+from spark_jobs.records.formats import format_of, types_of_newest
 from spark_jobs.schema.additions import (
     check_declared,
     declared_evolution,
     letter_evolution,
     table_notes,
+    unlike_declared,
 )
 from spark_jobs.schema.change_columns import ROW_ID
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
-from spark_jobs.schema.iceberg_types import declared_fields
+from spark_jobs.schema.iceberg_types import declared_fields, type_text
 from spark_jobs.schema.metadata_columns import IDENTITY
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
@@ -118,11 +121,11 @@ def ensure_tables(
                 identity=(ROW_ID,) if pipeline.is_mirror else IDENTITY,
             )
             connections.fail_points.reach("drain.after-table-made")
-        check_declared(pipeline, table)
+        check_declared(pipeline, table, takes_types=kind is BatchKind.REBUILD)
         _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
         table = _with_declared_columns(pipeline, connections, table)
         if pipeline.has_schemas:
-            table = _with_columns_for(pipeline, connections, Evidence())
+            table = _Lacks(pipeline, connections).committed()
         table = set_sort_order(connections.open_catalog, table, pipeline.table_sort_by)
         dead_letters = create_dead_letter_table(
             catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
@@ -142,32 +145,64 @@ def ensure_tables(
         return Tables(table, _with_declared_letters(pipeline, connections, dead_letters), routed)
 
 
-def add_observed_columns(
-    pipeline: PipelineConfig, connections: Connections, table: Table, observed: Sequence[SplitOutcome]
-) -> Table:
+def plan_columns(
+    pipeline: PipelineConfig, connections: Connections, table: Table, source: SourceState
+) -> PlannedColumns | None:
+    """Plan the columns that a mirror is to have in other types, None without any.
+
+    They are those that were declared, and those of its topic's last events. Nothing is committed: they come
+    with the rows that are written for them.
+    """
+    progress = progress_of(table)
+    evidence = _observe(pipeline, connections, _records_before(source, source.end), progress)
+    types = types_of_newest(pipeline, table.schema(), progress.columns, evidence)
+    types |= unlike_declared(pipeline, table.schema())
+    if not types:
+        return None
+    _tell(pipeline, (f"{name} becomes {type_text(kind)}" for name, kind in types.items()))
+    planned = PlannedColumns(table, types)
+    planned.and_more(_Lacks(pipeline, connections, evidence, frozenset())(planned.on(table)))
+    return planned
+
+
+def add_observed_columns(run: BatchRun, table: Table, observed: Sequence[SplitOutcome]) -> Table:
     """Give the table columns for the new fields that splits reported; the table as it is then, or itself."""
+    pipeline, connections = run.pipeline, run.connections
     evidence = _merged(observed, pipeline.table_schema.growth)
     connections.schemas(pipeline).learn(evidence.schemas, progress_of(table))
-    table = _with_columns_for(pipeline, connections, evidence)
+    lacks = _Lacks(pipeline, connections, evidence, run.takes_all_but)
+    if run.columns is not None:
+        return run.columns.and_more(lacks(table))
+    table = lacks.committed()
     connections.fail_points.reach("drain.after-columns")
     return table
 
 
-def _with_columns_for(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Table:
-    """Give the table what it lacks for what was seen, and for the schemas that are known."""
-    told: list[str] = []
+@dataclass(slots=True)
+class _Lacks:
+    """What a table lacks for what was seen, and for the schemas that are known."""
 
-    def lacks(table: Table) -> Evolution:
+    pipeline: PipelineConfig
+    connections: Connections
+    evidence: Evidence = field(default_factory=Evidence)
+    takes_all_but: frozenset[str] | None = None
+    told: tuple[str, ...] = ()
+
+    def __call__(self, table: Table) -> Evolution:
+        """Return it of the table as it is."""
         progress = progress_of(table)
-        known = connections.schemas(pipeline).known(progress)
-        columns = format_of(pipeline, known).columns
-        evolution, sentences = columns.evolution(table.schema(), progress.columns, evidence)
-        told[:] = told or sentences
+        known = self.connections.schemas(self.pipeline).known(progress)
+        columns = format_of(self.pipeline, known, takes_all_but=self.takes_all_but).columns
+        evolution, sentences = columns.evolution(table.schema(), progress.columns, self.evidence)
+        self.told = self.told or sentences
         return evolution
 
-    table = commit_columns(connections.open_catalog, pipeline.table, lacks, connections.fail_points)
-    _tell(pipeline, told)
-    return table
+    def committed(self) -> Table:
+        """Give it to the table, and return that as it is then."""
+        connections = self.connections
+        table = commit_columns(connections.open_catalog, self.pipeline.table, self, connections.fail_points)
+        _tell(self.pipeline, self.told)
+        return table
 
 
 def _first_columns(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Evolution:
@@ -223,7 +258,12 @@ def _records_before(source: SourceState, starts: dict[int, int]) -> OffsetRanges
     )
 
 
-def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges) -> Evidence:
+def _observe(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    ranges: OffsetRanges,
+    progress: Progress | None = None,
+) -> Evidence:
     if not ranges:
         return Evidence()
     splits = plan_splits(
@@ -235,12 +275,12 @@ def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetR
     source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
     tag = f"observe-{pipeline.name}"
     schemas = connections.schemas(pipeline)
-    known = schemas.known()
+    known = schemas.known(progress)
     for _ in range(MAX_ROUNDS):
         observe = partial(observe_split, source, format_of(pipeline, known).decoder)
         observed = run_on_spark(connections.spark(), observe, splits, tag=tag)
         evidence = _merged(observed, pipeline.table_schema.growth)
-        before, known = known, schemas.learn(evidence.schemas)
+        before, known = known, schemas.learn(evidence.schemas, progress)
         if known.names == before.names:
             break
     return evidence

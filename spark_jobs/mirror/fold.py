@@ -9,13 +9,13 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.debezium.events import DELETE, SNAPSHOT, TRUNCATE
 from spark_jobs.mirror.each_once import each_once
 from spark_jobs.mirror.identity import Cut, identities_of
+from spark_jobs.mirror.key_fields import fields_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
 from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE, TIME
@@ -223,15 +223,6 @@ def _newest(events: pa.Table, counts: NDArray[np.bool_], cdc: Cdc) -> tuple[NDAr
     newest[of_key[order]] = at[order]
     has_no_place = events.column(COMMIT_SEQUENCE).null_count == len(events)
     return newest, int(at[moved][0]) if has_no_place else None
-
-
-def fields_of(key: str) -> tuple[str, ...]:
-    """Return the names of the fields of a key; none of a key that is a text."""
-    try:
-        read = orjson.loads(key)
-    except orjson.JSONDecodeError:
-        return ()
-    return tuple(read) if type(read) is dict else ()
 
 
 def _key_of(events: pa.Table, is_truncate: NDArray[np.bool_]) -> tuple[str, ...] | None:

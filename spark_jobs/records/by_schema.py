@@ -41,13 +41,17 @@ _MOST_LOOKED_AT = 1024  # as many as a task may be given schemas, and more
 
 @dataclass(frozen=True, slots=True)
 class SchemaDecoder:
-    """Values by their schemas; keys and headers are kept as they come."""
+    """Values by their schemas; keys and headers are kept as they come.
+
+    One that ``converts`` puts values into columns of other types where these say the same.
+    """
 
     schemas: KnownSchemas
     growth: Growth = GROWTH
     takes_tombstones: ClassVar[bool] = False
     kept: tuple[KeptColumn, ...] = ()
     generation: int = 0
+    converts: bool = False
 
     def under(self, growth: Growth) -> SchemaDecoder:
         """See ``Decoder``."""
@@ -121,7 +125,7 @@ class SchemaDecoder:
             of_rows = [fallbacks[index] for index in of_read.tolist()] if fallbacks else []
             made = project_keeping(read.table, columns, self.growth, self.kept, of_rows)
         else:
-            made = project(read.table, columns, self.growth)
+            made = project(read.table, columns, self.growth, converts=self.converts)
         rows = of_read if made.rows is None else of_read[made.rows]
         bad = [
             BadValue(int(indices[each.index]), Phase.DECODE, each.field, each.error) for each in read.unread

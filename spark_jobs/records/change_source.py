@@ -19,9 +19,11 @@ from spark_jobs.schema.column_source import SeenColumns
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.placed import placed
-from spark_jobs.schema.placing import Rules, place
+from spark_jobs.schema.placing import Rules, place, unlike
 
 if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType
+
     from spark_jobs.schema.evidence import Evidence
     from spark_jobs.schema.inference import Field
     from spark_jobs.schema.writer_schema import WriterColumns
@@ -40,7 +42,7 @@ class ChangeColumns:
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; raises ``ConfigError`` where no event has a schema that can be used."""
-        written, unused = self._written(evidence)
+        written, unused = self._written(evidence.texts_in_order)
         if unused and not written and not evidence.fields:
             raise unused[0]
         columns, told = self.rows.first(evidence.without(self.own.column_names), declared)
@@ -55,13 +57,20 @@ class ChangeColumns:
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
         lacks, told = self.rows.evolution(table, bound, evidence.without(self.own.column_names))
-        of_schemas = place(self._written(evidence)[0], evolved(table, lacks), bound, self.rules)[0]
+        of_schemas = place(
+            self._written(evidence.texts_in_order)[0], evolved(table, lacks), bound, self.rules
+        )[0]
         return lacks.then(of_schemas), told
 
-    def _written(self, evidence: Evidence) -> tuple[list[WriterColumns], list[ConfigError]]:
+    def types_of_newest(self, table: Schema, bound: ColumnMap, evidence: Evidence) -> dict[str, IcebergType]:
+        """Return by column the type that the newest schema has it in where the column does not hold that."""
+        written, _ = self._written(evidence.texts_newest_first)
+        return unlike(written[0], table, bound, self.rules) if written else {}
+
+    def _written(self, texts: Sequence[str]) -> tuple[list[WriterColumns], list[ConfigError]]:
         """Return the columns of schemas, and why others cannot be used: their events become dead letters."""
         usable, unused = [], []
-        for text in evidence.texts_in_order:
+        for text in texts:
             try:
                 usable.append(RowSchema(text, is_enveloped=self.is_enveloped).columns)
             except ConfigError as error:

@@ -38,7 +38,7 @@ from spark_jobs.schema.change_columns import (
     TIME,
     TRANSACTION,
 )
-from spark_jobs.schema.evidence import Evidence, FirstSeen
+from spark_jobs.schema.evidence import Evidence, Seen
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -111,9 +111,10 @@ class ChangesDecoder(ABC):
             if schema is None:
                 seen = seen.merge(self.rows.observe(_rows_of(records, indices, changes)))
             else:
-                first = min((records.partitions[index], records.offsets[index]) for index in indices)
-                first_seen = FirstSeen((int(first[0]), first[1]))
-                seen = seen.merge(Evidence(records=len(indices), texts={schema: first_seen}))
+                places = [(int(records.partitions[index]), records.offsets[index]) for index in indices]
+                times = [int(records.timestamps_ms[index]) for index in indices]
+                last = max((time, *place) for time, place in zip(times, places, strict=True))
+                seen = seen.merge(Evidence(records=len(indices), texts={schema: Seen(min(places), last)}))
         return seen.within(self.growth.max_fields_seen)
 
     @abstractmethod
@@ -132,7 +133,8 @@ class ChangesDecoder(ABC):
         known = self.placed.schemas(schema, self.growth, is_whole=is_whole)
         if known is None:
             return Decoded(no_rows(columns), [], new_fields=Evidence())
-        return SchemaDecoder(known, self.growth).decode(chunk, columns)
+        converts = self.placed.rules.takes_all_but is not None
+        return SchemaDecoder(known, self.growth, converts=converts).decode(chunk, columns)
 
 
 class JsonChangesDecoder(ChangesDecoder):

@@ -86,6 +86,16 @@ def may_convert(have: pa.DataType, kind: pa.DataType) -> bool:
     return bool(have == kind) or _may_say_the_same(have, kind)
 
 
+def may_be_cast(have: pa.DataType, kind: pa.DataType) -> bool:
+    """True if a database that gives a column the other type comes to what ``converted`` does.
+
+    It writes times and bytes otherwise than JSON does, and of a double's digits a decimal gets fifteen.
+    """
+    is_written_otherwise = pa.types.is_timestamp(have) or pa.types.is_time(have) or _is_bytes(have)
+    is_rounded = pa.types.is_floating(have) and pa.types.is_decimal(kind)
+    return not (is_written_otherwise or is_rounded or _is_bytes(kind)) and may_convert(have, kind)
+
+
 def _may_say_the_same(have: pa.DataType, kind: pa.DataType) -> bool:
     if _is_number(have):
         is_cut = pa.types.is_float64(have) and pa.types.is_float32(kind)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from spark_jobs.config.cdc import Envelope
-from spark_jobs.config.new_fields import GROWTH
+from spark_jobs.config.new_fields import GROWTH, Incompatible
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
@@ -43,8 +43,10 @@ from spark_jobs.schema.placing import Rules
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
 
     from spark_jobs.protocol.progress import ColumnMap
+    from spark_jobs.schema.evidence import Evidence
 
 
 # Returns a column's values in another type, null where one does not fit.
@@ -73,11 +75,13 @@ def format_of(
     schemas: KnownSchemas,
     table: Schema | None = None,
     bound: ColumnMap | None = None,
+    *,
+    takes_all_but: frozenset[str] | None = None,
 ) -> Format:
     """Return the format of the pipeline's records, of which these schemas are known.
 
     Rows of a ``table`` can be decoded only by the format for it and for what it keeps of its columns'
-    fields, ``bound``.
+    fields, ``bound``. ``takes_all_but`` is of a mirror that is made anew: see ``Rules``.
     """
     if pipeline.is_archive:
         return _archive(pipeline, schemas, table, bound or {})
@@ -88,6 +92,8 @@ def format_of(
         frozenset(pipeline.declared),
         shaping.computed,
         shaping.converted,
+        pipeline.layout,
+        takes_all_but if takes_all_types(pipeline) else None,
     )
     if pipeline.envelope is not None:
         return _changes(pipeline, schemas, rules, shaping, (table, bound or {}))
@@ -112,6 +118,24 @@ def format_of(
     )
 
 
+def takes_all_types(pipeline: PipelineConfig) -> bool:
+    """Whether a column holds what its source ever told of it, in whatever type: those of a mirror do.
+
+    But for a mirror that has a column for each of the types.
+    """
+    return pipeline.is_mirror and pipeline.table_schema.incompatible is not Incompatible.NEW_COLUMN
+
+
+def types_of_newest(
+    pipeline: PipelineConfig, table: Schema, bound: ColumnMap, evidence: Evidence
+) -> dict[str, IcebergType]:
+    """Return by column of a mirror the type that its source has it in by now, where that is another one."""
+    columns = format_of(pipeline, KnownSchemas(), table, bound).columns
+    if not takes_all_types(pipeline) or not isinstance(columns, ChangeColumns):
+        return {}
+    return columns.types_of_newest(table, bound, evidence)
+
+
 def refit_of(pipeline: PipelineConfig) -> Refit:
     """Return what gives a column's values as a replay of their records would give them in another type."""
     return refit if pipeline.value.format is ValueFormat.JSON else refit_by_schema
@@ -126,22 +150,25 @@ def _changes(
 ) -> Format:
     growth, (table, bound) = pipeline.table_schema.growth, made
     own = MIRROR_COLUMNS if pipeline.is_mirror else CHANGE_COLUMNS
-    rules = replace(rules, computed=rules.computed.union(own.column_names), of_events=True)
+    rules = replace(rules, computed=rules.computed.union(own.column_names))
     seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
     is_debezium = pipeline.envelope is Envelope.DEBEZIUM
     placed = PlacedRows(table or own, bound, rules, is_debezium)
+    # What was told before a rebuild took another type is a row still.
+    every_type = frozenset[str]() if takes_all_types(pipeline) else None
+    told = replace(placed, rules=replace(rules, takes_all_but=every_type))
     columns = ChangeColumns(seen, rules, is_debezium, own)
     rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
     if pipeline.value.format is ValueFormat.AVRO:
         return Format(
             AvroChangesDecoder(rows, placed, pipeline.is_mirror, schemas),
-            PlainAvroChangesDecoder(plain, placed, growth, pipeline.is_mirror, schemas),
+            PlainAvroChangesDecoder(plain, told, growth, pipeline.is_mirror, schemas),
             columns,
         )
     decoder, plain_decoder = _ENVELOPES[pipeline.envelope or Envelope.DEBEZIUM]
     return Format(
         decoder(rows, placed, pipeline.is_mirror),
-        plain_decoder(plain, placed, growth, pipeline.is_mirror),
+        plain_decoder(plain, told, growth, pipeline.is_mirror),
         columns,
     )
 

@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from textwrap import shorten
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.new_fields import Growth
-from spark_jobs.records.conversion import converted
+from spark_jobs.records.conversion import converted, may_be_cast
 from spark_jobs.records.fitting import MisfitError
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of
 
+_MOST_SHOWN = 60
 _INTEGERS = (pa.types.is_int32, pa.types.is_int64)
 # Makes values that are not nested into those of a type; raises ``MisfitError`` for one that it does not hold.
 _Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -35,16 +37,17 @@ class Projected:
     ignored: Mapping[str, int] = field(default_factory=dict)
 
 
-def project(rows: pa.Table, columns: pa.Schema, growth: Growth) -> Projected:
+def project(rows: pa.Table, columns: pa.Schema, growth: Growth, *, converts: bool = False) -> Projected:
     """Return rows of ``columns``, null where a row has no such field.
 
     A value fits a column that holds it exactly: of its own type or a wider one, a narrower one where it can.
-    What has no column makes a row a misfit or is counted, as ``growth`` says; nulls, empty lists and empty
-    maps are passed over.
+    With ``converts`` also one that says it as its source would, had that given its column the type. What has
+    no column makes a row a misfit or is counted, as ``growth`` says; nulls, empty lists and empty maps are
+    passed over.
     """
     if rows.schema.names == columns.names and _are_plain_alike(rows.schema.types, columns.types):
         return Projected(pa.Table.from_arrays(rows.columns, schema=columns))
-    return _projected(rows, columns, growth, _exactly)
+    return _projected(rows, columns, growth, _as_by_source if converts else _exactly)
 
 
 def _projected(rows: pa.Table, columns: pa.Schema, growth: Growth, leaf: _Leaf) -> Projected:
@@ -179,6 +182,18 @@ def _retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def _all_retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_nested(values.type) or (made := _retyped(values, kind)).null_count > values.null_count:
         raise _misfit(values.type, kind)
+    return made
+
+
+def _as_by_source(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if values.null_count == len(values):
+        return pa.nulls(len(values), kind)
+    if not may_be_cast(values.type, kind):
+        raise _misfit(values.type, kind)
+    made = _retyped(values, kind)
+    lost = pc.indices_nonzero(pc.and_(made.is_null(), values.is_valid()))
+    if len(lost):
+        raise _misfit(values.type, kind, f": {shorten(str(values[lost[0].as_py()]), _MOST_SHOWN)}")
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor
@@ -12,7 +12,7 @@ from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_plan import plan_of
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.drain.drain_batch import drain_batch
-from spark_jobs.drain.table_columns import ensure_tables
+from spark_jobs.drain.table_columns import ensure_tables, plan_columns
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol import mends
@@ -88,6 +88,9 @@ def rebuild(
 ) -> RebuildResult:
     """Fold the topic anew and put what it comes to in the place of all rows and dead letters, in one commit.
 
+    Columns take the types that their source has them in by now, in the same commit; what was told before in
+    others is converted where it says the same, else it is a bad change.
+
     ``begins`` are by partition the offsets to begin at, where the source has told all its rows anew: of a
     restarted one its new snapshot. Drains that were planned before are refused; the next one goes on from
     where this one read to. Safe beside drains and upkeep, and to repeat; killed anywhere the mirror is as it
@@ -100,7 +103,11 @@ def rebuild(
     tables = ensure_tables(pipeline, connections, source, BatchKind.REBUILD)
     if tables is None:
         raise AssertionError("the table was there a moment ago")
+    columns = plan_columns(pipeline, connections, tables.data, source)
+    if columns is not None:
+        tables = replace(tables, data=columns.on(tables.data))
     run = plan_of(pipeline, connections, tables, source, ranges, kind=BatchKind.REBUILD, reason=reason)
+    run = replace(run, columns=columns)
     with NoticeSender(pipeline, connections) as notices:
         result, _ = drain_batch(run)
         notices.tell()

@@ -33,10 +33,27 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.progress import Progress
 
 
-def check_declared(pipeline: PipelineConfig, table: Table) -> None:
-    """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files."""
+def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool = False) -> None:
+    """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files.
+
+    What ``takes_types`` gives columns those that were declared.
+    """
     _check_layout(pipeline, table)
-    check_columns(table, pipeline.declared, key_is_binary=pipeline.key_is_binary, pipeline=pipeline.name)
+    passed_over = unlike_declared(pipeline, table.schema()) if takes_types else {}
+    check_columns(
+        table,
+        {name: kind for name, kind in pipeline.declared.items() if name not in passed_over},
+        key_is_binary=pipeline.key_is_binary,
+        pipeline=pipeline.name,
+        is_mirror=pipeline.is_mirror,
+    )
+
+
+def unlike_declared(pipeline: PipelineConfig, schema: Schema) -> dict[str, IcebergType]:
+    """Return the declared types of columns that have others and cannot be widened to them."""
+    there = {field.name: field.field_type for field in schema.fields}
+    declared = {name: declared_type(text) for name, text in pipeline.declared.items() if name in there}
+    return {name: kind for name, kind in declared.items() if widenings_to(there[name], kind, (name,)) is None}
 
 
 def _check_layout(pipeline: PipelineConfig, table: Table) -> None:

@@ -71,14 +71,18 @@ class FieldEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstSeen:
-    """The partition and offset where something appeared first."""
+class Seen:
+    """The partition and offset where something appeared first, and time, partition and offset of the last.
+
+    The time is Kafka's, in milliseconds since the epoch: offsets of two partitions are in no order.
+    """
 
     order: tuple[int, int]
+    last: tuple[int, int, int] = (-1, -1, -1)
 
-    def merge(self, other: FirstSeen) -> FirstSeen:
-        """Return the earlier one."""
-        return min(self, other, key=lambda each: each.order)
+    def merge(self, other: Seen) -> Seen:
+        """Return the first and the last of both."""
+        return Seen(min(self.order, other.order), max(self.last, other.last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class Evidence:
     undecodable: int = 0
     fields: Mapping[str, FieldEvidence] = field(default_factory=dict)
     schemas: tuple[SchemaKey, ...] = ()
-    texts: Mapping[str, FirstSeen] = field(default_factory=dict)
+    texts: Mapping[str, Seen] = field(default_factory=dict)
 
     def merge(self, other: Evidence) -> Evidence:
         """Return what both saw."""
@@ -123,6 +127,11 @@ class Evidence:
     def texts_in_order(self) -> list[str]:
         """The schemas that values bring with them, as they were first seen."""
         return sorted(self.texts, key=lambda text: (self.texts[text].order, text))
+
+    @property
+    def texts_newest_first(self) -> list[str]:
+        """The same as they were last seen, from the newest back."""
+        return sorted(self.texts, key=lambda text: (self.texts[text].last, text), reverse=True)
 
     def without(self, names: Collection[str]) -> Evidence:
         """Return the evidence of all fields but these."""

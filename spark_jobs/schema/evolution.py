@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -53,10 +53,20 @@ def made_of(columns: Schema) -> Evolution:
     return Evolution([((each.name,), each.field_type, each.doc) for each in columns.fields])
 
 
-def evolved(schema: Schema, evolution: Evolution) -> Schema:
-    """Return the schema with these changes; the ids of new columns are provisional."""
-    ids = count(schema.highest_field_id + 1)
+def evolved(schema: Schema, evolution: Evolution, ids: Iterator[int] | None = None) -> Schema:
+    """Return the schema with these changes; without ``ids`` those of new columns are provisional."""
+    ids = count(schema.highest_field_id + 1) if ids is None else ids
     return Schema(*_evolved(schema.as_struct(), (), evolution, ids).fields)
+
+
+def exchanged(schema: Schema, types: Mapping[str, IcebergType], ids: Iterator[int]) -> Schema:
+    """Return the schema with other columns, of these types and ids, in the place of those of their names."""
+    return Schema(
+        *(
+            _new(each.name, types[each.name], each.doc, ids) if each.name in types else each
+            for each in schema.fields
+        )
+    )
 
 
 def bind(bound: ColumnMap, bindings: Iterable[Binding], table: Schema) -> ColumnMap:
@@ -101,10 +111,14 @@ def _evolved(struct: StructType, path: Path, evolution: Evolution, ids: Iterator
     fields = [*struct.fields]
     for added, kind, doc in evolution.additions:
         if added[:-1] == path:
-            # The ids inside it are anew as well.
-            new = Schema(NestedField(0, added[-1], kind, required=False, doc=doc))
-            fields += assign_fresh_schema_ids(new, lambda: next(ids)).fields
+            fields.append(_new(added[-1], kind, doc, ids))
     return StructType(*(_changed(each, (*path, each.name), evolution, ids) for each in fields))
+
+
+def _new(name: str, kind: IcebergType, doc: str | None, ids: Iterator[int]) -> NestedField:
+    """Return a column whose id, and those inside it, are of ``ids``."""
+    new = Schema(NestedField(0, name, kind, required=False, doc=doc))
+    return assign_fresh_schema_ids(new, lambda: next(ids)).fields[0]
 
 
 def _changed(of: NestedField, path: Path, evolution: Evolution, ids: Iterator[int]) -> NestedField:

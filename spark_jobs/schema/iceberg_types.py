@@ -85,7 +85,12 @@ def declared_type(text: str) -> IcebergType:
 
 
 def check_columns(
-    table: Table, declared: Mapping[str, str], *, key_is_binary: bool = False, pipeline: str = "PIPELINE"
+    table: Table,
+    declared: Mapping[str, str],
+    *,
+    key_is_binary: bool = False,
+    pipeline: str = "PIPELINE",
+    is_mirror: bool = False,
 ) -> None:
     """Return when the table has Sluice's columns, and the declared ones where it has them, with these types.
 
@@ -105,6 +110,7 @@ def check_columns(
         if changes is None or (changes and name in METADATA_COLUMNS):
             message = f"column {name} is {type_text(there[name])}, not {type_text(kind)}"
             mend = mends.act("retype", pipeline, name, f"'{type_text(kind)}'")
+            mend = mends.act("rebuild", pipeline) if is_mirror else mend
             other = "Give the pipeline another `table`."
             hint = f"Make the declared type the table's own, or change the column's: {mend}."
             raise _clash(table, message, hint if name in declared else other)

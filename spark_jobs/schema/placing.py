@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from spark_jobs.config.new_fields import Incompatible
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Binding, Evolution, Path, innermost
-from spark_jobs.schema.iceberg_types import type_text
+from spark_jobs.schema.incompatible import incompatible
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.widening import holds, may_hold, widened
@@ -38,7 +37,8 @@ class Rules:
     """How a table takes fields: at most so many columns, those ``declared`` in the types that they have.
 
     No field goes into a ``computed`` column; into one that ``converts`` what is written there goes any. Types
-    of a table ``of_events`` are its source's: nobody gives a column of it another one.
+    of a table of events are its source's: nobody but a rebuild gives a column of it another one. With
+    ``takes_all_but`` every column but these takes what its field was told as in other types, too.
     """
 
     max_columns: int
@@ -46,7 +46,8 @@ class Rules:
     declared: frozenset[str] = frozenset()
     computed: frozenset[str] = frozenset()
     converts: frozenset[str] = frozenset()
-    of_events: bool = False
+    layout: Layout = Layout.FLAT
+    takes_all_but: frozenset[str] | None = None
 
 
 def place(
@@ -59,6 +60,18 @@ def place(
     placing = _Placing(table, bound, rules)
     names = [placing.place(columns) for columns in schemas]
     return placing.evolution(), names
+
+
+def unlike(columns: WriterColumns, table: Schema, bound: ColumnMap, rules: Rules) -> dict[str, IcebergType]:
+    """Return by column the type that a schema has it in where the column does not hold that.
+
+    Declared columns keep theirs.
+    """
+    placing = _Placing(table, bound, replace(rules, takes_all_but=frozenset()))
+    names = placing.place(columns)
+    written = {each.name: each.field_type for each in columns.struct.fields}
+    others = placing.unlike - rules.declared
+    return {column: written[name] for name, column, _ in names if column in others}
 
 
 @dataclass(slots=True)
@@ -135,6 +148,7 @@ class _Placing:
         self._new_ages = count(table.highest_field_id + 1)
         self._additions: list[tuple[Path, IcebergType, str | None]] = []
         self._bindings: list[Binding] = []
+        self.unlike: set[str] = set()  # top-level columns that a field went into in a type that they lack
 
     def evolution(self) -> Evolution:
         """Return what the table lacks by now."""
@@ -199,11 +213,23 @@ class _Placing:
                 self._new.widenings.update(changes)
                 self._bind(identity, kind, node.path)
                 return node
-        if not candidates or self._rules.incompatible is Incompatible.NEW_COLUMN:
+        if not candidates:
             return None
-        if self._rules.incompatible is Incompatible.STOP:
-            raise _incompatible(written, candidates[0], of_events=self._rules.of_events)
-        return candidates[0]
+        nearest, kept = candidates[0], self._rules.takes_all_but
+        if kept is not None and nearest.path[0] not in kept:
+            self.unlike.add(nearest.path[0])
+            return nearest
+        if kept is not None or self._rules.incompatible is Incompatible.STOP:
+            is_declared = nearest.path[0] in self._rules.declared
+            raise incompatible(
+                written,
+                nearest.path,
+                nearest.kind,
+                self._rules.layout,
+                is_declared=is_declared,
+                is_of_key=kept is not None,
+            )
+        return None if self._rules.incompatible is Incompatible.NEW_COLUMN else nearest
 
     def _candidates(
         self, known_by: Sequence[str], named: _Node | None, free: Callable[[Iterable[Path]], list[_Node]]
@@ -301,23 +327,3 @@ class _Placing:
 def _message(identity: str) -> str:
     """Return which message's field it is; nothing where schemas know fields by their names."""
     return identity.rpartition(":")[0]
-
-
-def _incompatible(written: NestedField, node: _Node, *, of_events: bool) -> ConfigError:
-    column, kind = ".".join(node.path), type_text(node.kind)
-    if of_events:
-        return ConfigError(
-            f"the source has {written.name} as {type_text(written.field_type)}, column {column} is {kind}",
-            code="schema-incompatible",
-            hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and let the"
-            " pipeline begin there with a table of another name, which gets the new type: `table:` and"
-            " `start: TIME`. Or say `schema: {incompatible: new_column}`: a column beside it has the values"
-            " from then on.",
-        )
-    return ConfigError(
-        f"a schema has {written.name} as {type_text(written.field_type)}, and the column {column} is {kind}",
-        code="schema-incompatible",
-        hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}` (or"
-        " dead_letter), or give the column a type that holds both:"
-        f" {mends.act('retype', 'PIPELINE', node.path[0], 'TYPE')}.",
-    )

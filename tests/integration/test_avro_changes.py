@@ -11,9 +11,12 @@ import pytest
 from cli.stand.recorded_changes import PARTITIONS, recording
 from prove.lab.change_fold import folded
 from prove.lab.connect_avro import AvroConverter, registering
+from prove.lab.debezium_events import Column, Source
 from prove.lab.debezium_moments import COLUMNS
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.replay.rebuild import rebuild
 from tests.support.new_lab import NewLab
 
 if TYPE_CHECKING:
@@ -85,3 +88,25 @@ def test_tables_are_those_of_json_and_of_the_database(new_lab: NewLab, registry:
     assert rows(of_avro) == rows(of_json)
     for lab in (of_json, of_avro):
         assert lab.audit().is_clean
+
+
+def test_a_rebuild_takes_the_type_of_the_newest_schema(new_lab: NewLab, registry: str) -> None:
+    """By the records' ids; what was told by an earlier one is converted, and audits know that."""
+    lab, converter = in_avro(new_lab, registry, "mirror"), AvroConverter(registering(registry))
+
+    def tell(number: int, qty: int | str, lsn: int) -> None:
+        kind = "string" if isinstance(qty, str) else "int32"
+        source = Source({"id": Column("int32", optional=False), "qty": Column(kind)})
+        event = source.event("c", {"id": number, "qty": qty}, lsn=lsn)
+        new_lab.produce(lab, [converter.record(lab.pipeline.topic, Record(event, key=source.key(number)))])
+
+    tell(1, 7, 10)
+    tell(2, 8, 20)
+    lab.drain()
+    tell(2, "many", 30)
+    with pytest.raises(ConfigError, match="the source has qty as string"):
+        lab.drain()
+    with lab.connections() as connections:
+        rebuild(lab.pipeline, connections, reason="test")
+    assert {row["id"]: row["qty"] for row in rows(lab)} == {1: "7", 2: "many"}
+    assert lab.audit().is_clean

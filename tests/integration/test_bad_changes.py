@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.debezium_events import Column, Source
+from prove.lab.debezium_events import Source
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import PIPELINE, configure
 from spark_jobs.protocol.errors import BadRecord, ConfigError
@@ -51,29 +51,6 @@ def test_a_bad_change_stops_a_mirror_unless_it_may_be_a_dead_letter(new_lab: New
     result = lab.drain()
     assert (result.recovery.adopted, result.balance.dead_letters) == ((), 2)
     assert lab.rows(DEAD_LETTERS).num_rows == 2
-
-
-def test_a_type_that_does_not_fit_stops_a_mirror_until_it_has_another_table(new_lab: NewLab) -> None:
-    """As the refusal says: after a new snapshot, a table of another name that begins there."""
-    number, text = (
-        Source({"id": Column("int32", optional=False), "qty": Column(k)}) for k in ("int32", "string")
-    )
-
-    def told(source: Source, op: str, qty: object) -> Record:
-        return Record(source.event(op, {"id": 1, "qty": qty}), key=source.key(1))
-
-    lab = new_lab([told(number, "c", 1)], layout="mirror")
-    lab.drain()
-    new_lab.produce(lab, [told(text, "u", "many"), told(text, "r", "many")])
-    with pytest.raises(ConfigError) as raised:
-        lab.drain()
-    assert raised.value.code == "schema-incompatible"
-    assert "retype" not in raised.value.hint
-    assert "`start: TIME`" in raised.value.hint
-    assert lab.rows()["qty"].to_pylist() == [1]
-    configure(lab, f"pipelines/{PIPELINE}", {"table": "lake.anew", "start": {0: 2}})
-    lab.drain()
-    assert lab.rows("lake.anew")["qty"].to_pylist() == ["many"]
 
 
 def test_a_topic_without_keys_is_no_mirror(new_lab: NewLab) -> None:

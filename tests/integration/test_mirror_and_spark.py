@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from datafusion import SessionContext
 from pyiceberg.table.snapshots import Operation
 
+from prove.lab.debezium_events import Column, Source
 from prove.lab.forked import fork
 from prove.lab.generated_changes import MadeUp
+from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import TABLE, Lab
+from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.spark.procedures import table_argument
 from tests.support.lake import Once
 from tests.support.upkeep_lab import set_upkeep, tidy, upkeep_connections
@@ -27,16 +30,17 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 PARTITIONS = 2
-Rows = list[tuple[int, int, str]]
+Rows = list[tuple[Any, ...]]
 
 
 def _by_pyiceberg(lab: Lab) -> Rows:
     return _rows(lab.table().scan(selected_fields=("id", "score", "note")).to_arrow())
 
 
-def _by_spark(lab: Lab) -> Rows:
+def _by_spark(lab: Lab, snapshot_id: int | None = None) -> Rows:
     with upkeep_connections(lab) as connections:
         table = table_argument(connections.open_catalog().name, TABLE)
+        table += "" if snapshot_id is None else f" VERSION AS OF {snapshot_id}"
         return _rows(connections.spark().sql(f"SELECT id, score, note FROM {table}").toArrow())  # noqa: S608
 
 
@@ -80,3 +84,24 @@ def test_a_compaction_before_the_swap_moves_the_rows_that_go(new_lab: NewLab) ->
     assert _by_pyiceberg(lab) == wanted == _by_spark(lab) == _by_datafusion(lab)
     files = list(lab.table().scan().plan_files())
     assert sum(task.file.record_count for task in files) == len(wanted)
+
+
+def test_a_type_that_a_rebuild_took_is_read_alike_and_earlier_snapshots_in_theirs(new_lab: NewLab) -> None:
+    """Rebuilt by Spark's tasks; once it is compacted, too."""
+
+    def told(number: int, score: int | str, lsn: int) -> Record:
+        kind = "string" if isinstance(score, str) else "int32"
+        columns = {"id": Column("int32", optional=False), "score": Column(kind), "note": Column("string")}
+        row = {"id": number, "score": score, "note": "n"}
+        return Record(Source(columns).event("c", row, lsn=lsn), key=b'{"id":%d}' % number)
+
+    lab = new_lab([told(1, 7, 10), told(2, 8, 20)], layout="mirror")
+    set_upkeep(lab, compact_above=1)
+    replace(lab, is_here=True).drain()
+    before = lab.table().metadata.current_snapshot_id
+    new_lab.produce(lab, [told(2, "many", 30)])
+    with lab.connections() as connections:
+        rebuild(lab.pipeline, connections, reason="test")
+    tidy(lab, "compaction")
+    assert _by_pyiceberg(lab) == _by_spark(lab) == [(1, "7", "n"), (2, "many", "n")]
+    assert _by_spark(lab, before) == [(1, 7, "n"), (2, 8, "n")]

@@ -27,11 +27,12 @@ from pyiceberg.types import (
 
 from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.new_fields import Incompatible
+from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Evolution, bind, evolved, moved
 from spark_jobs.schema.placed import placed
-from spark_jobs.schema.placing import Rules, place
+from spark_jobs.schema.placing import Rules, place, unlike
 from spark_jobs.schema.widening import holds, may_hold, widened
 from spark_jobs.schema.writer_schema import Language, Names, SchemaText, WriterColumns
 
@@ -256,6 +257,24 @@ def test_the_rules_decide_what_does_not_fit() -> None:
     letters = Table(NestedField(1, "a", INT, required=False), rules=Rules(9, Incompatible.DEAD_LETTER))
     assert letters.take(written(a=("a", TEXT)))[1] == [(("a", "a", ()),)]
     assert letters.columns == {"a": "int"}
+
+
+def test_a_rebuild_places_a_field_in_its_column_whatever_its_type_was() -> None:
+    """But in those of the key, and declared ones keep their types; which columns are unlike is told."""
+    columns = [NestedField(n, name, INT, required=False) for n, name in enumerate(("id", "a", "b", "c"), 1)]
+    rules = Rules(9, Incompatible.STOP, frozenset({"c"}), layout=Layout.MIRROR)
+    table = Table(*columns, rules=rules)
+    table.take(written(id=("id", INT), a=("a", INT), b=("b", INT), c=("c", INT)))
+    newest = written(id=("id", INT), a=("a", TEXT), b=("b", LONG), c=("c", TEXT))
+    with pytest.raises(ConfigError, match="the source has a as string") as caught:
+        table.take(newest)
+    assert "./sluice rebuild PIPELINE --reason" in caught.value.hint
+    assert unlike(newest, table.schema, table.bound, rules) == {"a": TEXT}
+    table.rules = replace(rules, takes_all_but=frozenset({"id"}))
+    assert table.take(newest)[1] == [(("id", "id", ()), ("a", "a", ()), ("b", "b", ()), ("c", "c", ()))]
+    assert table.columns == {"id": "int", "a": "int", "b": "long", "c": "int"}
+    with pytest.raises(ConfigError, match="and is of the key"):
+        table.take(written(id=("id", TEXT)))
 
 
 def test_what_there_is_no_room_for_takes_nobodys_column() -> None:

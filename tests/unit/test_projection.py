@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -148,3 +149,31 @@ def test_uuids_inside_are_none_where_all_is_null(kind: pa.DataType, growth: Grow
     found = project(pa.table({"c": values}), pa.schema([("c", kind)]), growth)
     assert found.table.column("c").to_pylist() == [None, None]
     assert items_of(column_of([[], None], pa.list_(UUIDS))).type == UUIDS
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "column", "held"),
+    [
+        ([7, None], pa.int32(), pa.string(), ["7", None]),
+        ([Decimal("1.50")], pa.decimal128(9, 2), pa.string(), ["1.50"]),
+        ([Decimal("1.5000"), Decimal("1.5001")], pa.decimal128(9, 4), pa.decimal128(9, 2), [Decimal("1.50")]),
+        (["12", "many", "1.5", "007"], pa.string(), pa.int32(), [12]),
+        ([date(2026, 11, 26)], pa.date32(), pa.string(), ["2026-11-26"]),
+        ([[1, None], None], pa.list_(pa.int32()), pa.list_(pa.string()), [["1", None], None]),
+        ([True], pa.bool_(), pa.int32(), []),
+        ([0.5], pa.float64(), pa.string(), []),
+        ([0.1 + 0.2], pa.float64(), pa.decimal128(38, 20), []),
+        ([0], pa.timestamp("us"), pa.string(), []),
+        ([None], pa.timestamp("us"), pa.string(), [None]),
+        ([b"x"], pa.binary(), pa.string(), []),
+        (["x"], pa.string(), pa.binary(), []),
+    ],
+)
+def test_a_converted_value_is_what_its_source_makes_of_it(
+    values: list[Any], kind: pa.DataType, column: pa.DataType, held: list[Any]
+) -> None:
+    """In a column of another type; what a database writes otherwise than JSON does is no row."""
+    rows, columns = pa.table({"c": pa.array(values, kind)}), pa.schema([("c", column)])
+    made = project(rows, columns, GROWTH, converts=True)
+    assert made.table.column("c").to_pylist() == held
+    assert len(made.misfits) == len(values) - len(held)
