@@ -126,7 +126,7 @@ PARTS = {
         "a gateway of twenty clients beside a bare transactional producer",
         measure_gateway,
         gateway_rows,
-        full=(200,),
+        full=(100,),
         quick=(10,),
     ),
     "lookups": Part(
