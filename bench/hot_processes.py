@@ -21,6 +21,7 @@ import duckdb
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.processor_time import least_cpu_ms
 from bench.records import PARTITIONS, order_values
 from prove.lab.work_loop import looping
 from resources.connections import open_connections
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 PIPELINE = "orders"
 _PATIENCE_SECONDS = 300.0
-_QUERIES = 10  # of whose CPU the least counts: some of it is what follows beside them
 _MOST_IN_FLIGHT = 90_000  # of what librdkafka has room for
 _ASKED = (
     "SELECT count(*) FROM orders",
@@ -128,12 +128,12 @@ def follow(connection: Connection, path: Path) -> None:
 
         def asked(sql: str) -> float:
             """Return the CPU milliseconds of a query."""
-            return _cpu_ms(lambda: once(sql))
+            return least_cpu_ms(lambda: once(sql))
 
         def looked_up(keys: Sequence[str], sql: str) -> list[float]:
             """Return the CPU milliseconds of each lookup, as over HTTP, and of a query elsewhere."""
             pipeline, prefix = config.pipelines[0], follower.pin(PIPELINE)
-            own = [_cpu_ms(partial(_look_up, pipeline, connections, key, follower)) for key in keys]
+            own = [least_cpu_ms(partial(_look_up, pipeline, connections, key, follower)) for key in keys]
             return [*own, _in_arrow(prefix, sql)]
 
         cpu = time.process_time
@@ -244,18 +244,8 @@ def _in_arrow(prefix: Prefix, sql: str) -> float:
     with duckdb.connect() as engine:
         engine.register("orders", plain)
         engine.execute("SET TimeZone = 'UTC'")
-        return _cpu_ms(lambda: engine.sql(sql).fetchall())
+        return least_cpu_ms(lambda: engine.sql(sql).fetchall())
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _cpu_ms(once: Callable[[], object]) -> float:
-    once()
-    taken = []
-    for _ in range(_QUERIES):
-        began = time.process_time()
-        once()
-        taken.append(time.process_time() - began)
-    return min(taken) * 1e3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,6 +11,7 @@ import pyarrow.compute as pc
 
 from bench.drains import run_drains
 from bench.lab import PIPELINE
+from bench.processor_time import least_cpu_ms
 from bench.records import fill, generate, order_keys
 from prove.lab.kafka_server import KafkaBroker, Record
 from resources.connections import open_connections
@@ -31,12 +30,11 @@ if TYPE_CHECKING:
 GOAL_LOOKUP, GOAL_COUNT = 1 / 8, 1 / 20
 _COUNT = "SELECT count(*) FROM orders"
 _ONCE = "customer-100000x"  # lies among the others
-_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LookupsResult:
-    """CPU milliseconds, the least of three; to find ``found`` rows takes a lookup ``lookup_ms``."""
+    """CPU milliseconds; to find ``found`` rows takes a lookup ``lookup_ms``."""
 
     rows: int
     found: tuple[int, ...]
@@ -76,20 +74,11 @@ def measure_lookups(lab: Lab, records: int) -> LookupsResult:
         return LookupsResult(
             counted(),
             tuple(each() for each in lookups),
-            tuple(map(_cpu_ms, lookups)),
-            _cpu_ms(counted),
-            _cpu_ms(whole),
+            tuple(map(least_cpu_ms, lookups)),
+            least_cpu_ms(counted),
+            least_cpu_ms(whole),
         )
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> int:
     return sum(batch.num_rows for batch in batches)
-
-
-def _cpu_ms(once: Callable[[], object]) -> float:
-    taken = []
-    for _ in range(_ROUNDS):
-        began = time.process_time()
-        once()
-        taken.append(time.process_time() - began)
-    return min(taken) * 1e3
