@@ -59,10 +59,11 @@ def serve_gateway(
     signal.signal(signal.SIGTERM, lambda *_: None)  # until the server ends by it
     home = Path(config.home)
     gateway = Gateway(settings, config.pipelines, connections, home=home, url=url, on_end=_end_this_process)
-    with closing(gateway), closing(Persisted(connections)) as persisted:
+    with closing(gateway):
         gateway.start()
         wait_until_taken(gateway)
-        api = GatewayApi(gateway, tokens, persisted, Flushes(_drain_of(config)), settings.origins)
+        flushes, persisted = Flushes(_drain_of(config)), Persisted(connections)
+        api = GatewayApi(gateway, tokens, persisted, flushes, settings.origins)
         serve(
             api.app(),
             settings,
@@ -91,7 +92,7 @@ def options_of(settings: GatewaySettings) -> dict[str, Any]:
 def wait_until_taken(gateway: Gateway) -> None:
     """Wait until the slots are taken, for some time; raise why they never will be."""
     deadline = time.monotonic() + START_SECONDS
-    while not gateway.look()["isReady"] and time.monotonic() < deadline:
+    while not gateway.is_ready and time.monotonic() < deadline:
         if gateway.ended is not None:
             raise gateway.ended
         time.sleep(LOOK_SECONDS)

@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.gateway.intake import SLOW_DOWN_ABOVE, Intake
+from spark_jobs.gateway.intake import SLOW_DOWN_ABOVE, Intake, Listener, Waiting
 from spark_jobs.gateway.messages import Batch
 from spark_jobs.gateway.numbering import records_of
-from spark_jobs.gateway.spool import Spool, Spooled, SpoolFullError
+from spark_jobs.gateway.spool import Spool, SpoolFullError
 from spark_jobs.gateway.topics import Ids, Stand
-from spark_jobs.gateway.waiting import Listener, Waiting
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
 from spark_jobs.gateway.writer import Outgoing, RecordRefusedError, Writer
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError, SluiceError
@@ -40,7 +39,6 @@ class LaneLook:
     batches: int
     bytes: int
     used: float
-    sources: int
 
 
 class Lane:
@@ -98,7 +96,7 @@ class Lane:
         state = State.BUSY if used > SLOW_DOWN_ABOVE else State.READY
         if self._has_spooled:
             state = State.DRAINING if self._is_draining else State.SPOOLING
-        return LaneLook(state, self._intake.was_open, batches, size, used, len(self._intake.stands))
+        return LaneLook(state, self._intake.was_open, batches, size, used)
 
     def offer(self, batch: Batch, listener: Listener) -> Answer | None:
         """Take a batch, whose ``listener`` is told once or twice from another thread, or answer at once.
@@ -127,7 +125,7 @@ class Lane:
     def _work(self) -> None:
         intake = self._intake
         while not intake.was_open and not intake.is_closing and self.ended is None:
-            if not self._is_up():
+            if not self._is_brought():
                 intake.pause(_START_RETRY_SECONDS)
         while self.ended is None:
             until = self._try_at if self._has_spooled else time.monotonic() + RETRY_SECONDS
@@ -144,43 +142,38 @@ class Lane:
         for number in range(tries):
             if number:
                 self._intake.pause(_BETWEEN_TRIES_SECONDS)
-            if self._is_up() and self._is_written(window):
-                return
-            if self.ended is not None:
+            if self._is_brought(window) or self.ended is not None:
                 return
         if tries:
             self._try_at = time.monotonic() + RETRY_SECONDS
         self._put_away(self._intake.still_waiting(window))
 
-    def _is_up(self) -> bool:
-        """Take the slot if it is not ours, and write what lies on the disk; False if Kafka is away."""
+    def _is_brought(self, window: Sequence[Waiting] = ()) -> bool:
+        """Take the slot if it is not ours, write what lies on the disk, and the window; False: Kafka is away.
+
+        Nothing goes on where another has the slot, nor with what never worked.
+        """
         try:
             if not self._writer.is_open:
                 self._take_slot()
             while self._has_spooled:
                 self._drain_some()
+            self._write(self._intake.still_waiting(window))
         except SluiceError as error:
-            self._note_failure(error)
-        else:
-            return True
+            is_lost = isinstance(error, CommitConflict)
+            if is_lost or (isinstance(error, ConfigError) and not self._intake.was_open):
+                self._intake.ended = error
+            else:
+                _log.warning("%s", scrub(str(error)))
+            return False
         finally:
             self._is_draining = False
-        return False
-
-    def _note_failure(self, error: SluiceError) -> None:
-        """Go on without Kafka, but not where another has the slot, nor with what never worked."""
-        if isinstance(error, CommitConflict) or (
-            isinstance(error, ConfigError) and not self._intake.was_open
-        ):
-            self._intake.ended = error
-        else:
-            _log.warning("%s", scrub(str(error)))
+        return True
 
     def _take_slot(self) -> None:
         taken = self._writer.open()
         # What was written before the answer was lost.
-        landed = self._intake.open(taken.stands, taken.ids)
-        self._settle(landed, {id(each): (len(each.batch.events), 0) for each in landed})
+        self._settle(self._intake.open(taken.stands, taken.ids))
 
     def _drain_some(self) -> None:
         self._is_draining = True
@@ -188,46 +181,29 @@ class Lane:
         if not spooled:
             self._has_spooled = False
             return
-        self._write([self._of_spool(each) for each in spooled])
+        self._write([self._intake.of_spool(each.batch) for each in spooled])
         self._reach("after-drained")
         self._spool.drop(spooled)
 
-    def _of_spool(self, spooled: Spooled) -> Waiting:
-        batch = spooled.batch
-        known = self._intake.waiting(batch.source, spooled.sequence) or Waiting(
-            batch, spooled.sequence, is_spooled=True
-        )
-        known.batch = batch
-        return known
-
-    def _is_written(self, window: Sequence[Waiting]) -> bool:
-        try:
-            self._write(self._intake.still_waiting(window))
-        except SluiceError as error:
-            self._note_failure(error)
-        else:
-            return True
-        return False
-
     def _write(self, window: Sequence[Waiting]) -> None:
         """Write what fits behind what Kafka has; what the broker refuses for itself is turned away alone."""
-        stands, ids = dict[str, Stand](), Ids()
-        fits, counts = list[Waiting](), dict[int, tuple[int, int]]()
-        records: list[Outgoing] = []
+        stands, ids, records = dict[str, Stand](), Ids(), list[Outgoing]()
+        fits, left = list[Waiting](), list[Waiting]()
+        now = time.time() if self._ids_seconds else None
         for each in window:
             stand = stands.get(each.source) or self._intake.stand(each.source)
             if each.sequence != stand.sequence + 1:
+                left.append(each)
                 continue
-            now = time.time() if self._ids_seconds else None
             made = list(records_of(each.batch, stand, self._intake.ids, ids, now))
             stands[each.source] = Stand(stand.sequence + 1, stand.events + len(made))
-            counts[id(each)] = len(made), len(each.batch.events) - len(made)
+            each.counts = len(made), len(each.batch.events) - len(made)
             records += made
             fits.append(each)
         if fits and self._is_taken(records, stands, fits):
             self._intake.know(stands, ids)
-            self._settle(fits, counts)
-        self._turn_away([each for each in window if id(each) not in counts])
+            self._settle(fits)
+        self._turn_away(left)
 
     def _is_taken(
         self, records: Sequence[Outgoing], stands: dict[str, Stand], fits: Sequence[Waiting]
@@ -243,12 +219,12 @@ class Lane:
             return False
         return True
 
-    def _settle(self, done: Sequence[Waiting], counts: dict[int, tuple[int, int]]) -> None:
+    def _settle(self, done: Sequence[Waiting]) -> None:
         """Tell of batches that Kafka has."""
         self._intake.forget(done)
         for each in done:
             status = Status.BUFFERED if each.slow_down else Status.OK
-            self._tell(each, Ack(each.sequence, status, *counts[id(each)]))
+            self._tell(each, Ack(each.sequence, status, *each.counts))
 
     def _turn_away(self, left: Sequence[Waiting]) -> None:
         """Tell of batches that Kafka has already, or before which one lacks."""

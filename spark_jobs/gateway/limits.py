@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 
 class Bucket:
@@ -64,3 +65,15 @@ def take_all(buckets: tuple[tuple[Bucket, float], ...]) -> int:
     for bucket, amount in buckets:
         bucket.take(amount)
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a connection, or a request, is held to: by its token, by itself, and by its address."""
+
+    events: tuple[Bucket, ...]
+    bytes: Bucket
+
+    def wait_ms(self, events: int, size_bytes: int) -> int:
+        """Take what a batch costs; return in how many milliseconds to try again, 0 if it was taken."""
+        return take_all((*((bucket, events) for bucket in self.events), (self.bytes, size_bytes)))

@@ -7,7 +7,7 @@ import json
 import ssl
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -212,3 +212,29 @@ def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> No
         told = [ask(each, {"type": "flush_request"})["flush"] for each in (one, other, one)]
     assert told == ["started", "too_soon", "too_soon"]
     assert started == ["clicks"]
+
+
+def test_what_no_answer_can_hold_is_not_said_back(tmp_path: Path) -> None:
+    """Half of a pair of surrogates in a heartbeat, or as a capability: the connection goes on."""
+    with gateway(tmp_path) as address, connect(f"ws://{address}", proxy=None) as socket:
+        hello = {"type": "connect", "sourceId": "a", "capabilities": ["binary", "\ud800", 1]}
+        assert ask(socket, hello)["capabilities"] == {"binary": "unsupported"}
+        assert ask(socket, {"type": "heartbeat", "timestamp": "\ud800"})["timestamp"] is None
+        assert sent(socket) == "ok"
+
+
+def test_who_leaves_without_its_answers_is_forgotten(tmp_path: Path) -> None:
+    """However many wait for it: its connection is free for the next."""
+    with gateway(tmp_path) as address:
+        with talking(address, "a") as socket:
+            heartbeat = json.dumps({"type": "heartbeat", "timestamp": "x" * 256})
+            socket.socket.settimeout(0.5)
+            with suppress(ConnectionClosed, OSError):
+                for _ in range(100_000):  # until neither side takes more
+                    socket.send(heartbeat)
+            socket.socket.close()
+        health = f"http://{address.removesuffix(PATH)}/v1/health"
+        deadline = time.monotonic() + 10
+        while httpx.get(health, trust_env=False).json()["connectedSources"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
