@@ -107,12 +107,12 @@ class Gateway:
     @property
     def ended(self) -> SluiceError | None:
         """Return why the gateway cannot go on, None while it can."""
-        return next((lane.ended for lane in self._lanes() if lane.ended is not None), None)
+        return next((lane.intake.ended for lane in self._lanes() if lane.intake.ended is not None), None)
 
     def offer(self, stream: Stream, batch: Batch, limits: Limits, listener: Listener) -> None:
         """Take a batch of a source of ours; ``listener`` is told once or twice, on the loop that asks.
 
-        See ``Lane.offer``.
+        See ``Intake.offer``.
         """
         loop, came = asyncio.get_running_loop(), iter((time.monotonic(),))
         self.metrics.came(stream.name, batch.size_bytes)
@@ -127,7 +127,7 @@ class Gateway:
 
         if (wait_ms := limits.wait_ms(len(batch.events), batch.size_bytes)) > 0:
             told(Nack(Reason.RATE_LIMITED, "too much at once", batch.sequence, retry_after_ms=wait_ms))
-        elif (answer := stream.lanes[slot_of(batch.source)].offer(batch, tell)) is not None:
+        elif (answer := stream.lanes[slot_of(batch.source)].intake.offer(batch, tell)) is not None:
             told(answer)
 
     async def elsewhere(self, stream: Stream, source: str) -> Nack | None:
@@ -149,21 +149,18 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """Return what clients are told of all slots together."""
-        looks = [lane.look() for lane in self._lanes()]
+        lanes = self._lanes()
+        batches, size, used = zip((0, 0, 0.0), *(lane.intake.size() for lane in lanes), strict=True)
         return {
-            "state": max((each.state for each in looks), key=_STATES.index, default=State.READY),
-            "buffer": {
-                "batches": sum(each.batches for each in looks),
-                "bytes": sum(each.bytes for each in looks),
-                "used": round(max((each.used for each in looks), default=0.0), 3),
-            },
+            "state": max((lane.state for lane in lanes), key=_STATES.index, default=State.READY),
+            "buffer": {"batches": sum(batches), "bytes": sum(size), "used": round(max(used), 3)},
             "connectedSources": self.connected,
         }
 
     @property
     def is_ready(self) -> bool:
         """True if all slots are taken."""
-        return not self._is_closing and all(lane.look().is_open for lane in self._lanes())
+        return not self._is_closing and all(lane.intake.was_open for lane in self._lanes())
 
     def look(self) -> dict[str, Any]:
         """Return the state of all, as whoever watches it is told."""

@@ -38,7 +38,6 @@ class Waiting:
     batch: Batch
     listeners: list[Listener] = field(default_factory=list)
     is_spooled: bool = False
-    slow_down: bool = False
     counts: tuple[int, int] = (0, 0)
 
     @property
@@ -77,7 +76,10 @@ class Intake:
         self.ended: SluiceError | None = None
 
     def offer(self, batch: Batch, listener: Listener) -> Answer | None:
-        """Take a batch, or answer at once. See ``Lane.offer``."""
+        """Take a batch, whose ``listener`` is told once or twice from another thread, or answer at once.
+
+        A batch that was put on the disk is told of again when Kafka has it.
+        """
         with self._changed:
             self._forget_ids()
             if (refusal := self._refusal(batch)) is not None:
@@ -133,7 +135,6 @@ class Intake:
         return None
 
     def _take(self, waiting: Waiting) -> None:
-        waiting.slow_down = self._used() > SLOW_DOWN_ABOVE
         self._accepted[waiting.source] = waiting.sequence
         self._waiting[waiting.key] = waiting
         if waiting.batch.id is not None:
@@ -142,6 +143,11 @@ class Intake:
         self._queue_bytes += waiting.batch.size_bytes
         self._changed.notify_all()
 
+    @property
+    def is_slow(self) -> bool:
+        """True if clients should slow down."""
+        return self._used() > SLOW_DOWN_ABOVE
+
     def _used(self) -> float:
         return max(len(self._queue) / QUEUE_BATCHES, self._queue_bytes / QUEUE_BYTES)
 
@@ -149,11 +155,6 @@ class Intake:
         """Return the batches in the queue, their bytes, and the share of it that is taken."""
         with self._changed:
             return len(self._queue), self._queue_bytes, self._used()
-
-    def last(self, source: str) -> int:
-        """Return the last sequence of a source that is in Kafka."""
-        with self._changed:
-            return self.stand(source).sequence
 
     def stand(self, source: str) -> Stand:
         """Return how far a source is in Kafka."""

@@ -10,16 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.gateway.intake import SLOW_DOWN_ABOVE, Intake, Listener, Waiting
-from spark_jobs.gateway.messages import Batch
-from spark_jobs.gateway.numbering import records_of
+from spark_jobs.gateway.intake import Intake, Waiting
 from spark_jobs.gateway.spool import Spool, SpoolFullError
-from spark_jobs.gateway.topics import Ids, Stand
+from spark_jobs.gateway.topics import Ids, Outgoing, Stand, records_of
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
-from spark_jobs.gateway.writer import Outgoing, RecordRefusedError, Writer
+from spark_jobs.gateway.writer import RecordRefusedError, Writer
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError, SluiceError
 
 TRIES = 3
@@ -28,17 +25,6 @@ RETRY_SECONDS = 5.0
 _START_RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LaneLook:
-    """What a slot has to do: ``used`` is the share of its queue that is taken."""
-
-    state: State
-    is_open: bool
-    batches: int
-    bytes: int
-    used: float
 
 
 class Lane:
@@ -60,7 +46,7 @@ class Lane:
         self._ids_seconds = ids_seconds
         self._reach = reach
         self._on_end = on_end
-        self._intake = Intake(ids_seconds)
+        self.intake = Intake(ids_seconds)
         self._is_draining = self._has_spooled = False
         self._try_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
@@ -68,42 +54,25 @@ class Lane:
     def start(self) -> None:
         """Take the slot, and go on until closed."""
         on_disk = self._spool.ends(*self._place)
-        self._intake.accept_from(on_disk)
+        self.intake.accept_from(on_disk)
         self._has_spooled = bool(on_disk)
         self._thread.start()
 
     def tell_to_close(self) -> None:
         """Take no more batches, and end when those that were taken are in Kafka or on the disk."""
-        self._intake.close()
+        self.intake.close()
 
     def join(self) -> None:
         """Wait until it has ended, if it was started."""
         if self._thread.ident is not None:
             self._thread.join()
 
-    def last(self, source: str) -> int:
-        """Return the last sequence of a source that is in Kafka."""
-        return self._intake.last(source)
-
     @property
-    def ended(self) -> SluiceError | None:
-        """Return why it cannot go on, None while it can."""
-        return self._intake.ended
-
-    def look(self) -> LaneLook:
-        """Return what there is to do."""
-        batches, size, used = self._intake.size()
-        state = State.BUSY if used > SLOW_DOWN_ABOVE else State.READY
+    def state(self) -> State:
+        """Return what it does."""
         if self._has_spooled:
-            state = State.DRAINING if self._is_draining else State.SPOOLING
-        return LaneLook(state, self._intake.was_open, batches, size, used)
-
-    def offer(self, batch: Batch, listener: Listener) -> Answer | None:
-        """Take a batch, whose ``listener`` is told once or twice from another thread, or answer at once.
-
-        A batch that was put on the disk is told of again when Kafka has it.
-        """
-        return self._intake.offer(batch, listener)
+            return State.DRAINING if self._is_draining else State.SPOOLING
+        return State.BUSY if self.intake.is_slow else State.READY
 
     # From here on the slot's own thread.
 
@@ -112,22 +81,22 @@ class Lane:
             self._work()
         except Exception as error:  # noqa: BLE001  (clients are told)
             _log.exception("a slot of the gateway broke")
-            self._intake.ended = RetryableError(
+            self.intake.ended = RetryableError(
                 f"unexpected {type(error).__name__}: {error}",
                 code="gateway-broke",
                 hint="Its log has where. Start it again: clients send what has no `ok`.",
                 topic=self._place[0],
             )
         self._writer.close()
-        self._refuse(self._intake.give_up(), Reason.SHUTTING_DOWN, "this gateway ends")
+        self._refuse(self.intake.give_up(), Reason.SHUTTING_DOWN, "this gateway ends")
         self._on_end()
 
     def _work(self) -> None:
-        intake = self._intake
-        while not intake.was_open and not intake.is_closing and self.ended is None:
+        intake = self.intake
+        while not intake.was_open and not intake.is_closing and self.intake.ended is None:
             if not self._is_brought():
                 intake.pause(_START_RETRY_SECONDS)
-        while self.ended is None:
+        while self.intake.ended is None:
             until = self._try_at if self._has_spooled else time.monotonic() + RETRY_SECONDS
             window = intake.next_window(until)
             if window is None:
@@ -137,16 +106,16 @@ class Lane:
     def _handle(self, window: list[Waiting]) -> None:
         """Bring a window somewhere; the disk is tried after Kafka, or at once while that is known away."""
         is_away = self._has_spooled and time.monotonic() < self._try_at
-        is_once = self._has_spooled or self._intake.is_closing or not window
+        is_once = self._has_spooled or self.intake.is_closing or not window
         tries = 0 if is_away else 1 if is_once else TRIES
         for number in range(tries):
             if number:
-                self._intake.pause(_BETWEEN_TRIES_SECONDS)
-            if self._is_brought(window) or self.ended is not None:
+                self.intake.pause(_BETWEEN_TRIES_SECONDS)
+            if self._is_brought(window) or self.intake.ended is not None:
                 return
         if tries:
             self._try_at = time.monotonic() + RETRY_SECONDS
-        self._put_away(self._intake.still_waiting(window))
+        self._put_away(self.intake.still_waiting(window))
 
     def _is_brought(self, window: Sequence[Waiting] = ()) -> bool:
         """Take the slot if it is not ours, write what lies on the disk, and the window; False: Kafka is away.
@@ -158,11 +127,11 @@ class Lane:
                 self._take_slot()
             while self._has_spooled:
                 self._drain_some()
-            self._write(self._intake.still_waiting(window))
+            self._write(self.intake.still_waiting(window))
         except SluiceError as error:
             is_lost = isinstance(error, CommitConflict)
-            if is_lost or (isinstance(error, ConfigError) and not self._intake.was_open):
-                self._intake.ended = error
+            if is_lost or (isinstance(error, ConfigError) and not self.intake.was_open):
+                self.intake.ended = error
             else:
                 _log.warning("%s", scrub(str(error)))
             return False
@@ -171,9 +140,8 @@ class Lane:
         return True
 
     def _take_slot(self) -> None:
-        taken = self._writer.open()
         # What was written before the answer was lost.
-        self._settle(self._intake.open(taken.stands, taken.ids))
+        self._settle(self.intake.open(*self._writer.open()))
 
     def _drain_some(self) -> None:
         self._is_draining = True
@@ -181,7 +149,7 @@ class Lane:
         if not spooled:
             self._has_spooled = False
             return
-        self._write([self._intake.of_spool(each.batch) for each in spooled])
+        self._write([self.intake.of_spool(each.batch) for each in spooled])
         self._reach("after-drained")
         self._spool.drop(spooled)
 
@@ -191,19 +159,19 @@ class Lane:
         fits, left = list[Waiting](), list[Waiting]()
         now = time.time() if self._ids_seconds else None
         for each in window:
-            stand = stands.get(each.source) or self._intake.stand(each.source)
+            stand = stands.get(each.source) or self.intake.stand(each.source)
             if each.sequence != stand.sequence + 1:
                 left.append(each)
                 continue
-            made = list(records_of(each.batch, stand, self._intake.ids, ids, now))
+            made = list(records_of(each.batch, stand, self.intake.ids, ids, now))
             stands[each.source] = Stand(stand.sequence + 1, stand.events + len(made))
             each.counts = len(made), len(each.batch.events) - len(made)
             records += made
             fits.append(each)
         if fits and self._is_taken(records, stands, fits):
-            self._intake.know(stands, ids)
+            self.intake.know(stands, ids)
             self._settle(fits)
-        self._turn_away(left)
+        self._answer(left, self._misfit)
 
     def _is_taken(
         self, records: Sequence[Outgoing], stands: dict[str, Stand], fits: Sequence[Waiting]
@@ -221,26 +189,23 @@ class Lane:
 
     def _settle(self, done: Sequence[Waiting]) -> None:
         """Tell of batches that Kafka has."""
-        self._intake.forget(done)
-        for each in done:
-            status = Status.BUFFERED if each.slow_down else Status.OK
-            self._tell(each, Ack(each.sequence, status, *each.counts))
+        status = Status.BUFFERED if self.intake.is_slow else Status.OK
+        self._answer(done, lambda each: Ack(each.sequence, status, *each.counts))
 
-    def _turn_away(self, left: Sequence[Waiting]) -> None:
-        """Tell of batches that Kafka has already, or before which one lacks."""
-        self._intake.forget(left)
-        for each in left:
-            last, sequence = self._intake.stand(each.source).sequence, each.sequence
-            if sequence <= last:
-                self._tell(each, Ack(sequence, Status.DUPLICATE, skipped=len(each.batch.events)))
-            else:
-                message = f"{last + 1} was not taken"
-                self._tell(each, Nack(Reason.INVALID_SEQUENCE, message, sequence, expected=last + 1))
+    def _misfit(self, left: Waiting) -> Answer:
+        """Return what is told of a batch that Kafka has already, or before which one lacks."""
+        last, sequence = self.intake.stand(left.source).sequence, left.sequence
+        if sequence <= last:
+            return Ack(sequence, Status.DUPLICATE, skipped=len(left.batch.events))
+        return Nack(Reason.INVALID_SEQUENCE, f"{last + 1} was not taken", sequence, expected=last + 1)
 
     def _refuse(self, left: Sequence[Waiting], reason: Reason, message: str) -> None:
-        self._intake.forget(left)
-        for each in left:
-            self._tell(each, Nack(reason, message, each.sequence))
+        self._answer(left, lambda each: Nack(reason, message, each.sequence))
+
+    def _answer(self, done: Sequence[Waiting], answer: Callable[[Waiting], Answer]) -> None:
+        self.intake.forget(done)
+        for each in done:
+            self._tell(each, answer(each))
 
     def _put_away(self, left: list[Waiting]) -> None:
         """Put batches on the disk; who sent them keeps them until Kafka has them."""
@@ -257,7 +222,7 @@ class Lane:
             return
         self._reach("after-spooled")
         self._has_spooled = True
-        self._intake.spooled(left)
+        self.intake.spooled(left)
         for each in left:
             self._tell(each, Ack(each.sequence, Status.FALLBACK))
 

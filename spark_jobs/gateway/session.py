@@ -158,7 +158,9 @@ class Session:
     def _last(self) -> dict[str, int]:
         if not self._source:
             return {}
-        return {"lastAckSequence": self._stream.lanes[slot_of(self._source)].last(self._source)}
+        return {
+            "lastAckSequence": self._stream.lanes[slot_of(self._source)].intake.stand(self._source).sequence
+        }
 
     def _say(self, message: dict[str, Any]) -> None:
         self._unsent.put_nowait(message)

@@ -47,7 +47,7 @@ class Running:
         ended = lambda: None  # noqa: E731
         self.lane = Lane(kafka, spool, PLACE, ids_seconds=300, reach=lambda _: None, on_end=ended)  # type: ignore[arg-type]
         self.lane.start()
-        while not (self.lane.look().is_open or self.lane.ended):
+        while not (self.lane.intake.was_open or self.lane.intake.ended):
             threading.Event().wait(0.001)
 
     def offer(self, batch: Batch) -> Answer:
@@ -60,7 +60,7 @@ class Running:
                 self.answers.append(answer)
                 self._heard.notify_all()
 
-        answer = self.lane.offer(batch, listen)
+        answer = self.lane.intake.offer(batch, listen)
         if answer is not None:
             return answer
         with self._heard:
@@ -202,8 +202,8 @@ def test_who_was_fenced_ends_and_takes_nothing(tmp_path: Path) -> None:
         answer = running.offer(events("s", number))
         assert isinstance(answer, Nack)
         assert (answer.reason, answer.should_retry) == (Reason.SHUTTING_DOWN, True)
-    assert running.lane.ended is not None
-    assert running.lane.ended.code == "gateway-fenced"
+    assert running.lane.intake.ended is not None
+    assert running.lane.intake.ended.code == "gateway-fenced"
 
 
 def test_the_spool_is_bounded_and_keeps_order_over_a_restart(tmp_path: Path) -> None:
