@@ -21,7 +21,7 @@ from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.gateway.flushes import Flushes
 from spark_jobs.gateway.gateway import Gateway
-from spark_jobs.gateway.http_api import KINDS, GatewayApi
+from spark_jobs.gateway.http_api import KINDS, GatewayApi, refusal
 from spark_jobs.gateway.persisted import Persisted
 from spark_jobs.gateway.tokens import Tokens
 
@@ -35,7 +35,7 @@ START_SECONDS = 20.0
 LOOK_SECONDS = 0.1
 _FRAME_BYTES = 4096  # what may be around a batch
 # Its tokens are its own.
-GUARD = {"tokens": (), "kinds": KINDS}
+GUARD = {"tokens": (), "kinds": KINDS, "refused": lambda why: refusal(why.status, why.reason)}
 
 
 def serve_gateway(

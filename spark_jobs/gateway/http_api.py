@@ -178,6 +178,11 @@ class GatewayApi:
         return Response(await run_sync(self._gateway.metrics.text), media_type=CONTENT_TYPE_LATEST)
 
 
+def refusal(status: HTTPStatus, message: str) -> Response:
+    """Return what is answered to a request that no stream is to hear of."""
+    return _answered(Nack(Reason.INVALID_FORMAT, message), status=status)
+
+
 def _read(request: Request, body: bytes, stream: Stream) -> Batch:
     """Return the batch of a request: an object with the words, or events with the rest in the address."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

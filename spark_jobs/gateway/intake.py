@@ -62,14 +62,15 @@ class Intake:
     ``stands`` and ``ids`` are what Kafka is known to have; the slot's thread alone has them changed.
     """
 
-    def __init__(self, ids_seconds: int) -> None:
+    def __init__(self, ids_seconds: int, on_disk: Mapping[str, int]) -> None:
+        """Begin with what lies on the disk: the last sequence of each source."""
         self._ids_seconds = ids_seconds
         self._changed = threading.Condition()
         self._queue: deque[Waiting] = deque()
         self._queue_bytes = 0
         self._waiting: dict[tuple[str, int], Waiting] = {}
         self._by_id: dict[tuple[str, str], Waiting] = {}
-        self._accepted: dict[str, int] = {}
+        self._accepted = dict(on_disk)
         self.stands: dict[str, Stand] = {}
         self.ids: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self.was_open = self.is_closing = False
@@ -167,11 +168,6 @@ class Intake:
             self._changed.notify_all()
 
     # From here on the slot's own thread asks.
-
-    def accept_from(self, sequences: Mapping[str, int]) -> None:
-        """Know what of each source lies on the disk."""
-        with self._changed:
-            self._accepted.update(sequences)
 
     def pause(self, seconds: float) -> None:
         """Wait so long, or until it is closed."""

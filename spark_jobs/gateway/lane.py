@@ -46,16 +46,14 @@ class Lane:
         self._ids_seconds = ids_seconds
         self._reach = reach
         self._on_end = on_end
-        self.intake = Intake(ids_seconds)
-        self._is_draining = self._has_spooled = False
+        on_disk = spool.ends(*place)
+        self.intake = Intake(ids_seconds, on_disk)
+        self._is_draining, self._has_spooled = False, bool(on_disk)
         self._try_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
 
     def start(self) -> None:
         """Take the slot, and go on until closed."""
-        on_disk = self._spool.ends(*self._place)
-        self.intake.accept_from(on_disk)
-        self._has_spooled = bool(on_disk)
         self._thread.start()
 
     def tell_to_close(self) -> None:
@@ -125,8 +123,7 @@ class Lane:
         try:
             if not self._writer.is_open:
                 self._take_slot()
-            while self._has_spooled:
-                self._drain_some()
+            self._drain_spool()
             self._write(self.intake.still_waiting(window))
         except SluiceError as error:
             is_lost = isinstance(error, CommitConflict)
@@ -143,15 +140,13 @@ class Lane:
         # What was written before the answer was lost.
         self._settle(self.intake.open(*self._writer.open()))
 
-    def _drain_some(self) -> None:
-        self._is_draining = True
-        spooled = self._spool.first(*self._place)
-        if not spooled:
-            self._has_spooled = False
-            return
-        self._write([self.intake.of_spool(each.batch) for each in spooled])
-        self._reach("after-drained")
-        self._spool.drop(spooled)
+    def _drain_spool(self) -> None:
+        self._is_draining = self._has_spooled
+        while self._has_spooled and (spooled := self._spool.first(*self._place)):
+            self._write([self.intake.of_spool(each.batch) for each in spooled])
+            self._reach("after-drained")
+            self._spool.drop(spooled)
+        self._has_spooled = False
 
     def _write(self, window: Sequence[Waiting]) -> None:
         """Write what fits behind what Kafka has; what the broker refuses for itself is turned away alone."""

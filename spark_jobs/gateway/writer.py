@@ -166,16 +166,15 @@ class Writer:
         headers: Headers | None = None,
         partition: int = -1,
     ) -> None:
-        deadline = None
+        began = None
         while True:
             try:
                 producer.produce(topic, value, key, partition, self._told, headers=headers)  # type: ignore[arg-type]
                 break
             except BufferError:
-                deadline = deadline or time.monotonic() + ANSWER_SECONDS
+                began = began or time.monotonic()
                 producer.poll(_ROOM_SECONDS)
-                if time.monotonic() > deadline:
-                    raise self._away("no room for records") from None
+                self._wait_no_longer(began, "no room for records")
 
     def _told(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and (self._failure is None or self._failure.code() not in _REFUSED):
@@ -189,12 +188,9 @@ class Writer:
                 ask(_SLICE_SECONDS)
             except KafkaException as error:
                 told: KafkaError = error.args[0]
-                waited = time.monotonic() - began
-                is_down = self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS
                 if not told.retriable():
                     raise self._named(told) from error
-                if is_down or waited > ANSWER_SECONDS:
-                    raise self._away(told.str()) from error
+                self._wait_no_longer(began, told.str())
             else:
                 producer.poll(0)
                 self._troubles.forget()
@@ -203,9 +199,13 @@ class Writer:
     def _flush(self, producer: Producer) -> None:
         began = time.monotonic()
         while producer.flush(_SLICE_SECONDS):
-            waited = time.monotonic() - began
-            if waited > ANSWER_SECONDS or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
-                raise self._away("records do not arrive")
+            self._wait_no_longer(began, "records do not arrive")
+
+    def _wait_no_longer(self, began: float, why: str) -> None:
+        """Raise if waiting since then tells nothing more."""
+        waited = time.monotonic() - began
+        if waited > ANSWER_SECONDS or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
+            raise self._away(why)
 
     def _named(self, error: KafkaError) -> SluiceError:
         if is_of_fenced(error):

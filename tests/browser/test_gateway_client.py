@@ -32,7 +32,7 @@ def signed_in() -> None:
 
 
 def test_a_tab_sends_through_deaths_of_the_gateway(page: Page, kafka: KafkaBroker, tmp_path: Path) -> None:
-    """By a token, from an origin that is named; a page of another one is not let in, nor what is too large."""
+    """By a token, from an origin that is named; a page of another is not let in, nor what is too large."""
     lab = NewLab(kafka, "", tmp_path, is_here=True)()
     tokens = f"{hashlib.sha256(TOKEN.encode()).hexdigest()} orders - - 5"
     with (

@@ -199,6 +199,23 @@ def test_a_page_of_a_named_origin_may_ask_before_it_sends(tmp_path: Path) -> Non
         assert "Access-Control-Allow-Origin" not in foreign.headers
         assert posted(address, "a", Origin="https://app.example.com") == 200
         assert posted(address, "a", Origin="https://evil.example") == 403
+        with pytest.raises(InvalidStatus) as refused, talking(address, "b", origin="https://evil.example"):
+            pass
+        assert refused.value.response.status_code == 403
+
+
+def test_what_the_guard_refuses_is_said_in_the_words_of_the_gateway(tmp_path: Path) -> None:
+    """A client that reads JSON reads why its content type, or its page, is not taken."""
+    with gateway(tmp_path) as address:
+        for headers, status in (
+            ({"Content-Type": "text/plain"}, 415),
+            ({"Origin": "https://a.example"}, 403),
+        ):
+            answer = httpx.post(f"http://{address}", content=b"[]", headers=headers, trust_env=False)
+            assert answer.status_code == status
+            told = answer.json()
+            assert (told["success"], told["error"]["reason"]) == (False, "invalid_format")
+            assert told["error"]["details"]["message"]
 
 
 def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> None:
