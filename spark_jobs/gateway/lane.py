@@ -50,6 +50,7 @@ class Lane:
         self.intake = Intake(ids_seconds, on_disk)
         self._is_draining, self._has_spooled = False, bool(on_disk)
         self._try_at = 0.0
+        self._told = ""
         self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
 
     def start(self) -> None:
@@ -129,11 +130,13 @@ class Lane:
             is_lost = isinstance(error, CommitConflict)
             if is_lost or (isinstance(error, ConfigError) and not self.intake.was_open):
                 self.intake.ended = error
-            else:
+            elif error.code != self._told:  # and not again each few seconds
+                self._told = error.code
                 _log.warning("%s", scrub(str(error)))
             return False
         finally:
             self._is_draining = False
+        self._told = ""
         return True
 
     def _take_slot(self) -> None:

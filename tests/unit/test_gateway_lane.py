@@ -120,8 +120,10 @@ def test_each_event_is_in_kafka_once_whatever_fails(
         spool.close()
 
 
-def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(tmp_path: Path) -> None:
-    """`fallback` at once, `ok` when Kafka has it, and a batch that came later is behind it."""
+def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`fallback` at once, `ok` when Kafka has it, a batch that came later behind it; the log says it once."""
     kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
     running = Running(kafka, spool)
     kafka.is_away = True
@@ -137,6 +139,7 @@ def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(tmp_path
         (a.sequence, a.status) for a in running.answers if isinstance(a, Ack) and a.status is Status.OK
     ]
     assert statuses == [(1, Status.OK), (2, Status.OK), (2, Status.OK), (3, Status.OK)]
+    assert len(caplog.records) == 1
     running.close()
 
 
