@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from servers.environment import sluice_environment
 from servers.java import java_home
-from servers.listener import url_of
+from servers.listener import refuse_open, refuse_taken, tls_of, url_of
 from servers.serving import serve
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
@@ -51,6 +51,10 @@ def serve_gateway(
     Raises ``ConfigError`` for what can never work, and ``CommitConflict`` (``gateway-fenced``).
     """
     settings = config.gateway
+    # Else a gateway that cannot serve would fence the one that does.
+    refuse_open(settings.model_copy(update={"listen": address}), insecure=insecure)
+    refuse_taken(address)
+    tls_of(settings)
     url = url_of(settings, address)
     if settings.hosts:
         url = f"{url.partition('://')[0]}://{settings.hosts[0]}"

@@ -33,12 +33,14 @@ class GatewayClient {
   }
 
   connect(wait = 0) {
+    this.socket = null;
     setTimeout(() => {
       const socket = (this.socket = new WebSocket(this.url, this.protocols));
       [this.window, this.wait] = [0, 1000];
       socket.onopen = () => this.say({type: "connect", sourceId: this.source, protocolVersion: 1});
       socket.onmessage = ({data}) => this.hear(JSON.parse(data));
-      socket.onclose = () => socket === this.socket && this.connect(this.wait);
+      // Some versions of Node tell a connection that failed by an error alone, browsers by both.
+      socket.onclose = socket.onerror = () => socket === this.socket && this.connect(this.wait);
     }, wait);
   }
 
@@ -47,7 +49,7 @@ class GatewayClient {
   }
 
   push() {
-    if (this.last === null || this.socket.readyState !== WebSocket.OPEN) return;
+    if (this.last === null || this.socket?.readyState !== WebSocket.OPEN) return;
     while (this.sent < this.last + Math.min(this.kept.length, this.window)) {
       const events = this.kept[this.sent - this.last];
       const batch = JSON.stringify({type: "cdc_batch", sequenceNumber: this.sent + 1, events});
