@@ -25,21 +25,14 @@ _MOST_SEQUENCE = (1 << 53) - 1  # what JavaScript counts exactly
 _SHORT_DIGITS = 18
 
 
+@dataclass(eq=False)
 class RefusedError(Exception):
     """A message that says nothing that can be taken; ``status`` is what a POST of it is answered with."""
 
-    def __init__(
-        self,
-        message: str,
-        field: str | None = None,
-        status: HTTPStatus = HTTPStatus.BAD_REQUEST,
-        reason: Reason = Reason.INVALID_FORMAT,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.field = field
-        self.status = status
-        self.reason = reason
+    message: str
+    field: str | None = None
+    status: HTTPStatus = HTTPStatus.BAD_REQUEST
+    reason: Reason = Reason.INVALID_FORMAT
 
     def nack(self, sequence: int | None = None) -> Nack:
         """Return what is answered."""
