@@ -55,31 +55,37 @@ def serve_gateway(
     refuse_open(settings.model_copy(update={"listen": address}), insecure=insecure)
     refuse_taken(address)
     tls_of(settings)
+    tokens = _tokens_of(settings)
     url = url_of(settings, address)
     if settings.hosts:
         url = f"{url.partition('://')[0]}://{settings.hosts[0]}"
-    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
-    tokens = Tokens(resolve(written).values())
-    signal.signal(signal.SIGTERM, lambda *_: None)  # until the server ends by it
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())  # until the server ends by it
     home = Path(config.home)
     gateway = Gateway(settings, config.pipelines, connections, home=home, url=url, on_end=_end_this_process)
     with closing(gateway):
         gateway.start()
-        wait_until_taken(gateway)
+        wait_until_taken(gateway, ending)
         flushes, persisted = Flushes(_drain_of(config)), Persisted(connections)
         api = GatewayApi(gateway, tokens, persisted, flushes, settings.origins)
-        serve(
-            api.app(),
-            settings,
-            address,
-            say,
-            insecure=insecure,
-            guard=GUARD,
-            options=options_of(settings),
-            finish=api.finish,
-        )
+        if not ending.is_set():
+            serve(
+                api.app(),
+                settings,
+                address,
+                say,
+                insecure=insecure,
+                guard=GUARD,
+                options=options_of(settings),
+                finish=api.finish,
+            )
     if gateway.ended is not None:
         raise gateway.ended
+
+
+def _tokens_of(settings: GatewaySettings) -> Tokens:
+    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
+    return Tokens(resolve(written).values())
 
 
 def options_of(settings: GatewaySettings) -> dict[str, Any]:
@@ -93,13 +99,14 @@ def options_of(settings: GatewaySettings) -> dict[str, Any]:
     }
 
 
-def wait_until_taken(gateway: Gateway) -> None:
-    """Wait until the slots are taken, for some time; raise why they never will be."""
+def wait_until_taken(gateway: Gateway, ending: threading.Event) -> None:
+    """Wait until the slots are taken, for some time, or it is to end; raise why they never will be."""
     deadline = time.monotonic() + START_SECONDS
     while not gateway.is_ready and time.monotonic() < deadline:
         if gateway.ended is not None:
             raise gateway.ended
-        time.sleep(LOOK_SECONDS)
+        if ending.wait(LOOK_SECONDS):
+            return
 
 
 def _end_this_process() -> None:

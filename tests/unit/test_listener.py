@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -11,6 +15,7 @@ from cli.stand import running
 from servers import beside, gateway
 from servers.beside import SERVE, Beside
 from servers.listener import guard_of, refuse_open, refuse_taken, tls_of, url_of
+from servers.process import free_ports
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.listener import (
     Address,
@@ -139,6 +144,22 @@ def test_a_gateway_that_cannot_listen_takes_no_slots(monkeypatch: pytest.MonkeyP
         gateway.serve_gateway(
             config, cast("Connections", None), Address(*other.getsockname()), lambda _url: None
         )
+
+
+def test_a_gateway_that_is_told_to_end_before_it_serves_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Kafka is away at its start: whoever stops it, a service's manager too, says so once."""
+    closed = list[bool]()
+    away = SimpleNamespace(start=lambda: None, is_ready=False, ended=None, close=lambda: closed.append(True))
+    monkeypatch.setattr(gateway, "Gateway", lambda *_args, **_named: away)
+    config = SluiceConfig(home="/h", state="/s", catalog=CatalogSettings(properties={}))
+    address = Address("127.0.0.1", *free_ports(1))
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    try:
+        gateway.serve_gateway(config, cast("Connections", None), address, pytest.fail)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert closed
 
 
 def refusal(settings: ListenerSettings) -> str:
