@@ -95,7 +95,7 @@ class Gateway:
         """Bring what was taken somewhere, and take nothing more; safe to repeat."""
         self._is_closing = True
         for lane in self._lanes():
-            lane.tell_to_close()
+            lane.intake.close()
         for lane in self._lanes():
             lane.join()
 

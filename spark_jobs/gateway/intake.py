@@ -162,7 +162,7 @@ class Intake:
         return self.stands.get(source, Stand())
 
     def close(self) -> None:
-        """Take no more."""
+        """Take no more batches; the slot ends when those that were taken are in Kafka or on the disk."""
         with self._changed:
             self.is_closing = True
             self._changed.notify_all()

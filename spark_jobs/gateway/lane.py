@@ -57,12 +57,8 @@ class Lane:
         """Take the slot, and go on until closed."""
         self._thread.start()
 
-    def tell_to_close(self) -> None:
-        """Take no more batches, and end when those that were taken are in Kafka or on the disk."""
-        self.intake.close()
-
     def join(self) -> None:
-        """Wait until it has ended, if it was started."""
+        """Wait until it has ended, if it was started: with its intake closed and all of that somewhere."""
         if self._thread.ident is not None:
             self._thread.join()
 

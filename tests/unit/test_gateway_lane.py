@@ -69,7 +69,7 @@ class Running:
 
     def close(self) -> None:
         """Have it end."""
-        self.lane.tell_to_close()
+        self.lane.intake.close()
         self.lane.join()
 
 
