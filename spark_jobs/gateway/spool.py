@@ -66,7 +66,9 @@ class Spool:
         with ExitStack() as opened:
             try:
                 # A second process would send the same batches in an order of its own.
-                own = opened.enter_context(path.with_name(f"{path.name}.lock").open("a"))
+                lock = path.with_name(f"{path.name}.lock")
+                lock.touch(0o600)
+                own = opened.enter_context(lock.open("a"))
                 fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._file = opened.enter_context(closing(sqlite3.connect(path, check_same_thread=False)))
                 path.chmod(0o600)

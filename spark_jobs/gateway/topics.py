@@ -145,8 +145,8 @@ class StreamTopics:
 
     def _kept(self, slot: int) -> dict[bytes, bytes]:
         state = self._admin.source_state(self.states)
-        records = self._read(self.states, slot, 0, state)
-        return {key: value for key, value, _, _ in records if key is not None and value is not None}
+        last = {key: value for key, value, _, _ in self._read(self.states, slot, 0, state)}
+        return {key: value for key, value in last.items() if key is not None and value is not None}
 
     def ids(self, slot: int, after: float) -> Ids:
         """Return the ids of the slot's events of late and when they came (s); read ``after`` that moment.

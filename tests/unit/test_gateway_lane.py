@@ -22,6 +22,7 @@ from spark_jobs.gateway.flushes import Flush, Flushes
 from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.messages import Batch, Event
 from spark_jobs.gateway.spool import Spool, SpoolFullError
+from spark_jobs.gateway.topics import OWNER_KEY, Owner, Stand, StreamTopics
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
 from spark_jobs.monitoring.spool_look import spool_facts
 from spark_jobs.protocol.errors import RetryableError
@@ -236,6 +237,19 @@ def test_the_spool_is_bounded_and_keeps_order_over_a_restart(tmp_path: Path) -> 
     again.drop(again.first("t", 1)[:1])
     assert again.size().batches == 1
     again.close()
+
+
+def test_the_last_record_of_a_source_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tombstone of it, that it is to begin anew; who has the slot is no source."""
+    owner = b'{"url":"http://here","process":"p"}'
+    told = [(b"a", Stand(1, 1).to_bytes()), (b"b", Stand(7, 9).to_bytes()), (OWNER_KEY, owner)]
+    told += [(b"a", Stand(2, 4).to_bytes()), (b"b", None)]
+    records = [(key, value, None, 0) for key, value in told]
+    monkeypatch.setattr(StreamTopics, "_read", lambda *_: iter(records))
+    state = SimpleNamespace(high={0: 5}, end={0: 5})
+    topics = StreamTopics({}, SimpleNamespace(source_state=lambda _: state), "t", 300)  # type: ignore[arg-type]
+    assert topics.stands(0) == {"a": Stand(2, 4)}
+    assert topics.owner(0) == Owner("http://here", "p")
 
 
 def test_a_run_is_started_once_in_the_freshness() -> None:
