@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -87,18 +87,12 @@ class GatewayApi:
                 Route("/metrics", self._metrics),
             ],
             middleware=[cors] if self._origins else [],
-            lifespan=self._until_told,
         )
 
     async def finish(self) -> None:
         """Take no new batches and have those under way answered; connections are open still."""
         await run_sync(self._gateway.stop)
         await asyncio.sleep(0.2)  # what was answered is sent
-
-    @asynccontextmanager
-    async def _until_told(self, _app: Starlette) -> AsyncIterator[None]:
-        yield
-        await run_sync(self._gateway.close)
 
     async def _socket(self, socket: WebSocket) -> None:
         try:

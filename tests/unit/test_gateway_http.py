@@ -75,6 +75,7 @@ def gateway(
     finally:
         server.should_exit = True
         thread.join()
+        own.close()
 
 
 @contextmanager
@@ -244,7 +245,7 @@ def test_what_no_answer_can_hold_is_not_said_back(tmp_path: Path) -> None:
 def test_who_leaves_without_its_answers_is_forgotten(tmp_path: Path) -> None:
     """However many wait for it: its connection is free for the next."""
     with gateway(tmp_path) as address:
-        with talking(address, "a") as socket:
+        with talking(address, "a", compression=None, close_timeout=0.1) as socket:
             heartbeat = json.dumps({"type": "heartbeat", "timestamp": "x" * 256})
             socket.socket.settimeout(0.5)
             with suppress(ConnectionClosed, OSError):
