@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from servers.listener import guard_of, refuse_open, refuse_taken
+from servers.listener import guard_of, refuse_open, refuse_taken, tls_of
 from servers.process import is_listening
-from spark_jobs.config.listener import Address, ServeSettings, TlsSettings
+from spark_jobs.config.listener import Address, ServeSettings
 
 if TYPE_CHECKING:
     from spark_jobs.serve.flight_api import FlightApi
@@ -49,7 +49,8 @@ def flight_beside(
 def _listening(service: QueryService, own: ServeSettings, address: Address) -> FlightApi:
     from spark_jobs.serve.flight_api import FlightApi  # noqa: PLC0415  (a library for this alone)
 
-    certificates = [] if own.tls is None else [_certificate(own.tls)]
+    files = [Path(each).read_bytes() for each in tls_of(own).values()]
+    certificates = [(files[0], files[1])] if files else []
     return FlightApi(service, address, tokens=guard_of(own)["tokens"], certificates=certificates)
 
 
@@ -73,7 +74,3 @@ def _stop(api: FlightApi) -> None:
     for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # noqa: SLF001
         if (of := each.peek()) is not None and of[0] is api:
             each.detach()
-
-
-def _certificate(tls: TlsSettings) -> tuple[bytes, bytes]:
-    return Path(tls.cert).read_bytes(), Path(tls.private_key or tls.cert).read_bytes()

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from servers.environment import sluice_environment
 from servers.java import java_home
-from servers.listener import url_of
+from servers.listener import refuse_open, refuse_taken, tls_of, url_of
 from servers.serving import serve
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.gateway.flushes import Flushes
 from spark_jobs.gateway.gateway import Gateway
-from spark_jobs.gateway.http_api import KINDS, GatewayApi
+from spark_jobs.gateway.http_api import KINDS, GatewayApi, refusal
 from spark_jobs.gateway.persisted import Persisted
 from spark_jobs.gateway.tokens import Tokens
 
@@ -35,7 +35,7 @@ START_SECONDS = 20.0
 LOOK_SECONDS = 0.1
 _FRAME_BYTES = 4096  # what may be around a batch
 # Its tokens are its own.
-GUARD = {"tokens": (), "kinds": KINDS}
+GUARD = {"tokens": (), "kinds": KINDS, "refused": lambda why: refusal(why.status, why.reason)}
 
 
 def serve_gateway(
@@ -51,30 +51,41 @@ def serve_gateway(
     Raises ``ConfigError`` for what can never work, and ``CommitConflict`` (``gateway-fenced``).
     """
     settings = config.gateway
+    # Else a gateway that cannot serve would fence the one that does.
+    refuse_open(settings.model_copy(update={"listen": address}), insecure=insecure)
+    refuse_taken(address)
+    tls_of(settings)
+    tokens = _tokens_of(settings)
     url = url_of(settings, address)
     if settings.hosts:
         url = f"{url.partition('://')[0]}://{settings.hosts[0]}"
-    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
-    tokens = Tokens(resolve(written).values())
-    signal.signal(signal.SIGTERM, lambda *_: None)  # until the server ends by it
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())  # until the server ends by it
     home = Path(config.home)
     gateway = Gateway(settings, config.pipelines, connections, home=home, url=url, on_end=_end_this_process)
-    with closing(gateway), closing(Persisted(connections)) as persisted:
+    with closing(gateway):
         gateway.start()
-        wait_until_taken(gateway)
-        api = GatewayApi(gateway, tokens, persisted, Flushes(_drain_of(config)), settings.origins)
-        serve(
-            api.app(),
-            settings,
-            address,
-            say,
-            insecure=insecure,
-            guard=GUARD,
-            options=options_of(settings),
-            finish=api.finish,
-        )
+        wait_until_taken(gateway, ending)
+        flushes, persisted = Flushes(_drain_of(config)), Persisted(connections)
+        api = GatewayApi(gateway, tokens, persisted, flushes, settings.origins)
+        if not ending.is_set():
+            serve(
+                api.app(),
+                settings,
+                address,
+                say,
+                insecure=insecure,
+                guard=GUARD,
+                options=options_of(settings),
+                finish=api.finish,
+            )
     if gateway.ended is not None:
         raise gateway.ended
+
+
+def _tokens_of(settings: GatewaySettings) -> Tokens:
+    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
+    return Tokens(resolve(written).values())
 
 
 def options_of(settings: GatewaySettings) -> dict[str, Any]:
@@ -88,13 +99,14 @@ def options_of(settings: GatewaySettings) -> dict[str, Any]:
     }
 
 
-def wait_until_taken(gateway: Gateway) -> None:
-    """Wait until the slots are taken, for some time; raise why they never will be."""
+def wait_until_taken(gateway: Gateway, ending: threading.Event) -> None:
+    """Wait until the slots are taken, for some time, or it is to end; raise why they never will be."""
     deadline = time.monotonic() + START_SECONDS
-    while not gateway.look()["isReady"] and time.monotonic() < deadline:
+    while not gateway.is_ready and time.monotonic() < deadline:
         if gateway.ended is not None:
             raise gateway.ended
-        time.sleep(LOOK_SECONDS)
+        if ending.wait(LOOK_SECONDS):
+            return
 
 
 def _end_this_process() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 from servers.process import is_listening
@@ -34,9 +35,23 @@ def guard_of(settings: ListenerSettings) -> dict[str, Any]:
 
 
 def tls_of(settings: ListenerSettings) -> dict[str, Any]:
-    """Return what uvicorn is given to speak TLS."""
+    """Return what uvicorn is given to speak TLS. Raises ``ConfigError``: ``tls-unreadable``."""
     tls = settings.tls
-    return {"ssl_certfile": tls.cert, "ssl_keyfile": tls.private_key or tls.cert} if tls else {}
+    if tls is None:
+        return {}
+    cert, private_key = tls.cert, tls.private_key or tls.cert
+    try:
+        # Nobody is asked for the password of a key.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, private_key, password="")
+    except OSError as error:
+        raise ConfigError(
+            f"the certificate that a listener is to show cannot be used: {error}",
+            code="tls-unreadable",
+            hint="`tls.cert` is a PEM file with the certificate, `tls.key` one with its key that has no"
+            " password; who runs this may read both.",
+            path=cert,
+        ) from error
+    return {"ssl_certfile": cert, "ssl_keyfile": private_key}
 
 
 def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:

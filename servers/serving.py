@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -45,7 +46,14 @@ def guarded(
     """Return what uvicorn serves: the application behind the guard, by TLS where that is wanted."""
     behind = BrowserGuard(app, **{**guard_of(settings), **(guard or {})})
     graceful = {"log_level": "warning", "timeout_graceful_shutdown": 1}
-    return uvicorn.Config(behind, **{**graceful, **tls_of(settings), **(options or {})})
+    config = uvicorn.Config(behind, **{**graceful, **tls_of(settings), **(options or {})})
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    return config
+
+
+def _is_news(told: logging.LogRecord) -> bool:
+    """Return False for what uvicorn says of each WebSocket that is turned away with a response."""
+    return "completing handshake" not in told.msg
 
 
 def serve(

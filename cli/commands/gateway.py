@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import click
 
@@ -69,7 +70,7 @@ def _drain_spool(config: SluiceConfig) -> None:
         closing(Gateway(drained_by(settings, slots), (), connections, home=home, url="")) as gateway,
     ):
         gateway.start()
-        wait_until_taken(gateway)
+        wait_until_taken(gateway, Event())
         left, moved_at = first, time.monotonic()
         while left and time.monotonic() - moved_at < _UNMOVED_SECONDS:
             time.sleep(LOOK_SECONDS)

@@ -44,7 +44,7 @@ def command(port: int | None, insecure: bool, tls: bool) -> None:
     is set. Without a broker an embedded Kafka and a sample stream of flights and weather come with it.
     """
     from cli.stand.running import servers_of
-    from servers.listener import refuse_open
+    from servers.listener import refuse_open, tls_of
 
     config = load_config()
     if tls and config.has_broker:
@@ -55,6 +55,7 @@ def command(port: int | None, insecure: bool, tls: bool) -> None:
         )
     for listener in (config.ui, config.metrics, config.catalog_server, config.serve, config.gateway):
         refuse_open(listener, insecure=insecure)
+        tls_of(listener)
     address = config.ui.listen
     if not (address.is_loopback or config.ui.tokens):
         output.say(

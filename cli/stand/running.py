@@ -61,6 +61,8 @@ class Servers:
     beside: dict[str, Beside] = field(default_factory=dict)
     endpoints: Endpoints = field(default_factory=Endpoints)
     dagster: DagsterServers | None = None
+    kafka: KafkaSettings | None = None
+    kafka_began: float = 0.0
 
     @property
     def home(self) -> Path:
@@ -143,11 +145,19 @@ class Servers:
         return urls
 
     def raise_if_ended(self) -> None:
-        """Raise ``RetryableError`` when a server ended by itself; one of those beside is started again."""
-        for name, process in list(self.processes.items()):
-            if not process.is_running and name in BESIDE:
+        """Raise ``RetryableError`` when a server ended by itself; broker and those beside are started again.
+
+        But not a broker that ends right away.
+        """
+        ended = [(name, each) for name, each in self.processes.items() if not each.is_running]
+        for name, process in ended:
+            if name in BESIDE:
                 self._start_again(name)
-            elif not process.is_running:
+            elif name == KAFKA and time.monotonic() - self.kafka_began > AGAIN_SECONDS:
+                output.say(f"{name} had ended, its log is {self.folder(name).log_path}: once more")
+                process.stop()
+                self._start_kafka()
+            else:
                 raise RetryableError(
                     f"{name} ended by itself",
                     code="server-ended",
@@ -184,10 +194,12 @@ class Servers:
                 output.say(f"{BESIDE[name]} at {url}: {why}")
 
     def _start_kafka(self) -> None:
+        """Start the broker; again it is where it was, with all it had."""
         plain = KafkaSettings(self.folder(KAFKA), *free_ports(2))
-        settings = with_login(plain) if self.has_login else plain
+        settings = self.kafka or (with_login(plain) if self.has_login else plain)
         kafka: KafkaServer = _timed("Kafka broker", lambda: start_kafka(settings))
         self.processes[KAFKA] = kafka.process
+        self.kafka, self.kafka_began = settings, time.monotonic()
         at, login = kafka.bootstrap_servers, dict(settings.login)
         self.endpoints = replace(self.endpoints, kafka_bootstrap_servers=at, kafka_login=login)
 

@@ -1,9 +1,9 @@
 // Sends events to a gateway of Sluice's, each once: 100 of them or 5 s make a batch, kept until `ok`.
 // url: wss://HOST/v1/streams/STREAM. A source is one client at a time, under the same name for ever.
-// It wants a browser, or Node from 22 on. `most` events are to fit into the gateway's max_batch_bytes.
+// It wants a browser, or Node from 22 on. `refused` is told why which events never will be taken.
 class GatewayClient {
-  constructor(url, source, {token = "", most = 100, seconds = 5} = {}) {
-    Object.assign(this, {url, source, most, seconds});
+  constructor(url, source, {token = "", most = 100, seconds = 5, refused = console.error} = {}) {
+    Object.assign(this, {url, source, most, seconds, refused});
     this.protocols = ["sluice.v1", ...(token ? [`bearer.${token}`] : [])];
     this.events = []; // not in a batch yet
     this.kept = []; // batches without `ok`; the first has the number `last` + 1
@@ -33,12 +33,14 @@ class GatewayClient {
   }
 
   connect(wait = 0) {
+    this.socket = null;
     setTimeout(() => {
       const socket = (this.socket = new WebSocket(this.url, this.protocols));
       [this.window, this.wait] = [0, 1000];
       socket.onopen = () => this.say({type: "connect", sourceId: this.source, protocolVersion: 1});
       socket.onmessage = ({data}) => this.hear(JSON.parse(data));
-      socket.onclose = () => socket === this.socket && this.connect(this.wait);
+      // Some versions of Node tell a connection that failed by an error alone, browsers by both.
+      socket.onclose = socket.onerror = () => socket === this.socket && this.connect(this.wait);
     }, wait);
   }
 
@@ -47,25 +49,41 @@ class GatewayClient {
   }
 
   push() {
-    if (this.last === null || this.socket.readyState !== WebSocket.OPEN) return;
+    if (this.last === null || this.socket?.readyState !== WebSocket.OPEN) return;
     while (this.sent < this.last + Math.min(this.kept.length, this.window)) {
-      this.sent += 1;
-      this.say({type: "cdc_batch", sequenceNumber: this.sent, events: this.kept[this.sent - this.last - 1]});
+      const events = this.kept[this.sent - this.last];
+      const batch = JSON.stringify({type: "cdc_batch", sequenceNumber: this.sent + 1, events});
+      if (new TextEncoder().encode(batch).length > this.maxBytes) this.halve(this.sent - this.last);
+      else {
+        this.socket.send(batch);
+        this.sent += 1;
+      }
     }
+  }
+
+  halve(at) {
+    const events = this.kept[at];
+    const half = Math.ceil(events.length / 2);
+    if (events.length > 1) this.kept.splice(at, 1, events.slice(0, half), events.slice(half));
+    else this.refuse(at, `more than ${this.maxBytes} bytes`);
+  }
+
+  refuse(at, why) {
+    this.refused(`not taken: ${why}`, this.kept.splice(at, 1)[0]);
   }
 
   hear(answer) {
     if (answer.type === "status") {
       this.heard(answer.lastAckSequence);
       this.sent = this.last; // its number wins: what it lacks is sent again
-      this.window = answer.window;
+      [this.window, this.maxBytes] = [answer.window, answer.maxBatchBytes];
     } else if (answer.type === "ack" && ["ok", "buffered", "duplicate"].includes(answer.status)) {
       this.heard(answer.sequenceNumber);
     } else if (answer.type === "nack") {
       if (answer.details.gateway) this.url = answer.details.gateway.replace("http", "ws");
       else if (answer.reason === "invalid_format" && answer.sequenceNumber > this.last)
-        this.kept.splice(answer.sequenceNumber - this.last - 1, 1); // it never will be taken
-      this.wait = answer.details.retryAfterMs ?? 0;
+        this.refuse(answer.sequenceNumber - this.last - 1, answer.details.message);
+      this.wait = answer.details.retryAfterMs ?? (answer.sequenceNumber ? 0 : 1000);
       this.socket.close(); // begin anew, where the gateway says
     }
     this.push();

@@ -1,18 +1,25 @@
 """Sends events to a gateway of Sluice's, each once: 100 of them or 5 s make a batch, kept until `ok`."""
 
 import json
+import logging
 import threading
 import time
 
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
+_log = logging.getLogger(__name__)
+
 
 class GatewayClient:
-    """`url` is ws://HOST:8088/v1/streams/STREAM; a `source` is one client at a time, for ever."""
+    """`url` is ws://HOST:8088/v1/streams/STREAM; a `source` is one client at a time, for ever.
 
-    def __init__(self, url, source, token=None, *, most=100, seconds=5.0):
+    `refused` is told why which events never will be taken.
+    """
+
+    def __init__(self, url, source, token=None, *, most=100, seconds=5.0, refused=None):
         self._url, self._source, self._most, self._seconds = url, source, most, seconds
+        self._refused = refused or (lambda why, events: _log.error("not taken, %s: %s", why, events))
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._changed = threading.Condition()
         self._events, self._since = [], 0.0
@@ -42,7 +49,8 @@ class GatewayClient:
                     hello = {"type": "connect", "sourceId": self._source, "protocolVersion": 1}
                     socket.send(json.dumps(hello))
                     pause = self._talk(socket, json.loads(socket.recv(10)))
-            except (OSError, TimeoutError, WebSocketException):
+            except (OSError, TimeoutError, WebSocketException) as error:
+                _log.warning("again in a second: %s", error)
                 pause = 1.0
             time.sleep(pause)
 
@@ -56,9 +64,13 @@ class GatewayClient:
         while not self._is_closing or self._events or self._kept:
             self._cut()
             while sent < min(self._last + len(self._kept), self._last + status["window"]):
+                events = self._kept[sent - self._last]
+                batch = json.dumps({"type": "cdc_batch", "sequenceNumber": sent + 1, "events": events})
+                if len(batch.encode()) > status["maxBatchBytes"]:
+                    self._halve(sent - self._last, f"more than {status['maxBatchBytes']} bytes")
+                    continue
+                socket.send(batch)
                 sent += 1
-                events = self._kept[sent - self._last - 1]
-                socket.send(json.dumps({"type": "cdc_batch", "sequenceNumber": sent, "events": events}))
             try:
                 answer = json.loads(socket.recv(0.05 if self._kept else 0.2))
             except TimeoutError:
@@ -66,10 +78,20 @@ class GatewayClient:
             if answer["type"] == "ack" and answer["status"] in {"ok", "buffered", "duplicate"}:
                 self._heard(answer["sequenceNumber"])
             elif answer["type"] == "nack":
-                if answer["reason"] == "invalid_format":  # it never will be taken
-                    del self._kept[answer["sequenceNumber"] - self._last - 1]
+                if answer["reason"] == "invalid_format":
+                    at = answer["sequenceNumber"] - self._last - 1
+                    self._refused(answer["details"]["message"], self._kept.pop(at))
                 return answer["details"].get("retryAfterMs", 0) / 1000
         return 0.0
+
+    def _halve(self, at, why):
+        """Make two batches of one that is too large; one event alone never will be taken."""
+        events = self._kept.pop(at)
+        half = (len(events) + 1) // 2
+        if len(events) > 1:
+            self._kept[at:at] = [events[:half], events[half:]]
+        else:
+            self._refused(why, events)
 
     def _heard(self, last):
         """Forget what the gateway has; its number wins."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyio.to_thread import run_sync
+
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.gateway.lane import Lane, LaneLook
-from spark_jobs.gateway.limits import Buckets
+from spark_jobs.gateway.intake import Listener
+from spark_jobs.gateway.lane import Lane
+from spark_jobs.gateway.limits import Buckets, Limits
 from spark_jobs.gateway.messages import Batch
 from spark_jobs.gateway.metrics import GatewayMetrics
 from spark_jobs.gateway.spool import Spool
@@ -23,7 +28,6 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.gateway.waiting import Listener
 
 _OWNER_SECONDS = 5.0
 _STATES = list(State)
@@ -58,7 +62,7 @@ class Gateway:
         self.connections = connections
         self.spool = Spool(home / settings.spool.path, settings.spool.max_bytes)
         self.connected = 0
-        self.metrics = GatewayMetrics(self.spool.size, lambda: self.connected, time.time)
+        self.metrics = GatewayMetrics(self.spool.size, lambda: self.connected)
         self.addresses = Buckets(settings.rates.address)
         self._own = Owner(url, uuid.uuid4().hex)
         self._on_end = on_end
@@ -87,52 +91,55 @@ class Gateway:
         for lane in self._lanes():
             lane.start()
 
+    def stop(self) -> None:
+        """Bring what was taken somewhere, and take nothing more; safe to repeat."""
+        self._is_closing = True
+        for lane in self._lanes():
+            lane.intake.close()
+        for lane in self._lanes():
+            lane.join()
+
     def close(self) -> None:
-        """Bring what was taken somewhere, take nothing more, and close the spool; safe to repeat."""
-        if not self._is_closing:
-            self._is_closing = True
-            for lane in self._lanes():
-                lane.tell_to_close()
-            for lane in self._lanes():
-                lane.join()
-            self.spool.close()
+        """Stop, and close the spool; safe to repeat."""
+        self.stop()
+        self.spool.close()
 
     @property
     def ended(self) -> SluiceError | None:
         """Return why the gateway cannot go on, None while it can."""
-        return next((lane.ended for lane in self._lanes() if lane.ended is not None), None)
+        return next((lane.intake.ended for lane in self._lanes() if lane.intake.ended is not None), None)
 
-    def offer(self, stream: Stream, batch: Batch, listener: Listener) -> Answer | None:
-        """Take a batch, or answer at once; the source's slot must be ours. See ``Lane.offer``."""
-        came = time.monotonic()
+    def offer(self, stream: Stream, batch: Batch, limits: Limits, listener: Listener) -> None:
+        """Take a batch of a source of ours; ``listener`` is told once or twice, on the loop that asks.
+
+        See ``Intake.offer``.
+        """
+        loop, came = asyncio.get_running_loop(), iter((time.monotonic(),))
         self.metrics.came(stream.name, batch.size_bytes)
-        is_first = True
 
         def told(answer: Answer) -> None:
-            nonlocal is_first
-            self.metrics.told(stream.name, answer, time.monotonic() - came if is_first else None)
-            is_first = False
+            self.metrics.told(stream.name, answer, next(came, None))
             listener(answer)
 
-        answer = stream.lanes[slot_of(batch.source)].offer(batch, told)
-        if answer is not None:
-            self.metrics.told(stream.name, answer, time.monotonic() - came if is_first else None)
-            is_first = False
-        return answer
+        def tell(answer: Answer) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(told, answer)
 
-    def elsewhere(self, stream: Stream, source: str) -> Nack | None:
+        if (wait_ms := limits.wait_ms(len(batch.events), batch.size_bytes)) > 0:
+            told(Nack(Reason.RATE_LIMITED, "too much at once", batch.sequence, retry_after_ms=wait_ms))
+        elif (answer := stream.lanes[slot_of(batch.source)].intake.offer(batch, tell)) is not None:
+            told(answer)
+
+    async def elsewhere(self, stream: Stream, source: str) -> Nack | None:
         """Return where a source belongs that is not ours, None for one that is. It may ask Kafka."""
         slot = slot_of(source)
         if slot in stream.lanes:
             return None
-        known = self._owners.get((stream.name, slot))
-        if known is None or time.monotonic() - known[0] > _OWNER_SECONDS:
-            try:
-                known = (time.monotonic(), stream.topics.owner(slot))
-            except SluiceError:
-                known = (time.monotonic(), None)
-            self._owners[stream.name, slot] = known
-        owner = known[1]
+        asked, owner = self._owners.get((stream.name, slot), (float("-inf"), None))
+        if time.monotonic() - asked > _OWNER_SECONDS:
+            with suppress(SluiceError):
+                owner = await run_sync(stream.topics.owner, slot)
+            self._owners[stream.name, slot] = time.monotonic(), owner
         return Nack(
             Reason.INVALID_FORMAT,
             f"this gateway has the sources of slots {self.settings.sources_text}, not of slot {slot}",
@@ -140,23 +147,27 @@ class Gateway:
             gateway=None if owner is None else f"{owner.url}/v1/streams/{stream.name}",
         )
 
-    def look(self) -> dict[str, Any]:
-        """Return the state of all, as it is told."""
-        looks = [lane.look() for lane in self._lanes()]
-        size = self.spool.size()
-        age_ms = None if size.oldest_ms is None else max(0, round(time.time() * 1000) - size.oldest_ms)
+    def status(self) -> dict[str, Any]:
+        """Return what clients are told of all slots together."""
+        lanes = self._lanes()
+        batches, size, used = zip((0, 0, 0.0), *(lane.intake.size() for lane in lanes), strict=True)
         return {
-            "state": _worst(looks),
-            "isReady": not self._is_closing and all(each.is_open for each in looks),
-            "sources": self.settings.sources_text,
-            "buffer": {
-                "batches": sum(each.batches for each in looks),
-                "bytes": sum(each.bytes for each in looks),
-                "used": round(max((each.used for each in looks), default=0.0), 3),
-            },
-            "spool": {"batches": size.batches, "bytes": size.bytes, "oldestAgeMs": age_ms},
+            "state": max((lane.state for lane in lanes), key=_STATES.index, default=State.READY),
+            "buffer": {"batches": sum(batches), "bytes": sum(size), "used": round(max(used), 3)},
             "connectedSources": self.connected,
         }
+
+    @property
+    def is_ready(self) -> bool:
+        """True if all slots are taken."""
+        return not self._is_closing and all(lane.intake.was_open for lane in self._lanes())
+
+    def look(self) -> dict[str, Any]:
+        """Return the state of all, as whoever watches it is told."""
+        size = self.spool.size()
+        spool = {"batches": size.batches, "bytes": size.bytes, "oldestAgeMs": size.oldest_age_ms}
+        own = {"isReady": self.is_ready, "sources": self.settings.sources_text, "spool": spool}
+        return {**self.status(), **own}
 
     def _stream(self, name: str, settings: StreamSettings, pipeline: PipelineConfig | None) -> Stream:
         connections = self.connections
@@ -170,9 +181,8 @@ class Gateway:
         def reach(place: str) -> None:
             self.connections.fail_points.reach(f"gateway.{place}")
 
-        writer = Writer(topics, slot, self._own, reach)
         return Lane(
-            writer,
+            Writer(topics, slot, self._own, reach),
             self.spool,
             (topics.topic, slot),
             ids_seconds=self.settings.event_ids_seconds,
@@ -186,10 +196,6 @@ class Gateway:
 
     def _lanes(self) -> list[Lane]:
         return [lane for stream in self.streams.values() for lane in stream.lanes.values()]
-
-
-def _worst(looks: Iterable[LaneLook]) -> State:
-    return max((each.state for each in looks), key=_STATES.index, default=State.READY)
 
 
 def drained_by(settings: GatewaySettings, slots: set[tuple[str, int]]) -> GatewaySettings:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +18,18 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
-from spark_jobs.gateway.admission import PROTOCOL, Admission, admission, secret_of
+from spark_jobs.gateway.limits import Bucket, Limits
 from spark_jobs.gateway.messages import (
     Batch,
     RefusedError,
     parse,
     parse_lines,
-    read_events,
-    read_sequence,
+    read_batch,
     read_source,
-    read_text,
+    too_large,
 )
 from spark_jobs.gateway.session import Session
+from spark_jobs.gateway.tokens import PROTOCOL, secret_of
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ NDJSON = "application/x-ndjson"
 CLOUD_EVENTS = "application/cloudevents-batch+json"
 KINDS = ("application/json", NDJSON, CLOUD_EVENTS)
 _ANSWER_SECONDS = 60.0
+_WORDS = ("sourceId", "batchId", "sequenceNumber")
 _DIGITS = re.compile(r"[0-9]{1,16}")
 _STATUSES = {
     Reason.INVALID_FORMAT: HTTPStatus.BAD_REQUEST,
@@ -53,13 +54,6 @@ _STATUSES = {
     Reason.INTERNAL_ERROR: HTTPStatus.SERVICE_UNAVAILABLE,
     Reason.SHUTTING_DOWN: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-
-
-class _TurnedAwayError(Exception):
-    def __init__(self, status: HTTPStatus, nack: Nack) -> None:
-        super().__init__(nack.message)
-        self.status = status
-        self.nack = nack
 
 
 class GatewayApi:
@@ -93,106 +87,79 @@ class GatewayApi:
                 Route("/metrics", self._metrics),
             ],
             middleware=[cors] if self._origins else [],
-            lifespan=self._until_told,
         )
 
     async def finish(self) -> None:
         """Take no new batches and have those under way answered; connections are open still."""
-        await run_sync(self._gateway.close)
+        await run_sync(self._gateway.stop)
         await asyncio.sleep(0.2)  # what was answered is sent
-
-    @asynccontextmanager
-    async def _until_told(self, _app: Starlette) -> AsyncIterator[None]:
-        yield
-        await run_sync(self._gateway.close)
 
     async def _socket(self, socket: WebSocket) -> None:
         try:
             stream, token = self._admitted(socket)
-            _refuse_full(token)
-        except _TurnedAwayError as refused:
-            await socket.send_denial_response(_error(refused.nack, refused.status))
+            token.connect()
+        except RefusedError as error:
+            await socket.send_denial_response(_answered(error.nack(), status=error.status))
             return
-        held = self._held(socket, token)
         offered = socket.scope.get("subprotocols", [])
         self._gateway.connected += 1
         try:
-            with held.connected(), suppress(OSError):
+            with suppress(OSError):
                 await socket.accept(PROTOCOL if PROTOCOL in offered else None)
+                limits = self._limits(socket, token)
                 session = Session(
-                    socket, self._gateway, stream, held, persisted=self._persisted, flush=self._flush
+                    socket, self._gateway, stream, limits, persisted=self._persisted, flush=self._flush
                 )
                 await session.run()
         finally:
+            token.connections -= 1
             self._gateway.connected -= 1
 
     async def _post(self, request: Request) -> Response:
-        batch: Batch | None = None
+        stream = None
         try:
             stream, token = self._admitted(request)
-            body = await self._body(request)
-            batch = _read(request, body, stream)
-            elsewhere = await run_sync(self._gateway.elsewhere, stream, batch.source)
-            if elsewhere is not None:
-                return _error(elsewhere, HTTPStatus.CONFLICT, batch.id)
-            wait_ms = self._held(request, token).wait_ms(len(batch.events), batch.size_bytes)
-            if wait_ms > 0:
-                nack = Nack(Reason.RATE_LIMITED, "too much at once", batch.sequence, retry_after_ms=wait_ms)
-                return self._told(stream, nack, batch)
-            return _answered(await self._offered(stream, batch), batch)
+            batch = _read(request, await self._body(request), stream)
         except RefusedError as error:
-            return _error(error.nack(), batch_id=None if batch is None else batch.id)
-        except _TurnedAwayError as refused:
-            return _error(refused.nack, refused.status)
-
-    async def _offered(self, stream: Stream, batch: Batch) -> Answer:
-        loop, answered = asyncio.get_running_loop(), asyncio.Event()
-        answers: list[Answer] = []
-
-        def keep(answer: Answer) -> None:
-            answers.append(answer)
-            answered.set()
+            if stream is not None:
+                self._gateway.metrics.told(stream.name, error.nack())
+            return _answered(error.nack(), status=error.status)
+        if (elsewhere := await self._gateway.elsewhere(stream, batch.source)) is not None:
+            return _answered(elsewhere, batch.id, HTTPStatus.CONFLICT)
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def listener(answer: Answer) -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(keep, answer)
+            if not answered.done():
+                answered.set_result(answer)
 
-        answer = self._gateway.offer(stream, batch, listener)
-        if answer is not None:
-            return answer
+        self._gateway.offer(stream, batch, self._limits(request, token), listener)
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                await answered.wait()
+            answer = await asyncio.wait_for(answered, _ANSWER_SECONDS)
         except TimeoutError:
-            return Nack(Reason.INTERNAL_ERROR, "it takes long: send it again", batch.sequence)
-        return answers[0]
-
-    def _told(self, stream: Stream, nack: Nack, batch: Batch) -> Response:
-        self._gateway.metrics.told(stream.name, nack, None)
-        return _answered(nack, batch)
+            answer = Nack(Reason.INTERNAL_ERROR, "it takes long: send it again")
+        return _answered(answer, batch.id)
 
     def _admitted(self, connection: HTTPConnection) -> tuple[Stream, Token]:
         token = self._tokens.find(secret_of(connection.headers))
         if token is None:
-            nack = Nack(Reason.INVALID_FORMAT, "a token is wanted: as bearer, or as a password")
-            raise _TurnedAwayError(HTTPStatus.UNAUTHORIZED, nack)
+            raise RefusedError("a token is wanted, as bearer", None, HTTPStatus.UNAUTHORIZED)
         name = connection.path_params["stream"]
         stream = self._gateway.streams.get(name)
         if stream is None or not token.may_send(name):
-            nack = Nack(Reason.INVALID_FORMAT, "no such stream, or not for this token", field="stream")
-            raise _TurnedAwayError(HTTPStatus.NOT_FOUND, nack)
+            raise RefusedError("no such stream, or not for this token", "stream", HTTPStatus.NOT_FOUND)
         return stream, token
 
-    def _held(self, connection: HTTPConnection, token: Token) -> Admission:
-        address = connection.client.host if connection.client else ""
-        return admission(token, self._gateway.settings.rates.connection, self._gateway.addresses, address)
+    def _limits(self, connection: HTTPConnection, token: Token) -> Limits:
+        own = Bucket(self._gateway.settings.rates.connection)
+        address = self._gateway.addresses.of(connection.client.host if connection.client else "")
+        return Limits((token.events, own, address), token.bytes)
 
     async def _body(self, request: Request) -> bytes:
         most, body = self._gateway.settings.max_batch_bytes, bytearray()
         async for part in request.stream():
             body += part
             if len(body) > most:
-                raise RefusedError(f"more than {most:,} bytes", is_too_large=True)
+                raise too_large(f"more than {most:,} bytes")
         return bytes(body)
 
     async def _health(self, _request: Request) -> Response:
@@ -205,10 +172,9 @@ class GatewayApi:
         return Response(await run_sync(self._gateway.metrics.text), media_type=CONTENT_TYPE_LATEST)
 
 
-def _refuse_full(token: Token) -> None:
-    if token.is_full:
-        nack = Nack(Reason.RATE_LIMITED, "the token has its connections")
-        raise _TurnedAwayError(HTTPStatus.TOO_MANY_REQUESTS, nack)
+def refusal(status: HTTPStatus, message: str) -> Response:
+    """Return what is answered to a request that no stream is to hear of."""
+    return _answered(Nack(Reason.INVALID_FORMAT, message), status=status)
 
 
 def _read(request: Request, body: bytes, stream: Stream) -> Batch:
@@ -218,18 +184,14 @@ def _read(request: Request, body: bytes, stream: Stream) -> Batch:
     told: dict[str, Any] = read if type(read) is dict else {"events": read}
     if kind == CLOUD_EVENTS and type(read) is list:
         told = {"events": [_of_cloud_event(each) for each in read]}
-        first = read[0] if read and type(read[0]) is dict else {}
-        told["sourceId"] = first.get("source")
-    asked = request.query_params
-    number = asked.get("sequenceNumber", told.get("sequenceNumber"))
-    sequence = read_sequence(int(number) if type(number) is str and _DIGITS.fullmatch(number) else number)
-    source = read_source(asked.get("sourceId") or told.get("sourceId"))
-    key = asked.get("batchId") or request.headers.get("idempotency-key") or told.get("batchId")
-    events = told.get("events")
-    if type(events) is not list:
-        raise RefusedError("no array", "events")
-    records = read_events(events, stream.settings, sequence)
-    return Batch(source, records, len(body), sequence, read_text(key, "batchId"))
+        told["sourceId"] = read[0].get("source") if read and type(read[0]) is dict else None
+    if key := request.headers.get("idempotency-key"):
+        told["batchId"] = key
+    told |= {name: value for name, value in request.query_params.items() if name in _WORDS}
+    number = told.get("sequenceNumber")
+    if type(number) is str and _DIGITS.fullmatch(number):
+        told["sequenceNumber"] = int(number)
+    return read_batch(told, read_source(told.get("sourceId")), stream.settings, len(body))
 
 
 def _of_cloud_event(event: Any) -> Any:
@@ -245,33 +207,25 @@ def _of_cloud_event(event: Any) -> Any:
     }
 
 
-def _answered(answer: Answer, batch: Batch) -> Response:
-    if isinstance(answer, Nack):
-        return _error(answer, batch_id=batch.id)
-    is_fallback = answer.status is Status.FALLBACK
-    body = {**_counts(batch.id, answer), "status": answer.status, "sequenceNumber": answer.sequence}
-    return JSONResponse(body, HTTPStatus.ACCEPTED if is_fallback else HTTPStatus.OK)
-
-
-def _counts(batch_id: str | None, ack: Ack | None) -> dict[str, Any]:
-    return {
+def _answered(answer: Answer, batch_id: str | None = None, status: HTTPStatus | None = None) -> Response:
+    """Return an answer as it is sent; ``status`` where the answer does not say it."""
+    told, is_ack = answer.to_json(), isinstance(answer, Ack)
+    body = {
         "batchId": batch_id,
-        "success": ack is not None,
-        "eventsProcessed": 0 if ack is None else ack.processed,
-        "duplicatesSkipped": 0 if ack is None else ack.skipped,
-        "usedFallback": ack is not None and ack.status is Status.FALLBACK,
+        "success": is_ack,
+        "eventsProcessed": 0,
+        "duplicatesSkipped": 0,
+        "usedFallback": told.get("status") == Status.FALLBACK,
         "error": None,
     }
-
-
-def _error(nack: Nack, status: HTTPStatus | None = None, batch_id: str | None = None) -> Response:
-    own = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if nack.is_too_large else _STATUSES[nack.reason]
-    status = status or own
-    headers = {}
+    del told["type"]
+    if isinstance(answer, Ack):
+        is_there = answer.status is not Status.FALLBACK
+        return JSONResponse({**body, **told}, HTTPStatus.OK if is_there else HTTPStatus.ACCEPTED)
+    told.pop("sequenceNumber", None)
+    status, headers = status or _STATUSES[answer.reason], {}
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
-        headers["Retry-After"] = str(math.ceil((nack.again_ms or 1000) / 1000))
+        headers["Retry-After"] = str(math.ceil((answer.again_ms or 1000) / 1000))
     if status is HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    told = nack.to_json()
-    error = {name: told[name] for name in ("reason", "shouldRetry", "details")}
-    return JSONResponse({**_counts(batch_id, None), "error": error}, status, headers=headers)
+    return JSONResponse({**body, "error": told}, status, headers=headers)

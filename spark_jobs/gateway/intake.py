@@ -8,13 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from spark_jobs.gateway.messages import Batch
 from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
-from spark_jobs.gateway.waiting import Listener, Waiting
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
 from spark_jobs.protocol.errors import SluiceError
 
@@ -26,6 +25,36 @@ QUEUE_BYTES = 32 << 20
 SLOW_DOWN_ABOVE = 0.8
 _MOST_LISTENERS = 3
 
+Listener = Callable[[Answer], None]
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A batch on its way: taken, not yet known to be in Kafka, and who is to be told.
+
+    It has no events while they lie on the disk alone; ``counts`` are of its last write, as in an ``Ack``.
+    """
+
+    batch: Batch
+    listeners: list[Listener] = field(default_factory=list)
+    is_spooled: bool = False
+    counts: tuple[int, int] = (0, 0)
+
+    @property
+    def source(self) -> str:
+        """Return whose it is."""
+        return self.batch.source
+
+    @property
+    def sequence(self) -> int:
+        """Return its number, which it has once it is taken."""
+        return self.batch.sequence or 0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Return what tells it from others of its slot."""
+        return self.source, self.sequence
+
 
 class Intake:
     """Takes batches once it ``was_open``, until it ``is_closing`` or has ``ended``.
@@ -33,41 +62,62 @@ class Intake:
     ``stands`` and ``ids`` are what Kafka is known to have; the slot's thread alone has them changed.
     """
 
-    def __init__(self, ids_seconds: int) -> None:
+    def __init__(self, ids_seconds: int, on_disk: Mapping[str, int]) -> None:
+        """Begin with what lies on the disk: the last sequence of each source."""
         self._ids_seconds = ids_seconds
         self._changed = threading.Condition()
         self._queue: deque[Waiting] = deque()
         self._queue_bytes = 0
         self._waiting: dict[tuple[str, int], Waiting] = {}
         self._by_id: dict[tuple[str, str], Waiting] = {}
-        self._accepted: dict[str, int] = {}
+        self._accepted = dict(on_disk)
         self.stands: dict[str, Stand] = {}
         self.ids: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self.was_open = self.is_closing = False
         self.ended: SluiceError | None = None
 
     def offer(self, batch: Batch, listener: Listener) -> Answer | None:
-        """Take a batch, or answer at once. See ``Lane.offer``."""
+        """Take a batch, whose ``listener`` is told once or twice from another thread, or answer at once.
+
+        A batch that was put on the disk is told of again when Kafka has it.
+        """
         with self._changed:
             self._forget_ids()
             if (refusal := self._refusal(batch)) is not None:
                 return refusal
-            source, last = batch.source, self.stand(batch.source).sequence
-            if batch.id is not None and (told := self._known(batch, batch.id, listener)) is not None:
-                return told[0]
-            accepted = max(self._accepted.get(source, 0), last)
-            sequence = accepted + 1 if batch.sequence is None else batch.sequence
-            if sequence <= last:
-                return Ack(sequence, Status.DUPLICATE, skipped=len(batch.events))
-            if sequence <= accepted:
-                known = self._waiting.get((source, sequence)) or self._of_before(batch, sequence)
-                return self._join(known, sequence, listener)
-            if sequence > accepted + 1:
+            last = self.stand(batch.source).sequence
+            accepted = max(self._accepted.get(batch.source, 0), last)
+            number = batch.sequence or self._known_number(batch) or accepted + 1
+            if number <= last:
+                return Ack(number, Status.DUPLICATE, skipped=len(batch.events))
+            if number > accepted + 1:
                 message = f"{accepted + 1} is the next one"
-                return Nack(Reason.INVALID_SEQUENCE, message, sequence, expected=accepted + 1)
-            waiting = Waiting(replace(batch, sequence=sequence), sequence, [listener])
-            self._take(waiting)
+                return Nack(Reason.INVALID_SEQUENCE, message, number, expected=accepted + 1)
+            if number <= accepted:
+                waiting = self._waiting.get((batch.source, number)) or self._of_before(batch, number)
+                return self._join(waiting, listener)
+            self._take(Waiting(replace(batch, sequence=number), [listener]))
             return None
+
+    def _known_number(self, batch: Batch) -> int | None:
+        """Return the number under which a batch of that id came before; of one in Kafka one that it has."""
+        if batch.id is None:
+            return None
+        if (batch.source, BATCH_ID, batch.id) in self.ids:
+            return self.stand(batch.source).sequence
+        waiting = self._by_id.get((batch.source, batch.id))
+        return None if waiting is None else waiting.sequence
+
+    def _of_before(self, batch: Batch, number: int) -> Waiting:
+        """Return what stands for a batch that an earlier process put on the disk."""
+        waiting = Waiting(replace(batch, sequence=number, events=()), is_spooled=True)
+        self._waiting[waiting.key] = waiting
+        return waiting
+
+    def _join(self, waiting: Waiting, listener: Listener) -> Answer | None:
+        """Have one more told of a batch that is under way, or on the disk."""
+        waiting.listeners = [*waiting.listeners[-_MOST_LISTENERS:], listener]
+        return Ack(waiting.sequence, Status.FALLBACK) if waiting.is_spooled else None
 
     def _forget_ids(self) -> None:
         """Forget those of long ago, which are in front."""
@@ -85,31 +135,7 @@ class Intake:
             return Nack(Reason.BUFFER_FULL, "too many batches wait", sequence)
         return None
 
-    def _known(self, batch: Batch, batch_id: str, listener: Listener) -> tuple[Answer | None] | None:
-        """Return what to answer to a batch whose id is known."""
-        if (batch.source, BATCH_ID, batch_id) in self.ids:
-            last = self.stand(batch.source).sequence
-            if batch.sequence is None or batch.sequence <= last:
-                return (Ack(batch.sequence or last, Status.DUPLICATE, skipped=len(batch.events)),)
-            return None
-        if (waiting := self._by_id.get((batch.source, batch_id))) is None:
-            return None
-        if batch.sequence not in {None, waiting.sequence}:
-            return None
-        return (self._join(waiting, waiting.sequence, listener),)
-
-    def _join(self, waiting: Waiting, sequence: int, listener: Listener) -> Answer | None:
-        """Have one more told of a batch that is under way, or on the disk."""
-        waiting.listeners = [*waiting.listeners[-_MOST_LISTENERS:], listener]
-        return Ack(sequence, Status.FALLBACK) if waiting.is_spooled else None
-
-    def _of_before(self, batch: Batch, sequence: int) -> Waiting:
-        """Return what stands for a batch that an earlier process put on the disk."""
-        stands_for = Waiting(replace(batch, sequence=sequence, events=()), sequence, is_spooled=True)
-        return self._waiting.setdefault((batch.source, sequence), stands_for)
-
     def _take(self, waiting: Waiting) -> None:
-        waiting.slow_down = self._used() > SLOW_DOWN_ABOVE
         self._accepted[waiting.source] = waiting.sequence
         self._waiting[waiting.key] = waiting
         if waiting.batch.id is not None:
@@ -117,6 +143,11 @@ class Intake:
         self._queue.append(waiting)
         self._queue_bytes += waiting.batch.size_bytes
         self._changed.notify_all()
+
+    @property
+    def is_slow(self) -> bool:
+        """True if clients should slow down."""
+        return self._used() > SLOW_DOWN_ABOVE
 
     def _used(self) -> float:
         return max(len(self._queue) / QUEUE_BATCHES, self._queue_bytes / QUEUE_BYTES)
@@ -126,27 +157,17 @@ class Intake:
         with self._changed:
             return len(self._queue), self._queue_bytes, self._used()
 
-    def last(self, source: str) -> int:
-        """Return the last sequence of a source that is in Kafka."""
-        with self._changed:
-            return self.stand(source).sequence
-
     def stand(self, source: str) -> Stand:
         """Return how far a source is in Kafka."""
         return self.stands.get(source, Stand())
 
     def close(self) -> None:
-        """Take no more."""
+        """Take no more batches; the slot ends when those that were taken are in Kafka or on the disk."""
         with self._changed:
             self.is_closing = True
             self._changed.notify_all()
 
     # From here on the slot's own thread asks.
-
-    def accept_from(self, sequences: Mapping[str, int]) -> None:
-        """Know what of each source lies on the disk."""
-        with self._changed:
-            self._accepted.update(sequences)
 
     def pause(self, seconds: float) -> None:
         """Wait so long, or until it is closed."""
@@ -177,8 +198,7 @@ class Intake:
     def open(self, stands: Mapping[str, Stand], ids: Ids) -> list[Waiting]:
         """Know what Kafka was found with; return batches that it has, whose answer was lost."""
         with self._changed:
-            self.stands.update(stands)
-            self.ids.update(sorted(ids.items(), key=itemgetter(1)))
+            self.know(stands, dict(sorted(ids.items(), key=itemgetter(1))))
             self.was_open = True
             return [each for each in self._waiting.values() if self._is_settled(each)]
 
@@ -188,10 +208,14 @@ class Intake:
             self.stands.update(stands)
             self.ids.update(ids)
 
-    def waiting(self, source: str, sequence: int) -> Waiting | None:
-        """Return the batch of that number, if somebody waits for it."""
+    def of_spool(self, batch: Batch) -> Waiting:
+        """Return a batch that lay on the disk, with whoever waits for it."""
         with self._changed:
-            return self._waiting.get((source, sequence))
+            waiting = self._waiting.get((batch.source, batch.sequence or 0)) or Waiting(
+                batch, is_spooled=True
+            )
+            waiting.batch = batch
+            return waiting
 
     def still_waiting(self, window: Sequence[Waiting]) -> list[Waiting]:
         """Leave out those that were answered, and those whose source has sent another in their place."""

@@ -10,17 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.gateway.intake import SLOW_DOWN_ABOVE, Intake
-from spark_jobs.gateway.messages import Batch
-from spark_jobs.gateway.numbering import records_of
-from spark_jobs.gateway.spool import Spool, Spooled, SpoolFullError
-from spark_jobs.gateway.topics import Ids, Stand
-from spark_jobs.gateway.waiting import Listener, Waiting
+from spark_jobs.gateway.intake import Intake, Waiting
+from spark_jobs.gateway.spool import Spool, SpoolFullError
+from spark_jobs.gateway.topics import Ids, Outgoing, Stand, records_of
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
-from spark_jobs.gateway.writer import Outgoing, RecordRefusedError, Writer
+from spark_jobs.gateway.writer import RecordRefusedError, Writer
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError, SluiceError
 
 TRIES = 3
@@ -29,18 +25,6 @@ RETRY_SECONDS = 5.0
 _START_RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LaneLook:
-    """What a slot has to do: ``used`` is the share of its queue that is taken."""
-
-    state: State
-    is_open: bool
-    batches: int
-    bytes: int
-    used: float
-    sources: int
 
 
 class Lane:
@@ -62,50 +46,28 @@ class Lane:
         self._ids_seconds = ids_seconds
         self._reach = reach
         self._on_end = on_end
-        self._intake = Intake(ids_seconds)
-        self._is_draining = self._has_spooled = False
+        on_disk = spool.ends(*place)
+        self.intake = Intake(ids_seconds, on_disk)
+        self._is_draining, self._has_spooled = False, bool(on_disk)
         self._try_at = 0.0
+        self._told = ""
         self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
 
     def start(self) -> None:
         """Take the slot, and go on until closed."""
-        on_disk = self._spool.ends(*self._place)
-        self._intake.accept_from(on_disk)
-        self._has_spooled = bool(on_disk)
         self._thread.start()
 
-    def tell_to_close(self) -> None:
-        """Take no more batches, and end when those that were taken are in Kafka or on the disk."""
-        self._intake.close()
-
     def join(self) -> None:
-        """Wait until it has ended, if it was started."""
+        """Wait until it has ended, if it was started: with its intake closed and all of that somewhere."""
         if self._thread.ident is not None:
             self._thread.join()
 
-    def last(self, source: str) -> int:
-        """Return the last sequence of a source that is in Kafka."""
-        return self._intake.last(source)
-
     @property
-    def ended(self) -> SluiceError | None:
-        """Return why it cannot go on, None while it can."""
-        return self._intake.ended
-
-    def look(self) -> LaneLook:
-        """Return what there is to do."""
-        batches, size, used = self._intake.size()
-        state = State.BUSY if used > SLOW_DOWN_ABOVE else State.READY
+    def state(self) -> State:
+        """Return what it does."""
         if self._has_spooled:
-            state = State.DRAINING if self._is_draining else State.SPOOLING
-        return LaneLook(state, self._intake.was_open, batches, size, used, len(self._intake.stands))
-
-    def offer(self, batch: Batch, listener: Listener) -> Answer | None:
-        """Take a batch, whose ``listener`` is told once or twice from another thread, or answer at once.
-
-        A batch that was put on the disk is told of again when Kafka has it.
-        """
-        return self._intake.offer(batch, listener)
+            return State.DRAINING if self._is_draining else State.SPOOLING
+        return State.BUSY if self.intake.is_slow else State.READY
 
     # From here on the slot's own thread.
 
@@ -114,22 +76,22 @@ class Lane:
             self._work()
         except Exception as error:  # noqa: BLE001  (clients are told)
             _log.exception("a slot of the gateway broke")
-            self._intake.ended = RetryableError(
+            self.intake.ended = RetryableError(
                 f"unexpected {type(error).__name__}: {error}",
                 code="gateway-broke",
                 hint="Its log has where. Start it again: clients send what has no `ok`.",
                 topic=self._place[0],
             )
         self._writer.close()
-        self._refuse(self._intake.give_up(), Reason.SHUTTING_DOWN, "this gateway ends")
+        self._refuse(self.intake.give_up(), Reason.SHUTTING_DOWN, "this gateway ends")
         self._on_end()
 
     def _work(self) -> None:
-        intake = self._intake
-        while not intake.was_open and not intake.is_closing and self.ended is None:
-            if not self._is_up():
+        intake = self.intake
+        while not intake.was_open and not intake.is_closing and self.intake.ended is None:
+            if not self._is_brought():
                 intake.pause(_START_RETRY_SECONDS)
-        while self.ended is None:
+        while self.intake.ended is None:
             until = self._try_at if self._has_spooled else time.monotonic() + RETRY_SECONDS
             window = intake.next_window(until)
             if window is None:
@@ -139,95 +101,71 @@ class Lane:
     def _handle(self, window: list[Waiting]) -> None:
         """Bring a window somewhere; the disk is tried after Kafka, or at once while that is known away."""
         is_away = self._has_spooled and time.monotonic() < self._try_at
-        is_once = self._has_spooled or self._intake.is_closing or not window
+        is_once = self._has_spooled or self.intake.is_closing or not window
         tries = 0 if is_away else 1 if is_once else TRIES
         for number in range(tries):
             if number:
-                self._intake.pause(_BETWEEN_TRIES_SECONDS)
-            if self._is_up() and self._is_written(window):
-                return
-            if self.ended is not None:
+                self.intake.pause(_BETWEEN_TRIES_SECONDS)
+            if self._is_brought(window) or self.intake.ended is not None:
                 return
         if tries:
             self._try_at = time.monotonic() + RETRY_SECONDS
-        self._put_away(self._intake.still_waiting(window))
+        self._put_away(self.intake.still_waiting(window))
 
-    def _is_up(self) -> bool:
-        """Take the slot if it is not ours, and write what lies on the disk; False if Kafka is away."""
+    def _is_brought(self, window: Sequence[Waiting] = ()) -> bool:
+        """Take the slot if it is not ours, write what lies on the disk, and the window; False: Kafka is away.
+
+        Nothing goes on where another has the slot, nor with what never worked.
+        """
         try:
             if not self._writer.is_open:
                 self._take_slot()
-            while self._has_spooled:
-                self._drain_some()
+            self._drain_spool()
+            self._write(self.intake.still_waiting(window))
         except SluiceError as error:
-            self._note_failure(error)
-        else:
-            return True
+            is_lost = isinstance(error, CommitConflict)
+            if is_lost or (isinstance(error, ConfigError) and not self.intake.was_open):
+                self.intake.ended = error
+            elif error.code != self._told:  # and not again each few seconds
+                self._told = error.code
+                _log.warning("%s", scrub(str(error)))
+            return False
         finally:
             self._is_draining = False
-        return False
-
-    def _note_failure(self, error: SluiceError) -> None:
-        """Go on without Kafka, but not where another has the slot, nor with what never worked."""
-        if isinstance(error, CommitConflict) or (
-            isinstance(error, ConfigError) and not self._intake.was_open
-        ):
-            self._intake.ended = error
-        else:
-            _log.warning("%s", scrub(str(error)))
+        self._told = ""
+        return True
 
     def _take_slot(self) -> None:
-        taken = self._writer.open()
         # What was written before the answer was lost.
-        landed = self._intake.open(taken.stands, taken.ids)
-        self._settle(landed, {id(each): (len(each.batch.events), 0) for each in landed})
+        self._settle(self.intake.open(*self._writer.open()))
 
-    def _drain_some(self) -> None:
-        self._is_draining = True
-        spooled = self._spool.first(*self._place)
-        if not spooled:
-            self._has_spooled = False
-            return
-        self._write([self._of_spool(each) for each in spooled])
-        self._reach("after-drained")
-        self._spool.drop(spooled)
-
-    def _of_spool(self, spooled: Spooled) -> Waiting:
-        batch = spooled.batch
-        known = self._intake.waiting(batch.source, spooled.sequence) or Waiting(
-            batch, spooled.sequence, is_spooled=True
-        )
-        known.batch = batch
-        return known
-
-    def _is_written(self, window: Sequence[Waiting]) -> bool:
-        try:
-            self._write(self._intake.still_waiting(window))
-        except SluiceError as error:
-            self._note_failure(error)
-        else:
-            return True
-        return False
+    def _drain_spool(self) -> None:
+        self._is_draining = self._has_spooled
+        while self._has_spooled and (spooled := self._spool.first(*self._place)):
+            self._write([self.intake.of_spool(each.batch) for each in spooled])
+            self._reach("after-drained")
+            self._spool.drop(spooled)
+        self._has_spooled = False
 
     def _write(self, window: Sequence[Waiting]) -> None:
         """Write what fits behind what Kafka has; what the broker refuses for itself is turned away alone."""
-        stands, ids = dict[str, Stand](), Ids()
-        fits, counts = list[Waiting](), dict[int, tuple[int, int]]()
-        records: list[Outgoing] = []
+        stands, ids, records = dict[str, Stand](), Ids(), list[Outgoing]()
+        fits, left = list[Waiting](), list[Waiting]()
+        now = time.time() if self._ids_seconds else None
         for each in window:
-            stand = stands.get(each.source) or self._intake.stand(each.source)
+            stand = stands.get(each.source) or self.intake.stand(each.source)
             if each.sequence != stand.sequence + 1:
+                left.append(each)
                 continue
-            now = time.time() if self._ids_seconds else None
-            made = list(records_of(each.batch, stand, self._intake.ids, ids, now))
+            made = list(records_of(each.batch, stand, self.intake.ids, ids, now))
             stands[each.source] = Stand(stand.sequence + 1, stand.events + len(made))
-            counts[id(each)] = len(made), len(each.batch.events) - len(made)
+            each.counts = len(made), len(each.batch.events) - len(made)
             records += made
             fits.append(each)
         if fits and self._is_taken(records, stands, fits):
-            self._intake.know(stands, ids)
-            self._settle(fits, counts)
-        self._turn_away([each for each in window if id(each) not in counts])
+            self.intake.know(stands, ids)
+            self._settle(fits)
+        self._answer(left, self._misfit)
 
     def _is_taken(
         self, records: Sequence[Outgoing], stands: dict[str, Stand], fits: Sequence[Waiting]
@@ -243,28 +181,25 @@ class Lane:
             return False
         return True
 
-    def _settle(self, done: Sequence[Waiting], counts: dict[int, tuple[int, int]]) -> None:
+    def _settle(self, done: Sequence[Waiting]) -> None:
         """Tell of batches that Kafka has."""
-        self._intake.forget(done)
-        for each in done:
-            status = Status.BUFFERED if each.slow_down else Status.OK
-            self._tell(each, Ack(each.sequence, status, *counts[id(each)]))
+        status = Status.BUFFERED if self.intake.is_slow else Status.OK
+        self._answer(done, lambda each: Ack(each.sequence, status, *each.counts))
 
-    def _turn_away(self, left: Sequence[Waiting]) -> None:
-        """Tell of batches that Kafka has already, or before which one lacks."""
-        self._intake.forget(left)
-        for each in left:
-            last, sequence = self._intake.stand(each.source).sequence, each.sequence
-            if sequence <= last:
-                self._tell(each, Ack(sequence, Status.DUPLICATE, skipped=len(each.batch.events)))
-            else:
-                message = f"{last + 1} was not taken"
-                self._tell(each, Nack(Reason.INVALID_SEQUENCE, message, sequence, expected=last + 1))
+    def _misfit(self, left: Waiting) -> Answer:
+        """Return what is told of a batch that Kafka has already, or before which one lacks."""
+        last, sequence = self.intake.stand(left.source).sequence, left.sequence
+        if sequence <= last:
+            return Ack(sequence, Status.DUPLICATE, skipped=len(left.batch.events))
+        return Nack(Reason.INVALID_SEQUENCE, f"{last + 1} was not taken", sequence, expected=last + 1)
 
     def _refuse(self, left: Sequence[Waiting], reason: Reason, message: str) -> None:
-        self._intake.forget(left)
-        for each in left:
-            self._tell(each, Nack(reason, message, each.sequence))
+        self._answer(left, lambda each: Nack(reason, message, each.sequence))
+
+    def _answer(self, done: Sequence[Waiting], answer: Callable[[Waiting], Answer]) -> None:
+        self.intake.forget(done)
+        for each in done:
+            self._tell(each, answer(each))
 
     def _put_away(self, left: list[Waiting]) -> None:
         """Put batches on the disk; who sent them keeps them until Kafka has them."""
@@ -281,7 +216,7 @@ class Lane:
             return
         self._reach("after-spooled")
         self._has_spooled = True
-        self._intake.spooled(left)
+        self.intake.spooled(left)
         for each in left:
             self._tell(each, Ack(each.sequence, Status.FALLBACK))
 

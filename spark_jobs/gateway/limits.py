@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 
 class Bucket:
@@ -57,10 +58,18 @@ class Buckets:
         return self._buckets[name]
 
 
-def take_all(buckets: tuple[tuple[Bucket, float], ...]) -> int:
-    """Take from every bucket, or from none; return in how many milliseconds to try again, 0 for taken."""
-    if wait_ms := max((bucket.wait_ms() for bucket, _ in buckets), default=0):
-        return wait_ms
-    for bucket, amount in buckets:
-        bucket.take(amount)
-    return 0
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a connection, or a request, is held to: by its token, by itself, and by its address."""
+
+    events: tuple[Bucket, ...]
+    bytes: Bucket
+
+    def wait_ms(self, events: int, size_bytes: int) -> int:
+        """Take what a batch costs from all, or from none; return when to try again, 0 if it was taken."""
+        costs = [*((bucket, events) for bucket in self.events), (self.bytes, size_bytes)]
+        if wait_ms := max(bucket.wait_ms() for bucket, _ in costs):
+            return wait_ms
+        for bucket, amount in costs:
+            bucket.take(amount)
+        return 0

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 
 import orjson
@@ -24,20 +25,18 @@ _MOST_SEQUENCE = (1 << 53) - 1  # what JavaScript counts exactly
 _SHORT_DIGITS = 18
 
 
+@dataclass(eq=False)
 class RefusedError(Exception):
-    """A message that says nothing that can be taken."""
+    """A message that says nothing that can be taken; ``status`` is what a POST of it is answered with."""
 
-    def __init__(self, message: str, field: str | None = None, *, is_too_large: bool = False) -> None:
-        super().__init__(message)
-        self.message = message
-        self.field = field
-        self.is_too_large = is_too_large
+    message: str
+    field: str | None = None
+    status: HTTPStatus = HTTPStatus.BAD_REQUEST
+    reason: Reason = Reason.INVALID_FORMAT
 
     def nack(self, sequence: int | None = None) -> Nack:
         """Return what is answered."""
-        return Nack(
-            Reason.INVALID_FORMAT, self.message, sequence, field=self.field, is_too_large=self.is_too_large
-        )
+        return Nack(self.reason, self.message, sequence, field=self.field)
 
 
 class Event(NamedTuple):
@@ -83,32 +82,23 @@ def parse_lines(body: bytes) -> list[Any]:
 
 def read_batch(message: dict[str, Any], source: str, stream: StreamSettings, size_bytes: int) -> Batch:
     """Return the batch that a message is. Raises ``RefusedError``."""
-    sequence = read_sequence(message.get("sequenceNumber"))
+    sequence = message.get("sequenceNumber")
+    if sequence is not None and not (type(sequence) is int and 0 < sequence <= _MOST_SEQUENCE):
+        raise RefusedError("no whole number from 1 on", "sequenceNumber")
     batch_id = read_text(message.get("batchId"), "batchId")
     if (of := message.get("sourceId", source)) != source:
         raise RefusedError(f"this connection is of {source}, not of {of}", "sourceId")
     events = message.get("events")
     if type(events) is not list:
         raise RefusedError("no array", "events")
-    return Batch(source, read_events(events, stream, sequence), size_bytes, sequence, batch_id)
-
-
-def read_events(
-    events: Sequence[Any], stream: StreamSettings, sequence: int | None = None
-) -> tuple[Event, ...]:
-    """Return the records that events become. Raises ``RefusedError``."""
     if len(events) > MOST_EVENTS:
-        raise RefusedError(f"more than {MOST_EVENTS:,} events", "events", is_too_large=True)
-    return tuple(_events(events, stream, sequence))
+        raise too_large(f"more than {MOST_EVENTS:,} events", "events")
+    return Batch(source, tuple(_events(events, stream, sequence)), size_bytes, sequence, batch_id)
 
 
-def read_sequence(value: Any) -> int | None:
-    """Return a sequence's number. Raises ``RefusedError``."""
-    if value is None:
-        return None
-    if type(value) is not int or not 0 < value <= _MOST_SEQUENCE:
-        raise RefusedError("no whole number from 1 on", "sequenceNumber")
-    return value
+def too_large(message: str, field: str | None = None) -> RefusedError:
+    """Return why what is sent is not taken."""
+    return RefusedError(message, field, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
 
 def read_text(value: Any, field: str) -> str | None:

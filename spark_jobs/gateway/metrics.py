@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from spark_jobs.gateway.words import Ack, Answer, Status
 from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
     from spark_jobs.gateway.spool import SpoolSize
 
 _BATCHES = Family(
@@ -39,15 +36,10 @@ GATEWAY_FAMILIES = {
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
-class GatewayMetrics(Collector):
+class GatewayMetrics:
     """Counts by stream; gauges are as of the scrape."""
 
-    def __init__(
-        self, spooled: Callable[[], SpoolSize], connected: Callable[[], int], now: Callable[[], float]
-    ) -> None:
-        self._spooled = spooled
-        self._connected = connected
-        self._now = now
+    def __init__(self, spooled: Callable[[], SpoolSize], connected: Callable[[], int]) -> None:
         registry = self._registry = CollectorRegistry()
         self._counters = {
             family.name: Counter(family.name, family.help, ("stream", *family.labels), registry=registry)
@@ -57,27 +49,21 @@ class GatewayMetrics(Collector):
         self._seconds = Histogram(
             _SECONDS.name, _SECONDS.help, ("stream",), buckets=_BUCKETS, registry=registry
         )
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Give the gauges."""
-        size = self._spooled()
-        age = 0.0 if size.oldest_ms is None else max(0.0, self._now() - size.oldest_ms / 1000)
-        values = {
-            _SOURCES: self._connected(),
-            _SPOOLED: size.batches,
-            _SPOOLED_BYTES: size.bytes,
-            _SPOOL_AGE: age,
+        gauges: dict[Family, Callable[[], float]] = {
+            _SOURCES: connected,
+            _SPOOLED: lambda: spooled().batches,
+            _SPOOLED_BYTES: lambda: spooled().bytes,
+            _SPOOL_AGE: lambda: (spooled().oldest_age_ms or 0) / 1000,
         }
-        for family, value in values.items():
-            yield GaugeMetricFamily(family.name, family.help, value=value)
+        for family, read in gauges.items():
+            Gauge(family.name, family.help, registry=registry).set_function(read)
 
     def came(self, stream: str, size_bytes: int) -> None:
         """Count what was sent."""
         self._counters[_BYTES.name].labels(stream).inc(size_bytes)
 
-    def told(self, stream: str, answer: Answer, seconds: float | None) -> None:
-        """Count an answer; ``seconds`` since the batch came, None for one that is not the first."""
+    def told(self, stream: str, answer: Answer, came: float | None = None) -> None:
+        """Count an answer; ``came``: when its batch did (``time.monotonic``), of the first answer to one."""
         if isinstance(answer, Ack):
             self._counters[_BATCHES.name].labels(stream, answer.status).inc()
             if answer.status in {Status.OK, Status.BUFFERED}:
@@ -85,8 +71,8 @@ class GatewayMetrics(Collector):
             self._counters[_DUPLICATES.name].labels(stream).inc(answer.skipped)
         else:
             self._counters[_NACKS.name].labels(stream, answer.reason).inc()
-        if seconds is not None:
-            self._seconds.labels(stream).observe(seconds)
+        if came is not None:
+            self._seconds.labels(stream).observe(time.monotonic() - came)
 
     def text(self) -> bytes:
         """Return all of it as a scrape reads it."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from anyio.to_thread import run_sync
 
 from spark_jobs.config.secrets import scrub
 from spark_jobs.connections.tables import load_fresh
@@ -33,47 +34,32 @@ class _Wanted:
 
 
 class Persisted:
-    """Looks at tables while anybody waits for one."""
+    """Looks at tables while anybody waits for one; asked from the server's loop."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._changed = threading.Condition()
         self._wanted: list[_Wanted] = []
-        self._is_closing = False
-        self._thread = threading.Thread(target=self._run, name="gateway-persisted", daemon=True)
-        self._thread.start()
+        self._looking: asyncio.Task[None] | None = None
 
     def tell(self, stream: Stream, tell: Callable[[], None]) -> None:
-        """Call ``tell``, from another thread, when the table has what is in the topic now."""
-        with self._changed:
-            if len(self._wanted) < _MOST_WAITING:
-                self._wanted.append(_Wanted(stream, tell))
-            self._changed.notify()
+        """Call ``tell`` when the table has what is in the topic now."""
+        if len(self._wanted) < _MOST_WAITING:
+            self._wanted.append(_Wanted(stream, tell))
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
 
-    def close(self) -> None:
-        """Tell nobody any more."""
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._wanted or self._is_closing)
-                if self._is_closing:
-                    return
-                wanted = [*self._wanted]
+    async def _look(self) -> None:
+        while self._wanted:
             try:
-                done = self._done(wanted)
+                done = await run_sync(self._done, [*self._wanted], abandon_on_cancel=True)
             except SluiceError as error:
                 logging.getLogger(__name__).warning("%s", scrub(str(error)))
                 done = []
-            with self._changed:
-                self._wanted = [each for each in self._wanted if each not in done]
+            gone = {*done}
+            self._wanted = [each for each in self._wanted if each not in gone]
             for each in done:
                 each.tell()
-            time.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _done(self, wanted: list[_Wanted]) -> list[_Wanted]:
         done = []

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import sqlite3
 import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -25,6 +24,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS batches (
   sequence INTEGER NOT NULL, batch_id TEXT, events BLOB NOT NULL,
   bytes INTEGER NOT NULL, at_ms INTEGER NOT NULL
 )"""
+_SIZE = "SELECT count(*), coalesce(sum(length(events)), 0) FROM batches"
 _MOST_AT_ONCE = 200
 
 
@@ -32,12 +32,10 @@ class SpoolFullError(Exception):
     """There is no room for another batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spooled:
-    """A batch in the spool, which takes ``stored_bytes`` there."""
+class Spooled(NamedTuple):
+    """A batch in the spool, and what it takes there."""
 
     number: int
-    sequence: int
     batch: Batch
     stored_bytes: int
 
@@ -50,6 +48,11 @@ class SpoolSize:
     bytes: int
     oldest_ms: int | None
 
+    @property
+    def oldest_age_ms(self) -> int | None:
+        """Return how long ago that was."""
+        return None if self.oldest_ms is None else max(0, _now_ms() - self.oldest_ms)
+
 
 class Spool:
     """One file, one process; asked from the threads of all slots. Others may read it meanwhile."""
@@ -60,17 +63,22 @@ class Spool:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         make_private(path.parent)
-        self._own = self._owned(path.with_name(f"{path.name}.lock"))
-        try:
-            self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            path.chmod(0o600)
-            self._file.execute("PRAGMA journal_mode=WAL")
-            self._file.execute("PRAGMA synchronous=FULL")
-            self._file.execute(_TABLE)
-            self._bytes = self._size().bytes
-        except sqlite3.Error as error:
-            os.close(self._own)
-            raise self._failed(error) from error
+        with ExitStack() as opened:
+            try:
+                # A second process would send the same batches in an order of its own.
+                lock = path.with_name(f"{path.name}.lock")
+                lock.touch(0o600)
+                own = opened.enter_context(lock.open("a"))
+                fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._file = opened.enter_context(closing(sqlite3.connect(path, check_same_thread=False)))
+                path.chmod(0o600)
+                self._file.execute("PRAGMA journal_mode=WAL")
+                self._file.execute("PRAGMA synchronous=FULL")
+                self._file.execute(_TABLE)
+                self._batches, self._bytes = self._file.execute(_SIZE).fetchone()
+            except (OSError, sqlite3.Error) as error:
+                raise self._failed(error) from error
+            self._opened = opened.pop_all()
 
     def put(self, topic: str, slot: int, batches: Sequence[Batch]) -> None:
         """Add batches behind all others; they are on the disk when this returns.
@@ -79,25 +87,22 @@ class Spool:
         """
         rows = [_row(topic, slot, each) for each in batches]
         size = sum(len(row[5]) for row in rows)
-        with self._lock:
-            if self._bytes + size > self._max_bytes:
-                raise SpoolFullError
-            self._change(
-                "INSERT INTO batches (topic, slot, source, sequence, batch_id, events, bytes, at_ms)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-            self._bytes += size
+        self._change(
+            "INSERT INTO batches (topic, slot, source, sequence, batch_id, events, bytes, at_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+            size,
+        )
 
     def first(self, topic: str, slot: int) -> list[Spooled]:
         """Return the slot's oldest batches, some hundred at most."""
         query = (
-            "SELECT number, source, sequence, batch_id, events, bytes FROM batches"
+            "SELECT number, events, source, bytes, sequence, batch_id FROM batches"
             " WHERE topic = ? AND slot = ? ORDER BY number LIMIT ?"
         )
         with self._lock:
             rows = self._file.execute(query, (topic, slot, _MOST_AT_ONCE)).fetchall()
-        return [Spooled(row[0], row[2], _batch(*row[1:]), len(row[4])) for row in rows]
+        return [Spooled(row[0], Batch(row[2], _events(row[1]), *row[3:]), len(row[1])) for row in rows]
 
     def ends(self, topic: str, slot: int) -> dict[str, int]:
         """Return the last sequence of each source that has batches here."""
@@ -107,10 +112,8 @@ class Spool:
 
     def drop(self, spooled: Sequence[Spooled]) -> None:
         """Forget batches: Kafka has them, or nobody takes them."""
-        rows = [(each.number,) for each in spooled]
-        with self._lock:
-            self._change("DELETE FROM batches WHERE number = ?", rows)
-            self._bytes -= sum(each.stored_bytes for each in spooled)
+        size = sum(each.stored_bytes for each in spooled)
+        self._change("DELETE FROM batches WHERE number = ?", [each[:1] for each in spooled], -size)
 
     def slots(self) -> set[tuple[str, int]]:
         """Return the topics and slots that have batches here."""
@@ -120,40 +123,26 @@ class Spool:
     def size(self) -> SpoolSize:
         """Return what is in it."""
         with self._lock:
-            return self._size()
+            oldest = self._file.execute("SELECT at_ms FROM batches ORDER BY number LIMIT 1").fetchone()
+            return SpoolSize(self._batches, self._bytes, oldest and oldest[0])
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock, closing(self._file):
-            os.close(self._own)
+        with self._lock:
+            self._opened.close()
 
-    def _change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Do it for all rows, or for none."""
-        try:
-            self._file.execute("BEGIN IMMEDIATE")
-            self._file.executemany(statement, rows)
-            self._file.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._file.in_transaction:
-                self._file.execute("ROLLBACK")
-            raise self._failed(error) from error
-
-    def _size(self) -> SpoolSize:
-        query = "SELECT count(*), coalesce(sum(length(events)), 0), min(at_ms) FROM batches"
-        return SpoolSize(*self._file.execute(query).fetchone())
-
-    def _owned(self, path: Path) -> int:
-        """Keep others out: a second process would send the same batches in an order of its own."""
-        try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise self._failed(error) from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(file)
-            raise self._failed(error) from error
-        return file
+    def _change(self, statement: str, rows: Sequence[tuple[Any, ...]], size: int) -> None:
+        """Do it for all rows, or for none; ``size`` is how much more is in the spool then."""
+        with self._lock:
+            if size > 0 and self._bytes + size > self._max_bytes:
+                raise SpoolFullError
+            try:
+                with self._file:
+                    self._file.executemany(statement, rows)
+            except sqlite3.Error as error:
+                raise self._failed(error) from error
+            self._batches += len(rows) if size > 0 else -len(rows)
+            self._bytes += size
 
     def _failed(self, error: sqlite3.Error | OSError) -> RetryableError:
         return RetryableError(
@@ -166,13 +155,15 @@ class Spool:
 
 def _row(topic: str, slot: int, batch: Batch) -> tuple[Any, ...]:
     events = orjson.dumps([[_text(event.key), _text(event.value), event.id] for event in batch.events])
-    now_ms = round(time.time() * 1000)
-    return topic, slot, batch.source, batch.sequence, batch.id, events, batch.size_bytes, now_ms
+    return topic, slot, batch.source, batch.sequence, batch.id, events, batch.size_bytes, _now_ms()
 
 
-def _batch(source: str, sequence: int, batch_id: str | None, events: bytes, size_bytes: int) -> Batch:
-    read = (Event(_bytes(key), _bytes(value), event_id) for key, value, event_id in orjson.loads(events))
-    return Batch(source, tuple(read), size_bytes, sequence, batch_id)
+def _events(text: bytes) -> tuple[Event, ...]:
+    return tuple(Event(_bytes(key), _bytes(value), event_id) for key, value, event_id in orjson.loads(text))
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
 
 
 def _text(value: bytes | None) -> str | None:

@@ -5,36 +5,46 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import parse_size_bytes
 from spark_jobs.gateway.limits import Bucket
+from spark_jobs.gateway.messages import RefusedError
+from spark_jobs.gateway.words import Reason
 from spark_jobs.protocol.errors import ConfigError
 
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+
+# A browser's WebSocket has no header of one's own: its token is the name of a protocol that it offers.
+PROTOCOL = "sluice.v1"
+_TOKEN_PREFIX = "bearer."  # noqa: S105
 _COLUMNS = 5
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
+@dataclass(slots=True, eq=False)
 class Token:
-    """What one token allows, and how much of it is used."""
+    """What one token allows, and how much of it is used; ``streams`` None are all, so are connections."""
 
-    def __init__(
-        self, streams: frozenset[str] | None, events: Bucket, size: Bucket, most: int | None
-    ) -> None:
-        self._streams = streams
-        self.events = events
-        self.bytes = size
-        self.most_connections = most
-        self.connections = 0
+    streams: frozenset[str] | None
+    events: Bucket
+    bytes: Bucket
+    most_connections: int | None
+    connections: int = 0
 
     def may_send(self, stream: str) -> bool:
         """True if the stream is one of its own."""
-        return self._streams is None or stream in self._streams
+        return self.streams is None or stream in self.streams
 
-    @property
-    def is_full(self) -> bool:
-        """True if it has as many connections as it may have."""
-        return self.most_connections is not None and self.connections >= self.most_connections
+    def connect(self) -> None:
+        """Count one more connection. Raises ``RefusedError`` where it has as many as it may have."""
+        if self.most_connections is not None and self.connections >= self.most_connections:
+            status = HTTPStatus.TOO_MANY_REQUESTS
+            raise RefusedError("the token has its connections", None, status, Reason.RATE_LIMITED)
+        self.connections += 1
 
 
 class Tokens:
@@ -53,16 +63,26 @@ class Tokens:
         return None if secret is None else self._by_hash.get(hashlib.sha256(secret.encode()).hexdigest())
 
 
+def secret_of(headers: Headers) -> str | None:
+    """Return the token that a request brings: as bearer, or among protocols."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    offered = (each.strip() for each in headers.get("sec-websocket-protocol", "").split(","))
+    return next((each[len(_TOKEN_PREFIX) :] for each in offered if each.startswith(_TOKEN_PREFIX)), None)
+
+
 def _token(columns: list[str]) -> tuple[str, Token]:
     if len(columns) != _COLUMNS or not _HASH.fullmatch(columns[0]):
         raise _unreadable("it has other columns")
     digest, streams, events, size, connections = columns
-    of = None if streams == "*" else frozenset(streams.split(","))
     try:
-        limits = Bucket(_count(events)), Bucket(None if size == "-" else parse_size_bytes(size))
-        return digest, Token(of, *limits, _count(connections))
-    except UnreadableValueError as error:
-        raise _unreadable(error.message) from None
+        return digest, Token(
+            None if streams == "*" else frozenset(streams.split(",")),
+            Bucket(_count(events)),
+            Bucket(None if size == "-" else parse_size_bytes(size)),
+            _count(connections),
+        )
     except ValueError as error:
         raise _unreadable(str(error)) from None
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -21,8 +21,9 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
+    from spark_jobs.gateway.messages import Batch
     from spark_jobs.kafka.admin import KafkaAdmin
     from spark_jobs.kafka.chunks import Headers
     from spark_jobs.protocol.source import SourceState
@@ -38,6 +39,14 @@ _MARKED_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 
 Ids = dict[tuple[str, str, str], float]
+
+
+class Outgoing(NamedTuple):
+    """A record to be written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +117,12 @@ class StreamTopics:
 
     def stands(self, slot: int) -> dict[str, Stand]:
         """Return how far the slot's sources are; the slot is taken."""
-        state = self._decided(self.states, [slot])
-        kept = {key: value for key, value, _, _ in self._read(self.states, slot, 0, state)}
-        kept.pop(OWNER_KEY, None)
-        return {key.decode(): Stand(**orjson.loads(value)) for key, value in kept.items() if key and value}
+        self._decided(self.states, [slot])
+        return {
+            key.decode(): Stand(**orjson.loads(value))
+            for key, value in self._kept(slot).items()
+            if key != OWNER_KEY
+        }
 
     def unmarked(self, slot: int) -> tuple[int, ...] | None:
         """Return the partitions of events that a finished transaction of the slot holds, None for none.
@@ -129,11 +140,13 @@ class StreamTopics:
 
     def owner(self, slot: int) -> Owner | None:
         """Return the gateway that took the slot last."""
-        state, found = self._admin.source_state(self.states), None
-        for key, value, _, _ in self._read(self.states, slot, 0, state):
-            if key == OWNER_KEY and value:
-                found = Owner(**orjson.loads(value))
-        return found
+        kept = self._kept(slot).get(OWNER_KEY)
+        return None if kept is None else Owner(**orjson.loads(kept))
+
+    def _kept(self, slot: int) -> dict[bytes, bytes]:
+        state = self._admin.source_state(self.states)
+        last = {key: value for key, value, _, _ in self._read(self.states, slot, 0, state)}
+        return {key: value for key, value in last.items() if key is not None and value is not None}
 
     def ids(self, slot: int, after: float) -> Ids:
         """Return the ids of the slot's events of late and when they came (s); read ``after`` that moment.
@@ -188,3 +201,32 @@ class StreamTopics:
         with open_reader(self.kafka, topic, chunk_bytes=1 << 20) as reader:
             for chunk in reader.read(wanted):
                 yield from zip(chunk.keys, chunk.values, chunk.headers, chunk.timestamps_ms, strict=True)
+
+
+def records_of(
+    batch: Batch, stand: Stand, known: Container[tuple[str, str, str]], new: Ids, now: float | None
+) -> Iterator[Outgoing]:
+    """Yield the records of events that are neither ``known`` nor ``new``; their ids are ``new`` from then on.
+
+    They are numbered from where their source stands; there are none of a batch whose own id is known. Ids
+    are of the time ``now``; None remembers none.
+    """
+    own = [(SOURCE, batch.source.encode()), (SEQUENCE, str(batch.sequence).encode())]
+    if batch.id is not None:
+        own.append((BATCH_ID, batch.id.encode()))
+        if now is not None:
+            if (name := (batch.source, BATCH_ID, batch.id)) in new or name in known:
+                return
+            new[name] = now
+    number = stand.events
+    for event in batch.events:
+        headers = own
+        if event.id is not None:
+            name = (batch.source, EVENT_ID, event.id)
+            if now is not None:
+                if name in new or name in known:
+                    continue
+                new[name] = now
+            headers = [*own, (EVENT_ID, event.id.encode())]
+        number += 1
+        yield Outgoing(event.key, event.value, [*headers, (EVENT, str(number).encode())])

@@ -61,15 +61,15 @@ class Ack:
 
     def to_json(self, batch_id: str | None = None) -> dict[str, Any]:
         """Return it as it is sent."""
-        own = {} if batch_id is None else {"batchId": batch_id}
-        return {
+        told = {
             "type": "ack",
             "status": self.status,
             "sequenceNumber": self.sequence,
+            "batchId": batch_id,
             "eventsProcessed": self.processed,
             "duplicatesSkipped": self.skipped,
-            **own,
         }
+        return _known(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,6 @@ class Nack:
     expected: int | None = None
     field: str | None = None
     gateway: str | None = None
-    is_too_large: bool = False
 
     @property
     def should_retry(self) -> bool:
@@ -102,12 +101,15 @@ class Nack:
             "field": self.field,
             "gateway": self.gateway,
         }
-        told: dict[str, Any] = {"type": "nack", "reason": self.reason, "shouldRetry": self.should_retry}
-        if self.sequence is not None:
-            told["sequenceNumber"] = self.sequence
-        if batch_id is not None:
-            told["batchId"] = batch_id
-        return {**told, "details": {name: value for name, value in details.items() if value is not None}}
+        told = {
+            "type": "nack",
+            "reason": self.reason,
+            "shouldRetry": self.should_retry,
+            "sequenceNumber": self.sequence,
+            "batchId": batch_id,
+            "details": _known(details),
+        }
+        return _known(told)
 
     @property
     def again_ms(self) -> int | None:
@@ -116,6 +118,10 @@ class Nack:
 
 
 Answer = Ack | Nack
+
+
+def _known(words: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in words.items() if value is not None}
 
 
 def slot_of(source: str) -> int:

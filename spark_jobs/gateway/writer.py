@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from spark_jobs.gateway.topics import OWNER_KEY, Ids, Owner, Stand, StreamTopics
+from spark_jobs.gateway.topics import OWNER_KEY, Ids, Outgoing, Owner, Stand, StreamTopics
 from spark_jobs.kafka.client_properties import new_client, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceError
@@ -27,7 +27,6 @@ _SLICE_SECONDS = 0.5
 _ROOM_SECONDS = 0.1
 _PROPERTIES = {
     "linger.ms": "1",
-    "delivery.report.only.error": "true",
     # Who takes the slot of a gateway that died ends its transaction; others wait no longer than this.
     "transaction.timeout.ms": "15000",
 }
@@ -36,22 +35,6 @@ _REFUSED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, 
 
 class RecordRefusedError(Exception):
     """The broker refuses a record for what it is; nothing of its transaction is there."""
-
-
-class Outgoing(NamedTuple):
-    """A record to be written."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What a slot was found with when it was taken: how far its sources are, and ids of late."""
-
-    stands: dict[str, Stand]
-    ids: Ids
 
 
 class Writer:
@@ -76,8 +59,8 @@ class Writer:
                 self.close()
         return self._producer is not None
 
-    def open(self) -> Taken:
-        """Take the slot: what was open is decided, what was written is told.
+    def open(self) -> tuple[dict[str, Stand], Ids]:
+        """Take the slot; what was open in it is decided. Return how far its sources are, and ids of late.
 
         Raises ``RetryableError``, ``ConfigError`` and, of a slot that was lost before, ``CommitConflict``.
         """
@@ -97,7 +80,7 @@ class Writer:
             if (unmarked := self._topics.unmarked(self._slot)) is not None:
                 self._own_it(unmarked)
             after = time.monotonic()
-            taken = Taken(self._topics.stands(self._slot), self._topics.ids(self._slot, after))
+            taken = self._topics.stands(self._slot), self._topics.ids(self._slot, after)
         except SluiceError:
             self.close()
             raise
@@ -112,10 +95,10 @@ class Writer:
         """
         topics, owner = self._topics, orjson.dumps(asdict(self._own))
 
-        def produce() -> None:
-            self._produce(topics.states, OWNER_KEY, owner, partition=self._slot)
+        def produce(producer: Producer) -> None:
+            self._produce(producer, topics.states, OWNER_KEY, owner, partition=self._slot)
             for partition in unmarked:
-                self._produce(topics.topic, OWNER_KEY, None, partition=partition)
+                self._produce(producer, topics.topic, OWNER_KEY, None, partition=partition)
 
         self._transact(produce)
 
@@ -126,23 +109,19 @@ class Writer:
         then nobody knows whether it is there, and the slot has to be taken again.
         """
 
-        def produce() -> None:
+        def produce(producer: Producer) -> None:
             self._reach("after-begin")
             for each in records:
-                self._produce(self._topics.topic, each.key, each.value, headers=each.headers)
+                self._produce(producer, self._topics.topic, each.key, each.value, headers=each.headers)
             for source, stand in stands.items():
-                self._produce(self._topics.states, source.encode(), stand.to_bytes(), partition=self._slot)
-            self._flush(self._open_producer)
+                self._produce(
+                    producer, self._topics.states, source.encode(), stand.to_bytes(), partition=self._slot
+                )
+            self._flush(producer)
             self._reach("before-commit")
 
         self._transact(produce)
         self._reach("after-commit")
-
-    @property
-    def _open_producer(self) -> Producer:
-        if self._producer is None:
-            raise AssertionError("the slot is taken first")
-        return self._producer
 
     def close(self) -> None:
         """Leave the slot; what is open in it is undone by whoever takes it."""
@@ -150,12 +129,13 @@ class Writer:
         if producer is not None:
             producer.purge()
 
-    def _transact(self, produce: Callable[[], None]) -> None:
-        producer = self._open_producer
-        self._failure = None
+    def _transact(self, produce: Callable[[Producer], None]) -> None:
+        producer, self._failure = self._producer, None
+        if producer is None:
+            raise AssertionError("the slot is taken first")
         try:
             producer.begin_transaction()
-            produce()
+            produce(producer)
             self._wait(producer, producer.commit_transaction)
         except (KafkaException, SluiceError) as error:
             self._give_up(producer, error)
@@ -178,6 +158,7 @@ class Writer:
 
     def _produce(
         self,
+        producer: Producer,
         topic: str,
         key: bytes | None,
         value: bytes | None,
@@ -185,16 +166,15 @@ class Writer:
         headers: Headers | None = None,
         partition: int = -1,
     ) -> None:
-        producer, deadline = self._open_producer, None
+        began = None
         while True:
             try:
                 producer.produce(topic, value, key, partition, self._told, headers=headers)  # type: ignore[arg-type]
                 break
             except BufferError:
-                deadline = deadline or time.monotonic() + ANSWER_SECONDS
+                began = began or time.monotonic()
                 producer.poll(_ROOM_SECONDS)
-                if time.monotonic() > deadline:
-                    raise self._away("no room for records") from None
+                self._wait_no_longer(began, "no room for records")
 
     def _told(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and (self._failure is None or self._failure.code() not in _REFUSED):
@@ -208,12 +188,9 @@ class Writer:
                 ask(_SLICE_SECONDS)
             except KafkaException as error:
                 told: KafkaError = error.args[0]
-                waited = time.monotonic() - began
-                is_down = self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS
                 if not told.retriable():
                     raise self._named(told) from error
-                if is_down or waited > ANSWER_SECONDS:
-                    raise self._away(told.str()) from error
+                self._wait_no_longer(began, told.str())
             else:
                 producer.poll(0)
                 self._troubles.forget()
@@ -222,9 +199,13 @@ class Writer:
     def _flush(self, producer: Producer) -> None:
         began = time.monotonic()
         while producer.flush(_SLICE_SECONDS):
-            waited = time.monotonic() - began
-            if waited > ANSWER_SECONDS or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
-                raise self._away("records do not arrive")
+            self._wait_no_longer(began, "records do not arrive")
+
+    def _wait_no_longer(self, began: float, why: str) -> None:
+        """Raise if waiting since then tells nothing more."""
+        waited = time.monotonic() - began
+        if waited > ANSWER_SECONDS or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
+            raise self._away(why)
 
     def _named(self, error: KafkaError) -> SluiceError:
         if is_of_fenced(error):

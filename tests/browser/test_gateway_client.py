@@ -32,7 +32,7 @@ def signed_in() -> None:
 
 
 def test_a_tab_sends_through_deaths_of_the_gateway(page: Page, kafka: KafkaBroker, tmp_path: Path) -> None:
-    """By a token, from an origin that is named; a page of another one is not let in."""
+    """By a token, from an origin that is named; a page of another is not let in, nor what is too large."""
     lab = NewLab(kafka, "", tmp_path, is_here=True)()
     tokens = f"{hashlib.sha256(TOKEN.encode()).hexdigest()} orders - - 5"
     with (
@@ -44,8 +44,11 @@ def test_a_tab_sends_through_deaths_of_the_gateway(page: Page, kafka: KafkaBroke
         tab.load(other)
         tab.send(1)
         tab.load(origin)
+        page.evaluate("window.refused = []; client.refused = (...told) => refused.push(told); 1")
+        page.evaluate("client.send({value: 'x'.repeat(2 << 20)}); 1")
         tab.send(EVENTS // 3)
         tab.wait()
+        assert page.evaluate("refused.length") == 1
         gateway.kill()
         tab.send(EVENTS // 3)
         gateway.start()

@@ -26,11 +26,12 @@ from cli.stand import running
 from cli.stand.run_record import read_up
 from cli.stand.running import Servers, stop_left_over
 from prove.lab.kafka_server import unique_name
+from servers.kafka import KafkaServer, KafkaSettings
 from servers.process import ServerProcess, free_ports, is_listening
 from spark_jobs.config.file import load_config
 from spark_jobs.connections.endpoints import Endpoints, read_endpoints, write_endpoints
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.errors import CommitConflict, RetryableError
 
 if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
@@ -222,6 +223,35 @@ def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
     servers.raise_if_ended()
     assert "the catalog is not served any more, since another has taken over" in capsys.readouterr().out
     assert not servers.processes
+
+
+def test_the_embedded_broker_is_started_again_where_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By equal settings, which make the same broker of it; one that ends right away ends `up`."""
+    started: list[KafkaSettings] = []
+
+    def start(settings: KafkaSettings) -> KafkaServer:
+        started.append(settings)
+        process = ServerProcess(settings.folder, ["sleep", "60"], dict(os.environ))
+        return KafkaServer(f"127.0.0.1:{settings.port}", process)
+
+    monkeypatch.setattr(running, "start_kafka", start)
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
+    (tmp_path / "sluice.yaml").write_text("version: 1\nspark: {master: local}\n")
+    servers = Servers(load_config(tmp_path / "sluice.yaml"))
+    try:
+        servers.start_backends()
+        servers.processes["kafka"].kill()
+        with pytest.raises(RetryableError, match="server-ended"):
+            servers.raise_if_ended()
+        monkeypatch.setattr(running, "AGAIN_SECONDS", 0)
+        servers.raise_if_ended()
+        assert "kafka had ended" in capsys.readouterr().out
+        assert servers.processes["kafka"].is_running
+        assert started[0] == started[1]
+    finally:
+        servers.stop()
 
 
 def test_the_embedded_broker_has_the_topics_of_the_gateway(

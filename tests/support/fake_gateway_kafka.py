@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spark_jobs.gateway.topics import EVENT, EVENT_ID, SOURCE, Ids, Stand
-from spark_jobs.gateway.writer import Outgoing, RecordRefusedError, Taken
+from spark_jobs.gateway.topics import EVENT, EVENT_ID, SOURCE, Ids, Outgoing, Stand
+from spark_jobs.gateway.writer import RecordRefusedError
 from spark_jobs.protocol.errors import CommitConflict, RetryableError
 
 
@@ -20,12 +20,12 @@ class FakeKafka:
     is_open: bool = False
     is_away: bool = False
 
-    def open(self) -> Taken:
+    def open(self) -> tuple[dict[str, Stand], Ids]:
         """Take the slot, or not."""
         if self.is_away or (self.failures and self.failures[0] == "open" and self.failures.pop(0)):
             raise RetryableError("away", code="broker-away", hint="")
         self.is_open = True
-        return Taken(dict(self.stands), Ids())
+        return dict(self.stands), Ids()
 
     def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
         """Commit, or fail before it or after it."""

@@ -7,7 +7,7 @@ import json
 import ssl
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -75,6 +75,7 @@ def gateway(
     finally:
         server.should_exit = True
         thread.join()
+        own.close()
 
 
 @contextmanager
@@ -136,8 +137,8 @@ def test_a_number_in_the_address_that_is_none_is_refused(tmp_path: Path, number:
     assert answer.json()["error"]["details"]["field"] == "sequenceNumber"
 
 
-def test_a_token_has_so_many_connections(tmp_path: Path) -> None:
-    """The next one is turned away until one of them is closed."""
+def test_a_token_has_so_many_connections(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The next one is turned away until one of them is closed; the log has no error of that."""
     by_token = {"Authorization": "Bearer secret"}
     line = f"{hashlib.sha256(b'secret').hexdigest()} * - - 1"
     with gateway(tmp_path, tokens=line) as address:
@@ -150,9 +151,10 @@ def test_a_token_has_so_many_connections(tmp_path: Path) -> None:
         while True:
             try:
                 with talking(address, "b", additional_headers=by_token):
-                    return
+                    break
             except InvalidStatus:
                 assert time.monotonic() < deadline
+        assert "ERROR" not in capfd.readouterr().err
 
 
 def test_who_says_nothing_is_closed_and_who_sends_heartbeats_is_not(tmp_path: Path) -> None:
@@ -199,6 +201,23 @@ def test_a_page_of_a_named_origin_may_ask_before_it_sends(tmp_path: Path) -> Non
         assert "Access-Control-Allow-Origin" not in foreign.headers
         assert posted(address, "a", Origin="https://app.example.com") == 200
         assert posted(address, "a", Origin="https://evil.example") == 403
+        with pytest.raises(InvalidStatus) as refused, talking(address, "b", origin="https://evil.example"):
+            pass
+        assert refused.value.response.status_code == 403
+
+
+def test_what_the_guard_refuses_is_said_in_the_words_of_the_gateway(tmp_path: Path) -> None:
+    """A client that reads JSON reads why its content type, or its page, is not taken."""
+    with gateway(tmp_path) as address:
+        for headers, status in (
+            ({"Content-Type": "text/plain"}, 415),
+            ({"Origin": "https://a.example"}, 403),
+        ):
+            answer = httpx.post(f"http://{address}", content=b"[]", headers=headers, trust_env=False)
+            assert answer.status_code == status
+            told = answer.json()
+            assert (told["success"], told["error"]["reason"]) == (False, "invalid_format")
+            assert told["error"]["details"]["message"]
 
 
 def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> None:
@@ -212,3 +231,29 @@ def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> No
         told = [ask(each, {"type": "flush_request"})["flush"] for each in (one, other, one)]
     assert told == ["started", "too_soon", "too_soon"]
     assert started == ["clicks"]
+
+
+def test_what_no_answer_can_hold_is_not_said_back(tmp_path: Path) -> None:
+    """Half of a pair of surrogates in a heartbeat, or as a capability: the connection goes on."""
+    with gateway(tmp_path) as address, connect(f"ws://{address}", proxy=None) as socket:
+        hello = {"type": "connect", "sourceId": "a", "capabilities": ["binary", "\ud800", 1]}
+        assert ask(socket, hello)["capabilities"] == {"binary": "unsupported"}
+        assert ask(socket, {"type": "heartbeat", "timestamp": "\ud800"})["timestamp"] is None
+        assert sent(socket) == "ok"
+
+
+def test_who_leaves_without_its_answers_is_forgotten(tmp_path: Path) -> None:
+    """However many wait for it: its connection is free for the next."""
+    with gateway(tmp_path) as address:
+        with talking(address, "a", compression=None, close_timeout=0.1) as socket:
+            heartbeat = json.dumps({"type": "heartbeat", "timestamp": "x" * 256})
+            socket.socket.settimeout(0.5)
+            with suppress(ConnectionClosed, OSError):
+                for _ in range(100_000):  # until neither side takes more
+                    socket.send(heartbeat)
+            socket.socket.close()
+        health = f"http://{address.removesuffix(PATH)}/v1/health"
+        deadline = time.monotonic() + 10
+        while httpx.get(health, trust_env=False).json()["connectedSources"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)

@@ -22,6 +22,7 @@ from spark_jobs.gateway.flushes import Flush, Flushes
 from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.messages import Batch, Event
 from spark_jobs.gateway.spool import Spool, SpoolFullError
+from spark_jobs.gateway.topics import OWNER_KEY, Owner, Stand, StreamTopics
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
 from spark_jobs.monitoring.spool_look import spool_facts
 from spark_jobs.protocol.errors import RetryableError
@@ -47,7 +48,7 @@ class Running:
         ended = lambda: None  # noqa: E731
         self.lane = Lane(kafka, spool, PLACE, ids_seconds=300, reach=lambda _: None, on_end=ended)  # type: ignore[arg-type]
         self.lane.start()
-        while not (self.lane.look().is_open or self.lane.ended):
+        while not (self.lane.intake.was_open or self.lane.intake.ended):
             threading.Event().wait(0.001)
 
     def offer(self, batch: Batch) -> Answer:
@@ -60,7 +61,7 @@ class Running:
                 self.answers.append(answer)
                 self._heard.notify_all()
 
-        answer = self.lane.offer(batch, listen)
+        answer = self.lane.intake.offer(batch, listen)
         if answer is not None:
             return answer
         with self._heard:
@@ -69,7 +70,7 @@ class Running:
 
     def close(self) -> None:
         """Have it end."""
-        self.lane.tell_to_close()
+        self.lane.intake.close()
         self.lane.join()
 
 
@@ -120,8 +121,10 @@ def test_each_event_is_in_kafka_once_whatever_fails(
         spool.close()
 
 
-def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(tmp_path: Path) -> None:
-    """`fallback` at once, `ok` when Kafka has it, and a batch that came later is behind it."""
+def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`fallback` at once, `ok` when Kafka has it, a batch that came later behind it; the log says it once."""
     kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
     running = Running(kafka, spool)
     kafka.is_away = True
@@ -137,6 +140,7 @@ def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(tmp_path
         (a.sequence, a.status) for a in running.answers if isinstance(a, Ack) and a.status is Status.OK
     ]
     assert statuses == [(1, Status.OK), (2, Status.OK), (2, Status.OK), (3, Status.OK)]
+    assert len(caplog.records) == 1
     running.close()
 
 
@@ -202,8 +206,8 @@ def test_who_was_fenced_ends_and_takes_nothing(tmp_path: Path) -> None:
         answer = running.offer(events("s", number))
         assert isinstance(answer, Nack)
         assert (answer.reason, answer.should_retry) == (Reason.SHUTTING_DOWN, True)
-    assert running.lane.ended is not None
-    assert running.lane.ended.code == "gateway-fenced"
+    assert running.lane.intake.ended is not None
+    assert running.lane.intake.ended.code == "gateway-fenced"
 
 
 def test_the_spool_is_bounded_and_keeps_order_over_a_restart(tmp_path: Path) -> None:
@@ -233,6 +237,19 @@ def test_the_spool_is_bounded_and_keeps_order_over_a_restart(tmp_path: Path) -> 
     again.drop(again.first("t", 1)[:1])
     assert again.size().batches == 1
     again.close()
+
+
+def test_the_last_record_of_a_source_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tombstone of it, that it is to begin anew; who has the slot is no source."""
+    owner = b'{"url":"http://here","process":"p"}'
+    told = [(b"a", Stand(1, 1).to_bytes()), (b"b", Stand(7, 9).to_bytes()), (OWNER_KEY, owner)]
+    told += [(b"a", Stand(2, 4).to_bytes()), (b"b", None)]
+    records = [(key, value, None, 0) for key, value in told]
+    monkeypatch.setattr(StreamTopics, "_read", lambda *_: iter(records))
+    state = SimpleNamespace(high={0: 5}, end={0: 5})
+    topics = StreamTopics({}, SimpleNamespace(source_state=lambda _: state), "t", 300)  # type: ignore[arg-type]
+    assert topics.stands(0) == {"a": Stand(2, 4)}
+    assert topics.owner(0) == Owner("http://here", "p")
 
 
 def test_a_run_is_started_once_in_the_freshness() -> None:

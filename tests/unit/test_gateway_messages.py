@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.config.gateway import GatewaySettings, StreamEnvelope, StreamSettings
-from spark_jobs.gateway.limits import Bucket, Buckets, take_all
+from spark_jobs.gateway.limits import Bucket, Buckets, Limits
 from spark_jobs.gateway.messages import MOST_EVENTS, RefusedError, parse, parse_lines, read_batch
 from spark_jobs.gateway.tokens import Tokens
 from spark_jobs.protocol.errors import ConfigError
@@ -107,10 +107,11 @@ def test_a_bucket_takes_what_flows_in_and_says_when() -> None:
     """A batch larger than a second's share waits once; refused in one bucket nothing is taken of another."""
     now = [0.0]
     bucket, other = Bucket(100, lambda: now[0]), Bucket(1_000, lambda: now[0])
-    assert take_all(((bucket, 250), (other, 250))) == 0
-    assert take_all(((bucket, 1), (other, 500))) == 1501
+    limits = Limits((bucket,), other)
+    assert limits.wait_ms(250, 250) == 0
+    assert limits.wait_ms(1, 500) == 1501
     now[0] = 1.51
-    assert take_all(((bucket, 1), (other, 900))) == 0
+    assert limits.wait_ms(1, 900) == 0
     assert other.wait_ms() == 0
     assert Buckets(5).of("a") is not Buckets(5).of("a")
 

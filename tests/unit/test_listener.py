@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from cli.stand import running
-from servers import beside
+from servers import beside, gateway
 from servers.beside import SERVE, Beside
-from servers.listener import guard_of, refuse_open, refuse_taken, url_of
+from servers.listener import guard_of, refuse_open, refuse_taken, tls_of, url_of
+from servers.process import free_ports
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.listener import (
     Address,
@@ -21,13 +26,16 @@ from spark_jobs.config.listener import (
     UiSettings,
 )
 from spark_jobs.config.problems import Document
+from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import ConfigError
+from tests.support.certificates import make_certificates
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from servers.process import ServerProcess
+    from spark_jobs.connections.connect import Connections
 
 TOKEN = "hunter2-Tr0ub4dor-and-3"
 
@@ -115,6 +123,43 @@ def test_others_are_let_in_with_a_token_or_on_purpose(monkeypatch: pytest.Monkey
         assert refusal(named) == "token-too-short"
         monkeypatch.setenv("SLUICE_TEST_TOKEN", TOKEN)
         refuse_open(named, insecure=False)
+
+
+def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """One that is not there, and one without its key."""
+    certificates = make_certificates(tmp_path)
+    for cert in (tmp_path / "none.pem", certificates.ca):
+        with pytest.raises(ConfigError, match="tls-unreadable"):
+            tls_of(UiSettings(tls=TlsSettings(cert=str(cert))))
+    server = str(certificates.server)
+    assert tls_of(UiSettings(tls=TlsSettings(cert=server)))["ssl_keyfile"] == server
+    assert tls_of(UiSettings()) == {}
+
+
+def test_a_gateway_that_cannot_listen_takes_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who typed it by mistake would end the one that runs, and then itself."""
+    monkeypatch.setattr(gateway, "Gateway", None)
+    config = SluiceConfig(home="/h", state="/s", catalog=CatalogSettings(properties={}))
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigError, match="port-taken"):
+        gateway.serve_gateway(
+            config, cast("Connections", None), Address(*other.getsockname()), lambda _url: None
+        )
+
+
+def test_a_gateway_that_is_told_to_end_before_it_serves_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Kafka is away at its start: whoever stops it, a service's manager too, says so once."""
+    closed = list[bool]()
+    away = SimpleNamespace(start=lambda: None, is_ready=False, ended=None, close=lambda: closed.append(True))
+    monkeypatch.setattr(gateway, "Gateway", lambda *_args, **_named: away)
+    config = SluiceConfig(home="/h", state="/s", catalog=CatalogSettings(properties={}))
+    address = Address("127.0.0.1", *free_ports(1))
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    try:
+        gateway.serve_gateway(config, cast("Connections", None), address, pytest.fail)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert closed
 
 
 def refusal(settings: ListenerSettings) -> str:
