@@ -126,7 +126,7 @@ PARTS = {
         "a gateway of twenty clients beside a bare transactional producer",
         measure_gateway,
         gateway_rows,
-        full=(100,),
+        full=(400,),
         quick=(10,),
     ),
     "lookups": Part(

@@ -6,9 +6,9 @@ The first turn is not counted: a broker that was just started compiles itself, w
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,15 +72,11 @@ def measure_gateway(lab: Lab, batches: int) -> GatewayResult:
 
 def _by_gateway(socket: str, name: str, batches: int) -> tuple[float, Sequence[float]]:
     acks: list[float] = []
-    threads = [
-        threading.Thread(target=_send, args=(socket, f"{name}{number}", batches, acks))
-        for number in range(CLIENTS)
-    ]
     began = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        sent = [pool.submit(_send, socket, f"{name}{number}", batches, acks) for number in range(CLIENTS)]
+        for each in sent:
+            each.result()
     return time.monotonic() - began, acks
 
 

@@ -45,14 +45,15 @@ def tables_as_one(connections: Connections, identifier: str) -> PipelineTables |
 
     A drain may have: what it brought the others is of offsets that this table has not reached.
     """
-    table = load_fresh(connections, identifier)
-    while table is not None:
-        dead_letters = load_fresh(connections, dead_letters_of(identifier))
-        beside = dead_letters, load_routed(partial(load_fresh, connections), table)
-        now = load_fresh(connections, identifier)
-        if now is None or _epoch(now) == _epoch(table):
-            return PipelineTables(table, *beside)
-        table = now
+    with released(connections.open_catalog()) as catalog:
+        load = partial(load_table, catalog)
+        table = load(identifier)
+        while table is not None:
+            beside = load(dead_letters_of(identifier)), load_routed(load, table)
+            now = load(identifier)
+            if now is None or _epoch(now) == _epoch(table):
+                return PipelineTables(table, *beside)
+            table = now
     return None
 
 
