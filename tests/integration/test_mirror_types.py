@@ -16,6 +16,7 @@ from prove.lab.pipeline_lab import PIPELINE, configure, progress
 from spark_jobs.acts.pause import pause
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.trace import trace
+from spark_jobs.drain import table_columns
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.moments import Moment
 from spark_jobs.protocol.errors import BadRecord, CommitConflict, ConfigError
@@ -202,6 +203,21 @@ def test_a_column_that_comes_beside_a_rebuild_is_not_taken_for_its_own(new_lab: 
     assert progress(lab).paused is not None
     assert rows_of(lab) == {1: ("many", None, None, None, 1)}
     assert lab.stray_files() == set()
+
+
+def test_what_is_read_twice_gets_its_columns_once(new_lab: NewLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebuild writes its files anew without a bad change, and meets a field that it has not planned for."""
+    monkeypatch.setattr(table_columns, "SAMPLED_RECORDS_PER_PARTITION", 1)
+    told = Telling()
+    lab = new_lab([told(BEFORE, "c", 1, qty=7)], layout="mirror", mirror={"bad_changes": "dead_letters"})
+    lab.drain()
+    extra = Source({**BEFORE.columns, "extra": _INT})
+    more = [told(extra, "c", 3, qty=9, extra=1), told(BEFORE, "u", 2, note="__debezium_unavailable_value")]
+    new_lab.produce(lab, [*more, told(AFTER, "u", 1, qty="many", more=5)])
+    stopped(lab)
+    make_anew(lab)
+    assert rows_of(lab) == {1: ("many", None, None, 5, None), 3: ("9", None, None, None, 1)}
+    assert lab.audit().is_clean
 
 
 def _add_by_hand(lab: Lab) -> None:
