@@ -160,8 +160,7 @@ class ToldTable:
         """Have all told and drained; say of what keys the rows differ from what the database holds."""
         self.wait()
         self._workload.run()
-        names = ", ".join(COLUMNS)
-        held = {row[0]: row for row in self._source.run(f"SELECT {names} FROM customers")}  # noqa: S608
+        held = self.held()
         rows = self._workload.lab.rows().to_pylist()
         if not self._workload.lab.pipeline.is_mirror:
             rows = list(folded(rows, COLUMNS).values())
@@ -169,6 +168,11 @@ class ToldTable:
         if found != held or len(found) != len(rows):
             keys = sorted(key for key in {*found, *held} if found.get(key) != held.get(key))
             yield f"{moment}: other rows of the keys {keys[:5]}"
+
+    def held(self) -> dict[int, tuple[Any, ...]]:
+        """Return the rows that the database holds, by key."""
+        names = ", ".join(COLUMNS)
+        return {row[0]: row for row in self._source.run(f"SELECT {names} FROM customers")}  # noqa: S608
 
     def _mark(self) -> None:
         """Wait until something is told that was done after all else."""

@@ -17,7 +17,7 @@ ROWS = """INSERT INTO customers
  '2024-02-29 12:00+02'::timestamptz + i * interval '1 s' FROM generate_series(1, 30) i"""
 _SWAP = """BEGIN; UPDATE customers SET id = -1 WHERE id = 1; UPDATE customers SET id = 1 WHERE id = 2;
  UPDATE customers SET id = 2 WHERE id = -1; COMMIT"""
-_SNAPSHOT = """INSERT INTO signals VALUES (md5(random()::text), 'execute-snapshot',
+SNAPSHOT = """INSERT INTO signals VALUES (md5(random()::text), 'execute-snapshot',
  '{"data-collections": ["public.customers"], "type": "incremental"}')"""
 COLUMNS = ("id", "name", "note", "score", "amount", "seen")
 OVERLAPPING = "transactions that overlap"
@@ -50,7 +50,7 @@ MOMENTS: Mapping[str, tuple[str, ...]] = {
     OVERLAPPING: (),
     "an incremental snapshot": (
         "UPDATE customers SET name = 'before' WHERE id = 3",
-        _SNAPSHOT,
+        SNAPSHOT,
         "DELETE FROM customers WHERE id = 8",
     ),
     "altered: a column more, a wider one": (

@@ -23,7 +23,9 @@ _PLACE = "place"
 _TEXT = "__debezium_unavailable_value"
 _UUID = UUID("b68a35a7-17ad-35b3-af2a-ae46edb4545a")
 _CODES = [ord(letter) for letter in _TEXT]
-_EPOCH = date(1970, 1, 1).toordinal()
+_DAYS = [date.fromordinal(date(1970, 1, 1).toordinal() + code) for code in _CODES]
+# Numbers of any type are equal; the last two are what a rebuild makes of lists that became lists of texts.
+_LISTS = ([_TEXT], [_UUID], [_UUID.bytes], _CODES, _DAYS, [*map(str, _CODES)], [*map(str, _DAYS)])
 
 
 # Where the source stood: which identity of it, by how many restarts, and its sequence.
@@ -62,7 +64,7 @@ def fold(
 def is_untold(value: object) -> bool:
     """Whether a value is what Debezium writes for one that was not changed, too long to be told again."""
     if isinstance(value, list):
-        return value in ([_TEXT], [_UUID], [_UUID.bytes]) or [*map(_number, value)] == _CODES
+        return value in _LISTS
     return value in (_TEXT, _TEXT.encode())
 
 
@@ -99,8 +101,3 @@ def _whole(event: Row, told: Mapping[str, Sequence[Row]]) -> Row:
         whole |= {name: at[name] for name in lacking if not is_untold(at[name])}
         lacking = {name for name in lacking if is_untold(at[name])}
     return whole
-
-
-def _number(value: object) -> object:
-    """Return what a code of a letter is in a list of dates; numbers of any type are equal to it."""
-    return value.toordinal() - _EPOCH if type(value) is date else value

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
+from pyiceberg.types import DecimalType, DoubleType
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType
 
 # How a column of a type of PostgreSQL is written; {} is the column.
 _AS_TEXT = {
@@ -28,6 +32,10 @@ _AS_TEXT = {
     "timestamp": "to_char({}, 'YYYY-MM-DD HH24:MI:SS.US')",
     "timestamptz": "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')",
 }
+# The mirror's column may hold more: one that is given a narrower type stays as it is.
+_AS_DECIMAL = "rtrim(rtrim(({} + 0.0)::text, '0'), '.')"
+_AS_DOUBLE = "encode(float8send({}::float8), 'hex')"
+_EXACT = {"int2", "int4", "int8", "numeric"}
 _COLUMNS = """SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
  WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 _SEPARATOR = "\x1f"
@@ -55,8 +63,8 @@ class Comparison:
         table = ".".join(map(_quoted, name))
         cursor.execute(_COLUMNS, (table,))
         there = dict(cursor.fetchall())
-        in_mirror = set(mirror.schema().column_names)
-        compared = {c: _AS_TEXT[t] for c, t in there.items() if c in in_mirror and t in _AS_TEXT}
+        kinds = {each.name: each.field_type for each in mirror.schema().fields}
+        compared = {c: _form(t, kinds[c]) for c, t in there.items() if c in kinds and t in _AS_TEXT}
         return cls(table, tuple(key), compared, tuple(name for name in there if name not in compared))
 
     def sums(self, cursor: Any) -> Sums:
@@ -84,6 +92,12 @@ class Comparison:
     @property
     def _row(self) -> str:
         return _joined(form.format(_quoted(name)) for name, form in self.columns.items())
+
+
+def _form(there: str, kind: IcebergType) -> str:
+    if isinstance(kind, DecimalType) and there in _EXACT:
+        return _AS_DECIMAL
+    return _AS_DOUBLE if isinstance(kind, DoubleType) and there == "float4" else _AS_TEXT[there]
 
 
 def mirror_rows(table: Table, comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -133,11 +147,16 @@ def _texts(column: pa.Array) -> list[str | None]:
             whole[2 * width * n : 2 * width * (n + 1)] if there else None for n, there in enumerate(valid)
         ]
     if pa.types.is_decimal(kind):
-        return [None if value is None else format(value, "f") for value in column.to_pylist()]
+        return [None if value is None else _bare(value) for value in column.to_pylist()]
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us"))
     texts: list[str | None] = column.cast(pa.string()).to_pylist()
     return texts
+
+
+def _bare(value: Decimal) -> str:
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _of_parts(parts: Iterable[str | None]) -> str:

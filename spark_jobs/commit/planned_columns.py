@@ -6,7 +6,7 @@ are written anew. So tasks write for the table as it will be, and one swap bring
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -72,9 +72,9 @@ class PlannedColumns:
         as_planned = metadata.model_copy(update=changes)
         return Table(table.name(), as_planned, table.metadata_location, table.io, table.catalog)
 
-    def and_more(self, evolution: Evolution) -> Table:
-        """Plan this as well, which the table as it was planned lacks, and return it as it is planned then."""
-        self.evolutions.append(evolution)
+    def and_more(self, lacks: Callable[[Table], Evolution]) -> Table:
+        """Plan what the table lacks as it is planned so far, and return it as it is planned then."""
+        self.evolutions.append(lacks(self.on(self.base)))
         return self.on(self.base)
 
     def sent_with(self, swap: Swap, table: Table) -> Swap:

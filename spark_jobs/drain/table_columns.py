@@ -161,7 +161,7 @@ def plan_columns(
         return None
     _tell(pipeline, (f"{name} becomes {type_text(kind)}" for name, kind in types.items()))
     planned = PlannedColumns(table, types)
-    planned.and_more(_Lacks(pipeline, connections, evidence, frozenset())(planned.on(table)))
+    planned.and_more(_Lacks(pipeline, connections, evidence, frozenset()))
     return planned
 
 
@@ -172,7 +172,7 @@ def add_observed_columns(run: BatchRun, table: Table, observed: Sequence[SplitOu
     connections.schemas(pipeline).learn(evidence.schemas, progress_of(table))
     lacks = _Lacks(pipeline, connections, evidence, run.takes_all_but)
     if run.columns is not None:
-        return run.columns.and_more(lacks(table))
+        return run.columns.and_more(lacks)
     table = lacks.committed()
     connections.fail_points.reach("drain.after-columns")
     return table

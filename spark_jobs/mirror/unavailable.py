@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _TEXT = "__debezium_unavailable_value"
 _UUID = UUID("b68a35a7-17ad-35b3-af2a-ae46edb4545a")
 _CODES = [ord(letter) for letter in _TEXT]
+_DAYS = [date(1970, 1, 1) + timedelta(code) for code in _CODES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,8 @@ def _equal(column: pa.ChunkedArray, value: pa.Scalar) -> NDArray[np.bool_]:
 
 def _list_placeholders(kind: pa.DataType) -> list[list[object]]:
     if pa.types.is_string(kind):
-        return [[_TEXT]]
+        # In the place of numbers or dates a rebuild writes their texts.
+        return [[_TEXT], [*map(str, _CODES)], [day.isoformat() for day in _DAYS]]
     if pa.types.is_fixed_size_binary(kind) or isinstance(kind, pa.UuidType):
         return [[_UUID.bytes], [_UUID]]
-    try:
-        return [pa.array(_CODES, pa.int32()).cast(kind).to_pylist()]
-    except pa.ArrowException:
-        return []
+    return [[*_DAYS]] if pa.types.is_date(kind) else [[*_CODES]]  # numbers of any type are equal

@@ -55,11 +55,11 @@ class ChangeColumns:
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
     ) -> tuple[Evolution, tuple[str, ...]]:
-        """See ``ColumnSource``."""
+        """See ``ColumnSource``; what takes every type gets new columns in that of the newest schema."""
         lacks, told = self.rows.evolution(table, bound, evidence.without(self.own.column_names))
-        of_schemas = place(
-            self._written(evidence.texts_in_order)[0], evolved(table, lacks), bound, self.rules
-        )[0]
+        is_anew = self.rules.takes_all_but is not None
+        written, _ = self._written(evidence.texts_newest_first if is_anew else evidence.texts_in_order)
+        of_schemas = place(written, evolved(table, lacks), bound, self.rules)[0]
         return lacks.then(of_schemas), told
 
     def types_of_newest(self, table: Schema, bound: ColumnMap, evidence: Evidence) -> dict[str, IcebergType]:

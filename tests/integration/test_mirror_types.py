@@ -16,6 +16,7 @@ from prove.lab.pipeline_lab import PIPELINE, configure, progress
 from spark_jobs.acts.pause import pause
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.trace import trace
+from spark_jobs.drain import table_columns
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.moments import Moment
 from spark_jobs.protocol.errors import BadRecord, CommitConflict, ConfigError
@@ -202,6 +203,34 @@ def test_a_column_that_comes_beside_a_rebuild_is_not_taken_for_its_own(new_lab: 
     assert progress(lab).paused is not None
     assert rows_of(lab) == {1: ("many", None, None, None, 1)}
     assert lab.stray_files() == set()
+
+
+def test_a_column_that_is_new_has_the_type_of_the_last_events_too(new_lab: NewLab) -> None:
+    """Not that which it came with, where it got another before it was drained."""
+    told, came = Telling(), Source({**BEFORE.columns, "more": _INT})
+    altered = Source({**came.columns, "more": _TEXT})
+    lab = new_lab([told(BEFORE, "c", 1, qty=7)], layout="mirror")
+    lab.drain()
+    new_lab.produce(lab, [told(came, "c", 2, qty=8, more=3), told(altered, "c", 3, qty=9, more="many")])
+    stopped(lab)
+    make_anew(lab)
+    assert rows_of(lab) == {1: (7, None, None, None), 2: (8, None, None, "3"), 3: (9, None, None, "many")}
+    assert lab.audit().is_clean
+
+
+def test_what_is_read_twice_gets_its_columns_once(new_lab: NewLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebuild writes its files anew without a bad change, and meets a field that it has not planned for."""
+    monkeypatch.setattr(table_columns, "SAMPLED_RECORDS_PER_PARTITION", 1)
+    told = Telling()
+    lab = new_lab([told(BEFORE, "c", 1, qty=7)], layout="mirror", mirror={"bad_changes": "dead_letters"})
+    lab.drain()
+    extra = Source({**BEFORE.columns, "extra": _INT})
+    more = [told(extra, "c", 3, qty=9, extra=1), told(BEFORE, "u", 2, note="__debezium_unavailable_value")]
+    new_lab.produce(lab, [*more, told(AFTER, "u", 1, qty="many", more=5)])
+    stopped(lab)
+    make_anew(lab)
+    assert rows_of(lab) == {1: ("many", None, None, 5, None), 3: ("9", None, None, None, 1)}
+    assert lab.audit().is_clean
 
 
 def _add_by_hand(lab: Lab) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_jobs.audit.plain_fold import is_untold
 from spark_jobs.config.new_fields import GROWTH, Growth, NewFields
+from spark_jobs.mirror.unavailable import is_unavailable
 from spark_jobs.records.projection import Projected, project
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.nested_arrays import items_of
@@ -177,3 +179,17 @@ def test_a_converted_value_is_what_its_source_makes_of_it(
     made = project(rows, columns, GROWTH, converts=True)
     assert made.table.column("c").to_pylist() == held
     assert len(made.misfits) == len(values) - len(held)
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.date32()])
+@pytest.mark.parametrize("other", [pa.string(), pa.decimal128(9, 2), pa.float64()])
+def test_what_is_not_told_is_known_as_that_in_another_type(kind: pa.DataType, other: pa.DataType) -> None:
+    """What Debezium puts into a list is no value, whatever it was converted to; others are none of it."""
+    codes = [ord(letter) for letter in "__debezium_unavailable_value"]
+    told = pa.array([codes, codes[:-1], [1]], pa.list_(pa.int32())).cast(pa.list_(kind))
+    columns = pa.schema([("c", pa.list_(other))])
+    made = project(pa.table({"c": told}), columns, GROWTH, converts=True).table.column("c")
+    wanted = [True, False, False][: len(made)]
+    assert len(made) == (0 if pa.types.is_date(kind) and not pa.types.is_string(other) else 3)
+    assert is_unavailable(made).tolist() == wanted
+    assert [is_untold(each) for each in made.to_pylist()] == wanted
