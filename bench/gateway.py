@@ -1,6 +1,8 @@
 """A gateway with twenty clients and a bare transactional producer with the same windows, in turns.
 
-The first turn is not counted: a broker that was just started compiles itself, whoever pays for it.
+The first turn is not counted: a broker that was just started compiles itself, whoever pays for it. Clients
+that send as fast as they are acknowledged tell how much a gateway takes, and little of how long an ack takes:
+what is on its way waits for all the rest. So in the end they send at the pace that is asked of it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import json
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,18 +35,23 @@ EVENTS = 100
 GOAL_RATIO = 0.2
 GOAL_ACK = 3.0
 _TIMEOUT_SECONDS = 60.0
+_CONNECTED_SECONDS = 1.0  # in which all of them have connected
 _VALUE = {"id": 1, "customer": "c12", "price": 17.5, "at": "2026-01-01T00:00:00Z", "note": "x" * 80}
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayResult:
-    """Events a second of both, and p99 of an ack and of the bare producer's commit (ms)."""
+    """Events a second of both, and p99 of an ack and of the bare producer's commit (ms).
+
+    ``paced_ms`` is of acks at ``GOAL_RATIO`` of the bare producer's rate, each since its batch was due.
+    """
 
     events: int
     rate: float
     bare_rate: float
     ack_ms: float
     commit_ms: float
+    paced_ms: float
 
 
 def measure_gateway(lab: Lab, batches: int) -> GatewayResult:
@@ -62,25 +70,35 @@ def measure_gateway(lab: Lab, batches: int) -> GatewayResult:
             (*_by_gateway(gateway.socket, f"{turn}-", batches), *_bare(kafka, bare, CLIENTS * batches))
             for turn in range(TURNS)
         ]
+        seconds, acks, bare_seconds, commits = zip(*turns[1:], strict=True)
+        events = CLIENTS * batches * EVENTS * len(seconds)
+        rate, bare_rate = events / sum(seconds), events / sum(bare_seconds)
+        every_seconds = CLIENTS * EVENTS / (GOAL_RATIO * bare_rate)
+        _, paced = _by_gateway(gateway.socket, "paced-", batches, every_seconds)
     finally:
         gateway.stop()
-    seconds, acks, bare_seconds, commits = zip(*turns[1:], strict=True)
-    events = CLIENTS * batches * EVENTS * len(seconds)
-    p99_ms = [float(np.percentile(np.concatenate(each), 99)) * 1000 for each in (acks, commits)]
-    return GatewayResult(events, events / sum(seconds), events / sum(bare_seconds), *p99_ms)
+    p99_ms = [float(np.percentile(np.concatenate(each), 99)) * 1000 for each in (acks, commits, [paced])]
+    return GatewayResult(events, rate, bare_rate, *p99_ms)
 
 
-def _by_gateway(socket: str, name: str, batches: int) -> tuple[float, Sequence[float]]:
+def _by_gateway(
+    socket: str, name: str, batches: int, every_seconds: float = 0.0
+) -> tuple[float, Sequence[float]]:
     acks: list[float] = []
     began = time.monotonic()
+
+    def send(number: int) -> None:
+        first_at = began + _CONNECTED_SECONDS + number * every_seconds / CLIENTS
+        _send(socket, f"{name}{number}", batches, acks, pace=(first_at, every_seconds))
+
     with ThreadPoolExecutor(CLIENTS) as pool:
-        sent = [pool.submit(_send, socket, f"{name}{number}", batches, acks) for number in range(CLIENTS)]
-        for each in sent:
-            each.result()
+        list(pool.map(send, range(CLIENTS)))
     return time.monotonic() - began, acks
 
 
-def _send(url: str, source: str, batches: int, acks: list[float]) -> None:
+def _send(url: str, source: str, batches: int, acks: list[float], *, pace: tuple[float, float]) -> None:
+    """Send a batch every so many seconds from a moment on, or, of zero, as fast as they are acknowledged."""
+    first_at, every_seconds = pace
     # Made once: what is measured has the processors that writing JSON would take.
     made = [{"key": f"{source}-{at}", "value": _VALUE} for at in range(EVENTS)]
     events = json.dumps(made, separators=(",", ":"))  # as browsers write it
@@ -89,10 +107,14 @@ def _send(url: str, source: str, batches: int, acks: list[float]) -> None:
         socket.send(json.dumps({"type": "connect", "sourceId": source, "protocolVersion": 1}))
         socket.recv(_TIMEOUT_SECONDS)
         for number in range(1, batches + 1):
-            if len(sent) >= IN_FLIGHT:
+            due = first_at + number * every_seconds if every_seconds else 0.0
+            if not every_seconds and len(sent) >= IN_FLIGHT:
                 _hear(socket.recv(_TIMEOUT_SECONDS), sent, acks)
+            while (wait_seconds := due - time.monotonic()) > 0:
+                with suppress(TimeoutError):
+                    _hear(socket.recv(wait_seconds), sent, acks)
             text = f'{{"type":"cdc_batch","sequenceNumber":{number},"events":{events}}}'
-            sent[number] = time.monotonic()
+            sent[number] = due or time.monotonic()
             socket.send(text)
         while sent:
             _hear(socket.recv(_TIMEOUT_SECONDS), sent, acks)

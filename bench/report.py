@@ -207,14 +207,18 @@ def _quotient(seconds: float, by: float) -> str:
 def gateway_rows(result: GatewayResult) -> list[Row]:
     """Events a second of the gateway and of a bare producer, and how long an ack takes beside a commit."""
     told = f"{result.rate:,.0f} / {result.bare_rate:,.0f} = {result.rate / result.bare_rate:.2f}"
-    times = f"{result.ack_ms:.0f} / {result.commit_ms:.0f} = {result.ack_ms / result.commit_ms:.2f}"
+    acks = [
+        f"{ms:.0f} / {result.commit_ms:.0f} = {ms / result.commit_ms:.2f}"
+        for ms in (result.ack_ms, result.paced_ms)
+    ]
     return [
         (
             f"{result.events:,} events of 20 clients: events/s, gateway / bare producer",
             told,
             f">= {GATEWAY_GOAL_RATIO:g}",
         ),
-        ("p99 ms, an ack / the bare producer's window and commit", times, f"<= {GOAL_ACK:g}"),
+        ("p99 ms, an ack / the bare producer's window and commit", acks[0], ""),
+        (f"  at {GATEWAY_GOAL_RATIO:g} of the bare producer's events/s", acks[1], f"<= {GOAL_ACK:g}"),
     ]
 
 

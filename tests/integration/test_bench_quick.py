@@ -191,7 +191,7 @@ def test_bench_gateway_sends_everything_both_ways(lab: Lab) -> None:
     """Twenty clients are acknowledged all they send, and a bare producer sends as many events."""
     result = measure_gateway(lab, 1)
     assert result.events == 4_000  # of the two turns that count
-    assert min(result.rate, result.bare_rate, result.ack_ms, result.commit_ms) > 0
+    assert min(result.rate, result.bare_rate, result.ack_ms, result.commit_ms, result.paced_ms) > 0
     assert gateway_rows(result)
 
 
