@@ -20,6 +20,7 @@ def stop_at_bad_changes(run: BatchRun, bad: int, first: Callable[[], str], **whe
     if not run.pipeline.is_mirror or not bad or run.pipeline.mirror.bad_changes is not BadChanges.STOP:
         return
     name, records = run.pipeline.name, run.batch.ranges.records
+    at = {"pipeline": name, "table": run.batch.table, "ranges": run.batch.ranges, **where}
     if run.batch.kind is BatchKind.REBUILD:
         raise BadRecord(
             f"{count(bad, 'change')} of {records:,} offsets cannot be rows; the first: {first()}",
@@ -28,10 +29,7 @@ def stop_at_bad_changes(run: BatchRun, bad: int, first: Callable[[], str], **whe
             " snapshot), and make the mirror anew from there:"
             f" {mends.act('rebuild', name, '--from TIME')}. With `mirror: {{bad_changes: dead_letters}}` they"
             " become dead letters, and the check `exact` fails.",
-            pipeline=name,
-            table=run.batch.table,
-            ranges=run.batch.ranges,
-            **where,
+            **at,
         )
     raise BadRecord(
         f"{count(bad, 'change')} of {records:,} offsets cannot be rows; the first: {first()}",
@@ -40,8 +38,5 @@ def stop_at_bad_changes(run: BatchRun, bad: int, first: Callable[[], str], **whe
         " dead_letters}` they become dead letters, and a later change of a key at its source (an update, an"
         f" incremental snapshot) mends its row; {mends.command('skip', name)} leaves them out. The check"
         " `exact` fails after either.",
-        pipeline=name,
-        table=run.batch.table,
-        ranges=run.batch.ranges,
-        **where,
+        **at,
     )
