@@ -26,7 +26,8 @@ _ALL_DOWN_SECONDS = 1.0
 _SLICE_SECONDS = 0.5
 _ROOM_SECONDS = 0.1
 _PROPERTIES = {
-    "linger.ms": "1",
+    # Flushing ends it: a partition's records of a transaction go in one request, however slowly they come.
+    "linger.ms": "100",
     # Who takes the slot of a gateway that died ends its transaction; others wait no longer than this.
     "transaction.timeout.ms": "15000",
 }
