@@ -20,10 +20,11 @@ from bench import (
     processor_time,
     splits,
 )
+from bench.catch_up import measure_catch_up
 from bench.cold_start import STARTS, measure_cold_start
 from bench.formats import GOALS, measure_formats
 from bench.gateway import measure_gateway
-from bench.hot import measure_hot
+from bench.hot import measure_hot, measure_hot_watch
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
 from bench.lookups import measure_lookups
@@ -90,15 +91,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallLab]:
 
 
 def test_bench_catch_up_reads_everything_both_ways(lab: Lab) -> None:
-    """Drain and bare loop each bring every record of a shape, and the figures compare the two."""
-    results = measure_shapes(lab, 20_000, ((NESTED, 1.0),))
-    result = results["nested"]
+    """Drain and bare loop each bring every record, and the figures compare the two."""
+    result = measure_catch_up(lab, 20_000, rounds=1)
     (only,) = result.rounds
     assert (only.drain_rows, only.bare_rows) == (20_000, 20_000)
     assert result.ratio > 0
     assert {"fetch", "decode", "shape", "write"} <= result.cpu_us_per_row_by_step.keys()
     assert catch_up_rows(result)
-    assert shapes_rows(results)
 
 
 def test_bench_splits_cut_one_partition(lab: Lab) -> None:
@@ -121,19 +120,20 @@ def test_bench_partitions_drain_a_narrow_and_a_wide_topic(lab: Lab) -> None:
 
 
 def test_bench_hot_follows_asks_and_drains(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All rows are followed, a rate is watched, and what is asked is timed."""
+    """All rows are followed, a rate is watched, also while drains go on, and what is asked is timed."""
     monkeypatch.setattr(hot, "WARM_UP_SECONDS", 0.5)
     monkeypatch.setattr(hot, "_LATE_SECONDS", 1.0)
     monkeypatch.setattr(hot, "HELD_RECORDS", 500)
     result = measure_hot(lab, 8_000, 1, 1_000)
+    watched = measure_hot_watch(lab, 1, 1_000)
     assert result.rows == 8_000
-    for each in result.freshness:
+    for each in (*result.freshness, watched):
         assert min(each.hot_ms) > 0
     assert result.drain_us > 0
     assert min(result.lookup_ms, result.sql_ms, result.arrow_ms) > 0
     assert result.together_ms.keys() == result.lake_ms.keys()
     assert hot_rows(result)
-    assert hot_watch_rows(result.freshness[-1])
+    assert hot_watch_rows(watched)
 
 
 def test_bench_lookups_find_what_is_there(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,14 +147,22 @@ def test_bench_lookups_find_what_is_there(lab: Lab, monkeypatch: pytest.MonkeyPa
 
 def test_bench_formats_are_decoded_and_drained(lab: Lab) -> None:
     """Records of a format and of an archive become rows as JSON's do, and the archive's are a topic again."""
-    drained = ("json", "json archive")
+    drained = ("json", "json archive", "avro")
     result = measure_formats(lab, 6_000, rounds=1, turns=1, drained=drained)
     assert result.drain_us.keys() == {*drained}
-    assert result.drain_ratios.keys() == {"json archive / json"}
+    assert result.drain_ratios.keys() == {"json archive / json", "avro / json"}
     assert set(result.ratios) <= {*result.decode_us, *GOALS}
     assert result.export.records == 16_000
     assert result.export.speed_ratio > 0
     assert formats_rows(result)
+
+
+def test_bench_shapes_read_everything_both_ways(lab: Lab) -> None:
+    """Records of another shape are drained into their columns, and the bare loop reads them all too."""
+    results = measure_shapes(lab, 2_000, ((NESTED, 1.0),))
+    (only,) = results["nested"].rounds
+    assert (only.drain_rows, only.bare_rows) == (2_000, 2_000)
+    assert shapes_rows(results)
 
 
 def test_bench_memory_of_one_backlog(lab: Lab) -> None:
