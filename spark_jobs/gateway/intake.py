@@ -17,7 +17,7 @@ from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
 from spark_jobs.protocol.errors import SluiceError
 
-# A transaction costs a broker the same whatever is in it: by 5 ms eight slots kept it busy with small ones.
+# A transaction costs a broker the same whatever is in it: with 5 ms, eight slots kept it busy by small ones.
 WINDOW_SECONDS = 0.025
 WINDOW_BATCHES = 500
 _WINDOW_BYTES = 16 << 20
