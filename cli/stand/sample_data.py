@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.kafka.client_properties import admin_properties, new_client
+from spark_jobs.kafka.client_properties import admin_properties, new_client, producer_properties
 from spark_jobs.kafka.errors import ClientTroubles, translate
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
@@ -38,13 +38,9 @@ ROWS_PER_CHUNK = 20_000
 FLUSH_SECONDS = 30.0
 ADMIN_SECONDS = 20
 RETENTION_BYTES = 512 << 20  # a partition: the stream may run for weeks on a laptop
-PRODUCER_SETTINGS = {
+_PRODUCER_SETTINGS = {
     "client.id": "sluice-sample",
-    "log_level": 0,  # what matters comes back as delivery errors
-    "enable.idempotence": True,  # order is kept and a retry is no duplicate: the sample can be continued
-    "compression.type": "lz4",
     "linger.ms": 20,
-    "batch.size": 1 << 20,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 256 << 10,
 }
@@ -143,7 +139,9 @@ class Delivery:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.sent = 0
         self._failed: KafkaError | None = None
-        self._producer = Producer({**properties, **PRODUCER_SETTINGS, "on_delivery": self._delivered})
+        # Order is kept and a retry is no duplicate: the sample can be continued.
+        exact = producer_properties(properties)
+        self._producer = Producer({**exact, **_PRODUCER_SETTINGS, "on_delivery": self._delivered})
 
     def send(self, topic: str, record: SampleRecord) -> None:
         """Queue one record; waits while the queue is full."""

@@ -120,7 +120,8 @@ class KafkaBroker(str):
         return self._producer
 
     def _new_producer(self, **properties: object) -> Producer:
-        once = {"bootstrap.servers": self, "linger.ms": 5, "enable.idempotence": True}
+        # With two requests under way, one that a new topic's leader refuses may be lost: client_properties.
+        once = {"bootstrap.servers": self, "linger.ms": 5, "enable.idempotence": True, "max.in.flight": 1}
         # Records without a partition go to any, each by itself.
         once |= {"log_level": 0, "sticky.partitioning.linger.ms": 0}
         return Producer({**once, **properties})

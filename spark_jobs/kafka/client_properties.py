@@ -57,6 +57,10 @@ _FAST = {
 _DEFAULTS_OF_PRODUCERS = {"linger.ms": "50", "batch.size": str(KIB * KIB), "compression.type": "lz4"}
 _EXACT = {
     "enable.idempotence": "true",
+    # Of a producer it does not know in a partition, Kafka takes any sequence number as the first. A leader
+    # that refuses a request (it has just been elected) and takes the next calls the first, told again, a
+    # duplicate: librdkafka reports it as arrived, and it is nowhere (confluent-kafka-go issue 921).
+    "max.in.flight.requests.per.connection": "1",
     "enable.gapless.guarantee": "true",
     "message.max.bytes": "1000000000",  # what a broker took once
     "queue.buffering.max.kbytes": str(64 * KIB),
