@@ -97,7 +97,10 @@ def _by_gateway(
 
 
 def _send(url: str, source: str, batches: int, acks: list[float], *, pace: tuple[float, float]) -> None:
-    """Send a batch every so many seconds from a moment on, or, of zero, as fast as they are acknowledged."""
+    """Send a batch every so many seconds from a moment on, or, of zero, as fast as they are acknowledged.
+
+    Who is late has no more on their way either: a gateway that is behind must come to its clients' pongs.
+    """
     first_at, every_seconds = pace
     # Made once: what is measured has the processors that writing JSON would take.
     made = [{"key": f"{source}-{at}", "value": _VALUE} for at in range(EVENTS)]
@@ -108,7 +111,7 @@ def _send(url: str, source: str, batches: int, acks: list[float], *, pace: tuple
         socket.recv(_TIMEOUT_SECONDS)
         for number in range(1, batches + 1):
             due = first_at + number * every_seconds if every_seconds else 0.0
-            if not every_seconds and len(sent) >= IN_FLIGHT:
+            if len(sent) >= IN_FLIGHT:
                 _hear(socket.recv(_TIMEOUT_SECONDS), sent, acks)
             while (wait_seconds := due - time.monotonic()) > 0:
                 with suppress(TimeoutError):
