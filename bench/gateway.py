@@ -23,6 +23,7 @@ from websockets.sync.client import connect
 from prove.lab.gateway_process import GatewayProcess, gateway_settings
 from prove.lab.kafka_server import KafkaBroker, unique_name
 from spark_jobs.gateway.intake import WINDOW_SECONDS
+from spark_jobs.gateway.session import WINDOW
 from spark_jobs.kafka.client_properties import transactional_properties
 
 if TYPE_CHECKING:
@@ -99,9 +100,10 @@ def _by_gateway(
 def _send(url: str, source: str, batches: int, acks: list[float], *, pace: tuple[float, float]) -> None:
     """Send a batch every so many seconds from a moment on, or, of zero, as fast as they are acknowledged.
 
-    Who is late has no more on their way either: a gateway that is behind must come to its clients' pongs.
+    Who is late keeps to the window that clients are told: a gateway that is behind must come to their pongs.
     """
     first_at, every_seconds = pace
+    most = WINDOW if every_seconds else IN_FLIGHT
     # Made once: what is measured has the processors that writing JSON would take.
     made = [{"key": f"{source}-{at}", "value": _VALUE} for at in range(EVENTS)]
     events = json.dumps(made, separators=(",", ":"))  # as browsers write it
@@ -111,7 +113,7 @@ def _send(url: str, source: str, batches: int, acks: list[float], *, pace: tuple
         socket.recv(_TIMEOUT_SECONDS)
         for number in range(1, batches + 1):
             due = first_at + number * every_seconds if every_seconds else 0.0
-            if len(sent) >= IN_FLIGHT:
+            if len(sent) >= most:
                 _hear(socket.recv(_TIMEOUT_SECONDS), sent, acks)
             while (wait_seconds := due - time.monotonic()) > 0:
                 with suppress(TimeoutError):
