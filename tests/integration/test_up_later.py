@@ -15,7 +15,7 @@ from prove.lab.registry_stand_in import RegistryStandIn
 from servers.process import free_ports
 from spark_jobs.protocol.errors import RetryableError
 from tests.support.new_lab import serve_from
-from tests.support.tls_proxy import pump
+from tests.support.tunnel import pump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

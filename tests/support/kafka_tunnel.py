@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from tests.support.tunnel import listening
+
 _PRODUCE = (0).to_bytes(2, "big")
 _LENGTH = struct.Struct(">i")
 
@@ -18,40 +20,34 @@ def refuses_first_request(bootstrap_servers: str, topic: str) -> Iterator[str]:
 
     That names another topic when it reaches the broker. A client is told the tunnel's port for the broker's.
     """
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        tunnel = _Tunnel(int(bootstrap_servers.rpartition(":")[2]), port, topic.encode())
-
-        def serve() -> None:
-            with suppress(OSError):  # closed
-                while True:
-                    client, _ = listener.accept()
-                    threading.Thread(target=tunnel.connect, args=(client,), daemon=True).start()
-
-        threading.Thread(target=serve, daemon=True).start()
+    tunnel = _Tunnel(int(bootstrap_servers.rpartition(":")[2]), topic.encode())
+    with listening(tunnel.connect) as port:
         yield f"127.0.0.1:{port}"
 
 
 class _Tunnel:
-    def __init__(self, upstream: int, port: int, topic: bytes) -> None:
+    def __init__(self, upstream: int, topic: bytes) -> None:
         self._upstream = upstream
-        self._ports = _LENGTH.pack(upstream), _LENGTH.pack(port)
-        self._names = topic, b"?" * len(topic)
+        self._topic = topic
         self._has_refused = False
 
     def connect(self, client: socket.socket) -> None:
-        with suppress(OSError), client, socket.create_connection(("127.0.0.1", self._upstream)) as server:
+        with client, socket.create_connection(("127.0.0.1", self._upstream)) as server:
             threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
             for request in _frames(client):
-                if request.startswith(_PRODUCE) and not self._has_refused:
-                    self._has_refused = True
-                    request = request.replace(*self._names)  # noqa: PLW2901
-                _send(server, request)
+                _send(server, self._misnamed(request))
+
+    def _misnamed(self, request: bytes) -> bytes:
+        if self._has_refused or not request.startswith(_PRODUCE):
+            return request
+        self._has_refused = True
+        return request.replace(self._topic, b"?" * len(self._topic))
 
     def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        ports = _LENGTH.pack(self._upstream), _LENGTH.pack(client.getsockname()[1])
         with suppress(OSError):
             for answer in _frames(server):
-                _send(client, answer.replace(*self._ports))
+                _send(client, answer.replace(*ports))
 
 
 def _frames(end: socket.socket) -> Iterator[bytes]:
