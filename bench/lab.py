@@ -12,25 +12,21 @@ from typing import Any
 import yaml
 
 from resources.spark import PARALLELISM
-from servers.kafka import KafkaServer, KafkaSettings, start_kafka
+from servers.kafka import KafkaSettings, start_kafka
 from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.connections.endpoints import Endpoints, write_endpoints
 
 PIPELINE = "orders"
+_OF_SESSIONS = "of every configuration of a benchmark"
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A folder with a broker that runs."""
+    """A folder, and a broker that runs."""
 
     folder: Path
-    kafka: KafkaServer
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The broker's address."""
-        return self.kafka.bootstrap_servers
+    bootstrap_servers: str
 
     @contextmanager
     def spark(self, name: str) -> Iterator[SparkConnectServer]:
@@ -48,13 +44,26 @@ class Lab:
         finally:
             server.process.stop()
 
+    @contextmanager
+    def busy_kafka(self) -> Iterator[str]:
+        """The address of a broker that compiles itself as soon as Java usually does, as long-lived ones have.
+
+        Those that Sluice starts compile late, for short lives: in the middle of what is measured.
+        """
+        folder = ServerFolder(self.folder, "busy-kafka")
+        kafka = start_kafka(KafkaSettings(folder, *free_ports(2), java_options=["-XX:+UseSerialGC"]))
+        try:
+            yield kafka.bootstrap_servers
+        finally:
+            kafka.process.stop()
+
     def configure(
         self, name: str, topic: str, spark: SparkConnectServer, *, tasks: int | None = None, **settings: Any
     ) -> Path:
         """A configuration file with one pipeline into an embedded lake of its own.
 
-        The pipeline's name is always the same, so that all use one Spark session. ``settings`` are the
-        pipeline's. ``tasks`` is how many a batch is cut into. Servers are named as ``./sluice up`` names
+        All of one server use one Spark session, whose workers have imported what they need. ``settings`` are
+        the pipeline's. ``tasks`` is how many a batch is cut into. Servers are named as ``./sluice up`` names
         them, in the state folder.
         """
         home = self.folder / name / ".sluice"
@@ -63,7 +72,8 @@ class Lab:
         path = home.parent / "sluice.yaml"
         pipeline = {"topic": topic, "table": "bench.orders", **settings}
         conf = {} if tasks is None else {PARALLELISM: str(tasks)}
-        document = {"version": 1, "spark": {"conf": conf}, "pipelines": {PIPELINE: pipeline}}
+        spark_settings = {"conf": conf, "session_secret": _OF_SESSIONS}
+        document = {"version": 1, "spark": spark_settings, "pipelines": {PIPELINE: pipeline}}
         path.write_text(yaml.safe_dump(document))
         return path
 
@@ -73,6 +83,6 @@ def open_lab(folder: Path) -> Iterator[Lab]:
     """Start the broker in ``folder`` and stop it."""
     kafka = start_kafka(KafkaSettings(ServerFolder(folder, "kafka"), *free_ports(2)))
     try:
-        yield Lab(folder, kafka)
+        yield Lab(folder, kafka.bootstrap_servers)
     finally:
         kafka.process.stop()

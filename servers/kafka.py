@@ -6,7 +6,7 @@ import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -27,7 +27,8 @@ _START_TIMEOUT_SECONDS = 90.0
 class KafkaSettings:
     """Where a broker lives. Started again with equal settings it is the same broker with the same data.
 
-    ``properties`` are server.properties that win over ours, ``login`` what a client says beside the address.
+    ``properties`` are server.properties that win over ours, ``login`` what a client says beside the address,
+    ``java_options`` how its Java collects and compiles.
     """
 
     folder: ServerFolder
@@ -37,6 +38,7 @@ class KafkaSettings:
     heap: str = "1g"
     properties: Mapping[str, str] = field(default_factory=dict)
     login: Mapping[str, str] = field(default_factory=dict, repr=False)
+    java_options: Sequence[str] = FRUGAL_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def start_kafka(settings: KafkaSettings) -> KafkaServer:
     java, environment = str(home / "bin" / "java"), clean_environment(home)
     if not (folder.home / "data" / "meta.properties").exists():
         _format_storage(folder, java, environment)
-    command = [java, f"-Xmx{settings.heap}", *_java_options(), "kafka.Kafka", str(properties_path)]
+    options = [f"-Xmx{settings.heap}", *settings.java_options, *_java_options()]
+    command = [java, *options, "kafka.Kafka", str(properties_path)]
     process = ServerProcess(folder, command, environment)
     bootstrap_servers = f"127.0.0.1:{settings.port}"
     process.wait_until(lambda: _answers(settings, bootstrap_servers), _START_TIMEOUT_SECONDS)
@@ -75,7 +78,6 @@ def spelled_cluster_id(identity: uuid.UUID) -> str:
 def _java_options() -> list[str]:
     class_path = os.pathsep.join(str(path) for path in jar_paths("kafka"))
     return [
-        *FRUGAL_OPTIONS,
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
@@ -119,7 +121,8 @@ def _properties(settings: KafkaSettings) -> dict[str, str]:
 
 def _format_storage(folder: ServerFolder, java: str, environment: Mapping[str, str]) -> None:
     cluster_id = spelled_cluster_id(uuid.uuid4())
-    command = [java, "-XX:TieredStopAtLevel=1", *_java_options(), "kafka.tools.StorageTool", "format"]
+    options = [*FRUGAL_OPTIONS, "-XX:TieredStopAtLevel=1", *_java_options()]
+    command = [java, *options, "kafka.tools.StorageTool", "format"]
     arguments = ["--cluster-id", cluster_id, "--config", str(folder.home / "server.properties")]
     folder.log_path.parent.mkdir(parents=True, exist_ok=True)
     with folder.log_path.open("ab") as log:

@@ -47,7 +47,7 @@ class KafkaBroker(str):
 
     def __new__(cls, bootstrap_servers: str, *, lasts: bool = False) -> Self:
         broker = super().__new__(cls, bootstrap_servers)
-        broker._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        broker._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
         broker._lasts, broker._producer, broker._producing_pid = lasts, None, 0
         return broker
 
@@ -83,7 +83,7 @@ class KafkaBroker(str):
             if code not in _PASSING or time.monotonic() > deadline:
                 raise error
             time.sleep(0.5)
-            self._admin = AdminClient({"bootstrap.servers": self})
+            self._admin = AdminClient({"bootstrap.servers": self, "log_level": 0})
 
     def new_topic(self, partitions: int = 1, *, nodes: Sequence[int] = (1,), **config: object) -> str:
         """Make a topic under a name no other test has."""
@@ -97,7 +97,8 @@ class KafkaBroker(str):
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Drop each partition's records below an offset at once, as retention does in time."""
         partitions = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
-        client = AdminClient({"bootstrap.servers": self})  # a new one: it may know less than all partitions
+        # A new one: it may know less than all partitions.
+        client = AdminClient({"bootstrap.servers": self, "log_level": 0})
         for outcome in client.delete_records(partitions).values():
             outcome.result(_TIMEOUT_SECONDS)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -26,7 +28,7 @@ from bench.formats import GOALS, measure_formats
 from bench.gateway import measure_gateway
 from bench.hot import measure_hot, measure_hot_watch
 from bench.kafka_connect import measure_kafka_connect
-from bench.lab import Lab, open_lab
+from bench.lab import Lab
 from bench.lookups import measure_lookups
 from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
@@ -53,27 +55,34 @@ from bench.report import (
 from bench.shapes import NESTED, measure_shapes
 from bench.small_batches import measure_small_batches
 from bench.splits import measure_splits
+from servers.spark_connect import SparkConnectServer
 from tests.support.warm_drains import run_warm_drains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from servers.spark_connect import SparkConnectServer
+    from prove.lab.kafka_server import KafkaBroker
+    from servers.process import ServerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @dataclass(frozen=True, slots=True)
 class SmallLab(Lab):
-    """One Spark server for all parts: at these sizes nothing is measured, and every start would be paid."""
+    """The run's servers for all parts: at these sizes nothing is measured, and every start would be paid."""
 
-    server: SparkConnectServer
+    remote: str
 
     @contextmanager
     def spark(self, name: str) -> Iterator[SparkConnectServer]:
-        """The server, whatever the part calls it."""
+        """The server, whatever the part calls it; this process stands for the one whose time is told."""
         assert name
-        yield self.server
+        yield SparkConnectServer(self.remote, cast("ServerProcess", SimpleNamespace(pid=os.getpid())))
+
+    @contextmanager
+    def busy_kafka(self) -> Iterator[str]:
+        """The run's."""
+        yield self.bootstrap_servers
 
 
 @pytest.fixture(autouse=True)
@@ -84,10 +93,9 @@ def warm_drains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallLab]:
-    """The benchmark's own broker and Spark server."""
-    with open_lab(tmp_path_factory.mktemp("bench")) as opened, opened.spark("spark") as server:
-        yield SmallLab(opened.folder, opened.kafka, server)
+def lab(kafka: KafkaBroker, spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> SmallLab:
+    """A folder that all parts share."""
+    return SmallLab(tmp_path_factory.mktemp("bench"), str(kafka), spark_remote)
 
 
 def test_bench_catch_up_reads_everything_both_ways(lab: Lab) -> None:
