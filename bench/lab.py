@@ -50,12 +50,8 @@ class Lab:
 
         Those that Sluice starts compile late, for short lives: in the middle of what is measured.
         """
-        folder = ServerFolder(self.folder, "busy-kafka")
-        kafka = start_kafka(KafkaSettings(folder, *free_ports(2), java_options=["-XX:+UseSerialGC"]))
-        try:
-            yield kafka.bootstrap_servers
-        finally:
-            kafka.process.stop()
+        with _running_kafka(self.folder, "busy-kafka", java_options=["-XX:+UseSerialGC"]) as address:
+            yield address
 
     def configure(
         self, name: str, topic: str, spark: SparkConnectServer, *, tasks: int | None = None, **settings: Any
@@ -81,8 +77,14 @@ class Lab:
 @contextmanager
 def open_lab(folder: Path) -> Iterator[Lab]:
     """Start the broker in ``folder`` and stop it."""
-    kafka = start_kafka(KafkaSettings(ServerFolder(folder, "kafka"), *free_ports(2)))
+    with _running_kafka(folder, "kafka") as address:
+        yield Lab(folder, address)
+
+
+@contextmanager
+def _running_kafka(folder: Path, name: str, **settings: Any) -> Iterator[str]:
+    kafka = start_kafka(KafkaSettings(ServerFolder(folder, name), *free_ports(2), **settings))
     try:
-        yield Lab(folder, kafka.bootstrap_servers)
+        yield kafka.bootstrap_servers
     finally:
         kafka.process.stop()
