@@ -25,6 +25,7 @@ from servers.spark_connect import SparkConnectSettings, start_spark_connect
 # Those whose tables lie in the object store, and those whose tables do not.
 _OVER_S3 = {"rest": start_rest_catalog, "nessie": start_nessie}
 _CATALOGS = (*_OVER_S3, "postgres")
+SPARK = "spark-connect"
 
 
 class Servers:
@@ -45,12 +46,9 @@ class Servers:
         """Return the broker's bootstrap servers."""
         return str(self._once("kafka", start_test_kafka).bootstrap_servers)
 
-    def spark(self, name: str = "spark-connect") -> str:
-        """Return the address of the Spark Connect server of this name.
-
-        A session is named after its pipeline: two pipelines of one name stop each other's work on one server.
-        """
-        return str(self._once(name, self._start_spark).remote)
+    def spark(self) -> str:
+        """Return the address of the Spark Connect server."""
+        return str(self._once(SPARK, self._start_spark).remote)
 
     def s3(self) -> str:
         """Return the object store's address."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SERVERS = pytest.StashKey[Servers]()
 LENT = pytest.StashKey[dict[str, object]]()
-# The tasks of two splits are under way at once, on however many cores.
-SPARK_CORES = 2
+# Three processes' tests at once, and the tasks of two splits of each, on however many cores.
+SPARK_CORES = 6
 
 _FOREIGN_PREFIXES = (
     "SLUICE_CONFIG",
@@ -126,15 +126,9 @@ def namespace() -> str:
 
 
 @pytest.fixture(scope="session")
-def spark_name() -> str:
-    """The Spark server that this process has for itself: most tests' pipelines are called the same."""
-    return f"spark-{os.environ.get('PYTEST_XDIST_WORKER', 'connect')}"
-
-
-@pytest.fixture(scope="session")
-def spark_remote(servers: Servers, spark_name: str) -> str:
-    """The address of this process's Spark Connect server."""
-    return servers.spark(spark_name)
+def spark_remote(servers: Servers) -> str:
+    """The address of the run's Spark Connect server."""
+    return servers.spark()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from prove.lab.pipeline_lab import PIPELINE, configure
+from prove.servers import SPARK
 from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.config.redaction import MASK, is_secret_key
@@ -92,9 +93,9 @@ def lab(new_lab: NewLab, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 @pytest.fixture
-def spark_folders(servers: Servers, spark_name: str) -> list[Path]:
+def spark_folders(servers: Servers) -> list[Path]:
     """Where the Connect server works and what it logs; not Kafka's segments, which are large."""
-    return [servers.folder() / spark_name, servers.folder() / "logs"]
+    return [servers.folder() / SPARK, servers.folder() / "logs"]
 
 
 def _files_with_secrets(*folders: Path) -> list[tuple[str, str]]:
