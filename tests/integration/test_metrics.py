@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import time
 import urllib.request
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,11 +23,10 @@ from spark_jobs.monitoring.metrics import SluiceCollector
 from spark_jobs.notices.failures import work_failed
 from spark_jobs.protocol.errors import RetryableError
 from tests.support.lake import Once
+from tests.support.listening_command import listening
 from tests.support.new_lab import NewLab, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -55,32 +51,16 @@ def scrape(lab: Lab) -> Samples:
     return parse(generate_latest(registry).decode())
 
 
-@contextmanager
-def served(lab: Lab) -> Iterator[str]:
-    """The address of a real `./sluice metrics`."""
-    (port,) = free_ports(1)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "metrics", "--port", str(port), "--config", str(lab.path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=lab.path.parent,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"metrics at http://127.0.0.1:{port}/metrics\n"
-        yield f"http://127.0.0.1:{port}/metrics"
-    finally:
-        process.terminate()
-        assert process.wait(30) == 0
-
-
 def test_a_real_drain_is_told_by_the_real_endpoint(new_lab: NewLab) -> None:
     """Rows, dead letters, batches, durations, lag and check results, in Prometheus' own format."""
     records = [*as_json(*({"id": n} for n in range(20))), Record(b"broken", partition=0), Record(None)]
     lab = new_lab(records, partitions=2)
     lab.drain()
     new_lab.produce(lab, as_json({"id": 1}, {"id": 2}, partition=1))
-    with served(lab) as address, urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310  (our own)
+    with (
+        listening("metrics", lab, "/metrics") as address,
+        urllib.request.urlopen(address, timeout=60) as answer,  # noqa: S310  (our own)
+    ):
         told = parse(answer.read().decode())
     assert told["sluice_rows_written_total",] == told["sluice_table_rows",] == 20
     assert (told["sluice_dead_letters_total",], told["sluice_tombstones_total",]) == (1, 1)

@@ -5,23 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyspark.sql import SparkSession
 
 from prove.lab.pipeline_lab import TABLE, orders
-from servers.process import free_ports
+from tests.support.listening_command import listening
 from tests.support.new_lab import NewLab
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -35,25 +28,6 @@ WRITES = [
     f"CREATE TABLE served.{TABLE}_2 (id int) USING iceberg",
     "CREATE NAMESPACE served.new",
 ]
-
-
-@contextmanager
-def served(lab: Lab) -> Iterator[str]:
-    """The address of a real `./sluice catalog`."""
-    (port,) = free_ports(1)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "catalog", "--port", str(port), "--config", str(lab.path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=lab.path.parent,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"catalog at http://127.0.0.1:{port}\n"
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        assert process.wait(30) == 0
 
 
 def as_printed(spark: SparkSession, uri: str) -> None:
@@ -71,7 +45,7 @@ def test_pyiceberg_and_spark_read_while_drains_run(new_lab: NewLab, spark_remote
     lab.drain()
     seen: list[int] = []
     done = Event()
-    with served(lab) as uri:
+    with listening("catalog", lab) as uri:
 
         def read() -> None:
             while not done.wait(0.1):
