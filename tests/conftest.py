@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SERVERS = pytest.StashKey[Servers]()
 LENT = pytest.StashKey[dict[str, object]]()
-# Three processes' tests at once, and the tasks of two splits of each, on however many cores.
+# Tasks of four processes' tests at once, some with two splits, on however many cores.
 SPARK_CORES = 6
 
 _FOREIGN_PREFIXES = (

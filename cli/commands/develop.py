@@ -46,7 +46,7 @@ lint = click.Command(
 test = click.Command(
     "test",
     callback=_refuse,
-    help="The whole test suite, in three processes; or what you name, with any option of pytest's:"
+    help="The whole test suite, in four processes; or what you name, with any option of pytest's:"
     " ./sluice test tests/cli -k status.",
     params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST-ARGUMENTS]...")],
     options_metavar="",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dagster import materialize
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from assets.tables import table_asset
@@ -23,7 +23,6 @@ from resources.spark import (
     SparkSessions,
     WorkSpark,
     _attach,
-    _launch,
     spark_parallelism,
 )
 from resources.spark_shipping import ship_code
@@ -348,15 +347,28 @@ def _sleep_on_spark(session: SparkSession, tag: str, seconds: float = 60.0) -> N
     session.range(1).mapInArrow(slow, "id long").collect()
 
 
-def test_a_jvm_that_ends_while_starting_is_told_with_its_last_words_and_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it printed went to that file alone."""
-    monkeypatch.setenv("JAVA_HOME", "/no/such/java")
-    monkeypatch.setattr(SparkContext, "_gateway", None)  # another test of the process may have one
+def test_a_jvm_that_ends_while_starting_is_told_with_its_last_words_and_its_log(tmp_path: Path) -> None:
+    """What it printed went to that file alone.
+
+    In a process of its own, as a run has: PySpark forks to start a JVM, and gRPC's handlers, where one of its
+    threads waits, abort one such fork of a hundred before it has become anything.
+    """
     log_path = tmp_path / "logs" / "spark-local.log"
-    with pytest.raises(RetryableError, match=r"ended while starting.*spark-class") as raised:
-        _launch({}, log_path)
-    assert raised.value.code == "server-start"
-    assert str(log_path) in raised.value.hint
+    code = (
+        "import sys; from pathlib import Path; from resources.spark import _launch;"
+        "_launch({}, Path(sys.argv[1]))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(log_path)],
+        env={**os.environ, "JAVA_HOME": "/no/such/java"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    told = ended.stderr.splitlines()[-1]
+    assert re.search(r"RetryableError: .*ended while starting.*spark-class.*\[server-start\]", told), (
+        ended.stderr
+    )
+    assert str(log_path) in told
     assert "/no/such/java" in log_path.read_text()
