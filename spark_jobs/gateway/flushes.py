@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from subprocess import Popen
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.gateway.gateway import Stream
 
 
 class Flush(StrEnum):
-    """What became of a request."""
+    """What became of a request; of several pipelines' the first of these is told."""
 
     STARTED = "started"
     UNDER_WAY = "under_way"
@@ -19,31 +21,25 @@ class Flush(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-class Run(Protocol):
-    """A process."""
-
-    def poll(self) -> int | None:
-        """Return how it ended, None while it runs."""
-
-
+@dataclass(frozen=True, slots=True)
 class Flushes:
     """``start`` starts a drain of the pipeline of that name. Asked from one thread."""
 
-    def __init__(self, start: Callable[[str], Run], clock: Callable[[], float] = time.monotonic) -> None:
-        self._start = start
-        self._clock = clock
-        self._runs: dict[str, tuple[Run, float]] = {}
+    start: Callable[[str], Popen[bytes]]
+    clock: Callable[[], float] = time.monotonic
+    _runs: dict[str, tuple[Popen[bytes], float]] = field(default_factory=dict)
 
     def __call__(self, stream: Stream) -> Flush:
-        """Start a run of the stream's pipeline, or say why not."""
-        pipeline = stream.pipeline
-        if pipeline is None:
-            return Flush.UNSUPPORTED
+        """Start runs of the stream's pipelines, or say why none was started."""
+        became = {self._flush(pipeline) for pipeline in stream.pipelines}
+        return next(each for each in Flush if each in {*became, Flush.UNSUPPORTED})
+
+    def _flush(self, pipeline: PipelineConfig) -> Flush:
         if (before := self._runs.get(pipeline.name)) is not None:
             run, at = before
             if run.poll() is None:
                 return Flush.UNDER_WAY
-            if self._clock() - at < pipeline.freshness_seconds:
+            if self.clock() - at < pipeline.freshness_seconds:
                 return Flush.TOO_SOON
-        self._runs[pipeline.name] = self._start(pipeline.name), self._clock()
+        self._runs[pipeline.name] = self.start(pipeline.name), self.clock()
         return Flush.STARTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +35,13 @@ _STATES = list(State)
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One of the streams; ``pipeline`` is what drains its topic, None where none is configured."""
+    """One of the streams; ``pipelines`` are those that drain its topic."""
 
     name: str
     settings: StreamSettings
     topics: StreamTopics
     lanes: Mapping[int, Lane]
-    pipeline: PipelineConfig | None
+    pipelines: tuple[PipelineConfig, ...]
 
 
 class Gateway:
@@ -50,7 +50,7 @@ class Gateway:
     def __init__(
         self,
         settings: GatewaySettings,
-        pipelines: Iterable[PipelineConfig],
+        pipelines: Sequence[PipelineConfig],
         connections: Connections,
         *,
         home: Path,
@@ -68,9 +68,8 @@ class Gateway:
         self._on_end = on_end
         self._is_closing = False
         self._owners: dict[tuple[str, int], tuple[float, Owner | None]] = {}
-        drained = {pipeline.topic: pipeline for pipeline in pipelines}
         self.streams = {
-            name: self._stream(name, stream, drained.get(stream.topic))
+            name: self._stream(name, stream, tuple(each for each in pipelines if each.topic == stream.topic))
             for name, stream in settings.streams.items()
         }
 
@@ -169,13 +168,13 @@ class Gateway:
         own = {"isReady": self.is_ready, "sources": self.settings.sources_text, "spool": spool}
         return {**self.status(), **own}
 
-    def _stream(self, name: str, settings: StreamSettings, pipeline: PipelineConfig | None) -> Stream:
+    def _stream(self, name: str, settings: StreamSettings, pipelines: tuple[PipelineConfig, ...]) -> Stream:
         connections = self.connections
         topics = StreamTopics(
             connections.kafka, connections.admin, settings.topic, self.settings.event_ids_seconds
         )
         lanes = {slot: self._lane(topics, slot) for slot in self.settings.sources}
-        return Stream(name, settings, topics, lanes, pipeline)
+        return Stream(name, settings, topics, lanes, pipelines)
 
     def _lane(self, topics: StreamTopics, slot: int) -> Lane:
         def reach(place: str) -> None:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -56,28 +57,21 @@ _STATUSES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class GatewayApi:
     """The application; ``flush`` starts a run of a stream's pipeline and says what became of that."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        tokens: Tokens,
-        persisted: Persisted,
-        flush: Callable[[Stream], str],
-        origins: Collection[str] = (),
-    ) -> None:
-        self._gateway = gateway
-        self._tokens = tokens
-        self._persisted = persisted
-        self._flush = flush
-        self._origins = list(origins)
+    gateway: Gateway
+    tokens: Tokens
+    persisted: Persisted
+    flush: Callable[[Stream], str]
+    origins: Collection[str] = ()
 
     def app(self) -> Starlette:
         """Return it for a server."""
         headers = ["authorization", "content-type", "idempotency-key"]
         cors = Middleware(
-            CORSMiddleware, allow_origins=self._origins, allow_methods=["POST"], allow_headers=headers
+            CORSMiddleware, allow_origins=self.origins, allow_methods=["POST"], allow_headers=headers
         )
         return Starlette(
             routes=[
@@ -86,12 +80,12 @@ class GatewayApi:
                 Route("/v1/health", self._health),
                 Route("/metrics", self._metrics),
             ],
-            middleware=[cors] if self._origins else [],
+            middleware=[cors] if self.origins else [],
         )
 
     async def finish(self) -> None:
         """Take no new batches and have those under way answered; connections are open still."""
-        await run_sync(self._gateway.stop)
+        await run_sync(self.gateway.stop)
         await asyncio.sleep(0.2)  # what was answered is sent
 
     async def _socket(self, socket: WebSocket) -> None:
@@ -102,18 +96,15 @@ class GatewayApi:
             await socket.send_denial_response(_answered(error.nack(), status=error.status))
             return
         offered = socket.scope.get("subprotocols", [])
-        self._gateway.connected += 1
+        self.gateway.connected += 1
         try:
             with suppress(OSError):
                 await socket.accept(PROTOCOL if PROTOCOL in offered else None)
                 limits = self._limits(socket, token)
-                session = Session(
-                    socket, self._gateway, stream, limits, persisted=self._persisted, flush=self._flush
-                )
-                await session.run()
+                await Session(socket, self.gateway, stream, limits, self.persisted, self.flush).run()
         finally:
             token.connections -= 1
-            self._gateway.connected -= 1
+            self.gateway.connected -= 1
 
     async def _post(self, request: Request) -> Response:
         stream = None
@@ -122,9 +113,9 @@ class GatewayApi:
             batch = _read(request, await self._body(request), stream)
         except RefusedError as error:
             if stream is not None:
-                self._gateway.metrics.told(stream.name, error.nack())
+                self.gateway.metrics.told(stream.name, error.nack())
             return _answered(error.nack(), status=error.status)
-        if (elsewhere := await self._gateway.elsewhere(stream, batch.source)) is not None:
+        if (elsewhere := await self.gateway.elsewhere(stream, batch.source)) is not None:
             return _answered(elsewhere, batch.id, HTTPStatus.CONFLICT)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -132,7 +123,7 @@ class GatewayApi:
             if not answered.done():
                 answered.set_result(answer)
 
-        self._gateway.offer(stream, batch, self._limits(request, token), listener)
+        self.gateway.offer(stream, batch, self._limits(request, token), listener)
         try:
             answer = await asyncio.wait_for(answered, _ANSWER_SECONDS)
         except TimeoutError:
@@ -140,22 +131,22 @@ class GatewayApi:
         return _answered(answer, batch.id)
 
     def _admitted(self, connection: HTTPConnection) -> tuple[Stream, Token]:
-        token = self._tokens.find(secret_of(connection.headers))
+        token = self.tokens.find(secret_of(connection.headers))
         if token is None:
             raise RefusedError("a token is wanted, as bearer", None, HTTPStatus.UNAUTHORIZED)
         name = connection.path_params["stream"]
-        stream = self._gateway.streams.get(name)
+        stream = self.gateway.streams.get(name)
         if stream is None or not token.may_send(name):
             raise RefusedError("no such stream, or not for this token", "stream", HTTPStatus.NOT_FOUND)
         return stream, token
 
     def _limits(self, connection: HTTPConnection, token: Token) -> Limits:
-        own = Bucket(self._gateway.settings.rates.connection)
-        address = self._gateway.addresses.of(connection.client.host if connection.client else "")
+        own = Bucket(self.gateway.settings.rates.connection)
+        address = self.gateway.addresses.of(connection.client.host if connection.client else "")
         return Limits((token.events, own, address), token.bytes)
 
     async def _body(self, request: Request) -> bytes:
-        most, body = self._gateway.settings.max_batch_bytes, bytearray()
+        most, body = self.gateway.settings.max_batch_bytes, bytearray()
         async for part in request.stream():
             body += part
             if len(body) > most:
@@ -163,13 +154,13 @@ class GatewayApi:
         return bytes(body)
 
     async def _health(self, _request: Request) -> Response:
-        look = await run_sync(self._gateway.look)
+        look = await run_sync(self.gateway.look)
         return JSONResponse(look, HTTPStatus.OK if look["isReady"] else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _metrics(self, request: Request) -> Response:
-        if self._tokens.find(secret_of(request.headers)) is None:
+        if self.tokens.find(secret_of(request.headers)) is None:
             return Response("A token is wanted.\n", HTTPStatus.UNAUTHORIZED)
-        return Response(await run_sync(self._gateway.metrics.text), media_type=CONTENT_TYPE_LATEST)
+        return Response(await run_sync(self.gateway.metrics.text), media_type=CONTENT_TYPE_LATEST)
 
 
 def refusal(status: HTTPStatus, message: str) -> Response:

@@ -130,11 +130,15 @@ class Intake:
         sequence = batch.sequence
         if self.is_closing or self.ended is not None:
             return Nack(Reason.SHUTTING_DOWN, "this gateway ends", sequence)
-        if not self.was_open:
-            return Nack(Reason.INTERNAL_ERROR, "Kafka has not been reached since the start", sequence)
         if self._used() >= 1:
             return Nack(Reason.BUFFER_FULL, "too many batches wait", sequence)
-        return None
+        return self.unknown(sequence)
+
+    def unknown(self, sequence: int | None = None) -> Nack | None:
+        """Return what is told while nobody knows how far a source is, None since Kafka has been asked."""
+        if self.was_open:
+            return None
+        return Nack(Reason.INTERNAL_ERROR, "Kafka has not been reached since the start", sequence)
 
     def _take(self, waiting: Waiting) -> None:
         self._accepted[waiting.source] = waiting.sequence

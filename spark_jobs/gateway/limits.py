@@ -37,7 +37,7 @@ class Bucket:
     @property
     def is_full(self) -> bool:
         """True if nothing is owed: forgetting the bucket changes nothing."""
-        return self.wait_ms() == 0 and self._level == self.rate
+        return self.rate is None or (self.wait_ms() == 0 and self._level == self.rate)
 
 
 class Buckets:

@@ -1,10 +1,10 @@
-"""Who waits until batches are in a table is told when its offsets have passed what the topic had then."""
+"""Who waits until batches are in their tables is told when all of those are past what the topic had then."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ class Persisted:
         self._looking: asyncio.Task[None] | None = None
 
     def tell(self, stream: Stream, tell: Callable[[], None]) -> None:
-        """Call ``tell`` when the table has what is in the topic now."""
+        """Call ``tell`` when the tables of all its pipelines have what is in the topic now."""
         if len(self._wanted) < _MOST_WAITING:
             self._wanted.append(_Wanted(stream, tell))
         if self._looking is None or self._looking.done():
@@ -69,10 +69,15 @@ class Persisted:
                 ends = self._connections.admin.source_state(stream.topics.topic).high
                 for each in new:
                     each.ends = ends
-            table = None if stream.pipeline is None else load_fresh(self._connections, stream.pipeline.table)
-            if table is not None:
-                reached = progress_of(table).next_offsets
-                done += [
-                    each for each in own if all(reached.get(p, 0) >= end for p, end in each.ends.items())
-                ]
+            reached = [self._reached(pipeline.table) for pipeline in stream.pipelines]
+            done += [
+                each
+                for each in own
+                if all(table.get(p, 0) >= end for table in reached for p, end in each.ends.items())
+            ]
         return done
+
+    def _reached(self, name: str) -> Mapping[int, int]:
+        """Return a table's next offsets, none of one that is not there yet."""
+        table = load_fresh(self._connections, name)
+        return {} if table is None else progress_of(table).next_offsets

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,36 +35,27 @@ _MOST_UNSENT = 1_000
 _GOING_AWAY = 1001
 
 
+@dataclass(slots=True, eq=False)
 class Session:
     """One connection; it is of the source that its ``connect`` names."""
 
-    def __init__(
-        self,
-        socket: WebSocket,
-        gateway: Gateway,
-        stream: Stream,
-        limits: Limits,
-        *,
-        persisted: Persisted,
-        flush: Callable[[Stream], str],
-    ) -> None:
-        self._socket = socket
-        self._gateway = gateway
-        self._stream = stream
-        self._limits = limits
-        self._persisted = persisted
-        self._flush = flush
-        self._unsent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._source = ""
-        self._capabilities: dict[str, str] = {}
+    socket: WebSocket
+    gateway: Gateway
+    stream: Stream
+    limits: Limits
+    persisted: Persisted
+    flush: Callable[[Stream], str]
+    _unsent: asyncio.Queue[dict[str, Any]] = field(default_factory=asyncio.Queue)
+    _source: str = ""
+    _capabilities: dict[str, str] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Go on until the client leaves, or says nothing for long."""
         sending = asyncio.create_task(self._send())
         try:
             while True:
-                async with asyncio.timeout(self._gateway.settings.idle_seconds):
-                    message = await self._socket.receive()
+                async with asyncio.timeout(self.gateway.settings.idle_seconds):
+                    message = await self.socket.receive()
                 if message["type"] == "websocket.disconnect":
                     return
                 await self._read(message.get("text"))
@@ -71,8 +63,8 @@ class Session:
                     await self._unsent.join()
         except TimeoutError:
             with suppress(RuntimeError, WebSocketDisconnect):
-                if self._socket.application_state is WebSocketState.CONNECTED:
-                    await self._socket.close(_GOING_AWAY, "idle")
+                if self.socket.application_state is WebSocketState.CONNECTED:
+                    await self.socket.close(_GOING_AWAY, "idle")
         finally:
             sending.cancel()
 
@@ -80,7 +72,7 @@ class Session:
         while True:
             message = await self._unsent.get()
             with suppress(RuntimeError, WebSocketDisconnect):  # who has left is told nothing
-                await self._socket.send_text(orjson.dumps(message).decode())
+                await self.socket.send_text(orjson.dumps(message).decode())
             self._unsent.task_done()
 
     async def _read(self, text: str | None) -> None:
@@ -99,7 +91,7 @@ class Session:
             case "heartbeat":
                 self._say({"type": "pong", "timestamp": _shown(message.get("timestamp")), **self._last()})
             case "flush_request":
-                self._say({**self._status(), "flush": self._flush(self._stream)})
+                self._say({**self._status(), "flush": self.flush(self.stream)})
             case "cdc_batch":
                 self._take(message, size)
             case _:
@@ -110,8 +102,10 @@ class Session:
             raise RefusedError(f"{PROTOCOL_VERSION} is spoken here", "protocolVersion")
         source = read_source(message.get("sourceId"))
         read_text(message.get("sourceName"), "sourceName")
-        if (elsewhere := await self._gateway.elsewhere(self._stream, source)) is not None:
-            self._nack(elsewhere)
+        refusal = await self.gateway.elsewhere(self.stream, source)
+        # Told 0 for want of knowing, a client would take the first batches that it sends for known ones.
+        if refusal := refusal or self.stream.lanes[slot_of(source)].intake.unknown():
+            self._nack(refusal)
             return
         self._source = source
         self._capabilities = self._granted(message.get("capabilities"))
@@ -121,37 +115,37 @@ class Session:
         if type(asked) is dict:
             asked = [name for name in asked if asked[name]]
         wanted = [name for name in asked if _is_text(name)][:16] if type(asked) is list else []
-        known = {"batching", "compression", *(["persisted"] if self._stream.pipeline is not None else [])}
+        known = {"batching", "compression", *(["persisted"] if self.stream.pipelines else [])}
         return {name: "supported" if name in known else "unsupported" for name in wanted}
 
     def _take(self, message: dict[str, Any], size: int) -> None:
-        most = self._gateway.settings.max_batch_bytes
+        most = self.gateway.settings.max_batch_bytes
         if size > most:
             raise too_large(f"{size:,} bytes, where {most:,} are the most")
         if not self._source:
             raise RefusedError("connect comes first", "type")
-        batch = read_batch(message, self._source, self._stream.settings, size)
-        self._gateway.offer(self._stream, batch, self._limits, partial(self._answer, batch.id))
+        batch = read_batch(message, self._source, self.stream.settings, size)
+        self.gateway.offer(self.stream, batch, self.limits, partial(self._answer, batch.id))
 
     def _answer(self, batch_id: str | None, answer: Answer) -> None:
         self._say(answer.to_json(batch_id))
         is_wanted = self._capabilities.get("persisted") == "supported"
         if is_wanted and isinstance(answer, Ack) and answer.status in {Status.OK, Status.BUFFERED}:
             persisted = Ack(answer.sequence, Status.PERSISTED, answer.processed, answer.skipped)
-            self._persisted.tell(self._stream, partial(self._answer, batch_id, persisted))
+            self.persisted.tell(self.stream, partial(self._answer, batch_id, persisted))
 
     def _nack(self, nack: Nack) -> None:
-        self._gateway.metrics.told(self._stream.name, nack)
+        self.gateway.metrics.told(self.stream.name, nack)
         self._say(nack.to_json())
 
     def _status(self) -> dict[str, Any]:
         return {
             "type": "status",
-            **self._gateway.status(),
+            **self.gateway.status(),
             **self._last(),
             "capabilities": self._capabilities,
             "window": WINDOW,
-            "maxBatchBytes": self._gateway.settings.max_batch_bytes,
+            "maxBatchBytes": self.gateway.settings.max_batch_bytes,
             "protocolVersion": PROTOCOL_VERSION,
         }
 
@@ -159,7 +153,7 @@ class Session:
         if not self._source:
             return {}
         return {
-            "lastAckSequence": self._stream.lanes[slot_of(self._source)].intake.stand(self._source).sequence
+            "lastAckSequence": self.stream.lanes[slot_of(self._source)].intake.stand(self._source).sequence
         }
 
     def _say(self, message: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ class Outgoing(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True)

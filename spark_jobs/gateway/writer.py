@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceErr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from spark_jobs.kafka.chunks import Headers
 
 ANSWER_SECONDS = 5.0
 # With every broker refusing connections for so long, waiting tells nothing more.
@@ -94,14 +93,10 @@ class Writer:
 
         That is a commit: what was answered must not be undone, and what was not is all there, or told again.
         """
-        topics, owner = self._topics, orjson.dumps(asdict(self._own))
-
-        def produce(producer: Producer) -> None:
-            self._produce(producer, topics.states, OWNER_KEY, owner, partition=self._slot)
+        with self._transaction() as producer:
+            self._keep(producer, OWNER_KEY, orjson.dumps(asdict(self._own)))
             for partition in unmarked:
-                self._produce(producer, topics.topic, OWNER_KEY, None, partition=partition)
-
-        self._transact(produce)
+                self._produce(producer, self._topics.topic, Outgoing(OWNER_KEY, None), partition)
 
     def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
         """Write all of it in one transaction.
@@ -109,19 +104,14 @@ class Writer:
         Raises ``RecordRefusedError``, ``CommitConflict`` (``gateway-fenced``), and ``RetryableError``:
         then nobody knows whether it is there, and the slot has to be taken again.
         """
-
-        def produce(producer: Producer) -> None:
+        with self._transaction() as producer:
             self._reach("after-begin")
             for each in records:
-                self._produce(producer, self._topics.topic, each.key, each.value, headers=each.headers)
+                self._produce(producer, self._topics.topic, each)
             for source, stand in stands.items():
-                self._produce(
-                    producer, self._topics.states, source.encode(), stand.to_bytes(), partition=self._slot
-                )
+                self._keep(producer, source.encode(), stand.to_bytes())
             self._flush(producer)
             self._reach("before-commit")
-
-        self._transact(produce)
         self._reach("after-commit")
 
     def close(self) -> None:
@@ -130,13 +120,14 @@ class Writer:
         if producer is not None:
             producer.purge()
 
-    def _transact(self, produce: Callable[[Producer], None]) -> None:
+    @contextmanager
+    def _transaction(self) -> Iterator[Producer]:
         producer, self._failure = self._producer, None
         if producer is None:
             raise AssertionError("the slot is taken first")
         try:
             producer.begin_transaction()
-            produce(producer)
+            yield producer
             self._wait(producer, producer.commit_transaction)
         except (KafkaException, SluiceError) as error:
             self._give_up(producer, error)
@@ -157,16 +148,11 @@ class Writer:
         self.close()
         raise error if isinstance(error, SluiceError) else self._named(error.args[0])
 
-    def _produce(
-        self,
-        producer: Producer,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        headers: Headers | None = None,
-        partition: int = -1,
-    ) -> None:
+    def _keep(self, producer: Producer, key: bytes, value: bytes) -> None:
+        self._produce(producer, self._topics.states, Outgoing(key, value), self._slot)
+
+    def _produce(self, producer: Producer, topic: str, record: Outgoing, partition: int = -1) -> None:
+        key, value, headers = record
         began = None
         while True:
             try:

@@ -17,15 +17,19 @@ import uvicorn
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from docs.clients.gateway_client import GatewayClient
 from servers.gateway import GUARD, options_of
 from servers.serving import guarded
 from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.gateway import gateway as gateway_module
+from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway.flushes import Flushes
 from spark_jobs.gateway.gateway import Gateway
 from spark_jobs.gateway.http_api import GatewayApi
 from spark_jobs.gateway.tokens import Tokens
+from spark_jobs.gateway.topics import Stand
+from spark_jobs.gateway.words import SLOTS
 from spark_jobs.protocol.fail_points import NoFailPoints
 from tests.support.certificates import make_certificates
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -43,15 +47,26 @@ MANY = [{"value": 1}] * 50
 
 
 @pytest.fixture(autouse=True)
-def _without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_module, "Writer", lambda *_: FakeKafka())
+def kafkas(monkeypatch: pytest.MonkeyPatch) -> list[FakeKafka]:
+    """What a slot each writes to: of the next gateway those that a test puts in, else new ones."""
+    given = list[FakeKafka]()
+    monkeypatch.setattr(gateway_module, "Writer", lambda *_: given.pop(0) if given else FakeKafka())
+    return given
 
 
 @contextmanager
 def gateway(
-    folder: Path, tokens: str = "", started: list[str] | None = None, **written: Any
+    folder: Path,
+    tokens: str = "",
+    started: list[str] | None = None,
+    *,
+    is_away: bool = False,
+    **written: Any,
 ) -> Iterator[str]:
-    """The address of one with what is ``written`` under ``gateway``; drains are ``started`` by name."""
+    """The address of one with what is ``written`` under ``gateway``; drains are ``started`` by name.
+
+    Where Kafka ``is_away`` no slot is waited for.
+    """
     settings = GatewaySettings.model_validate({"streams": {"clicks": {"topic": "clicks"}}, **written})
     connections = SimpleNamespace(kafka={}, admin=None, fail_points=NoFailPoints())
     own = Gateway(settings, [PIPELINE], cast("Connections", connections), home=folder, url="")
@@ -68,7 +83,7 @@ def gateway(
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not (server.started and own.look()["isReady"]):
+        while not (server.started and (is_away or own.look()["isReady"])):
             assert thread.is_alive()
             time.sleep(0.01)
         yield f"127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}{PATH}"
@@ -231,6 +246,25 @@ def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> No
         told = [ask(each, {"type": "flush_request"})["flush"] for each in (one, other, one)]
     assert told == ["started", "too_soon", "too_soon"]
     assert started == ["clicks"]
+
+
+def test_who_comes_before_kafka_was_reached_loses_nothing(
+    tmp_path: Path, kafkas: list[FakeKafka], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How far a source is nobody knows then: told 0 its client would take its first batches for known."""
+    monkeypatch.setattr(lane_module, "_START_RETRY_SECONDS", 0.05)
+    kafka = FakeKafka(is_away=True, stands={"browser": Stand(50, 50)})
+    kafkas += [kafka] * SLOTS
+    with gateway(tmp_path, is_away=True) as address:
+        client = GatewayClient(f"ws://{address}", "browser", most=1)
+        client.send({"value": "first"})
+        with connect(f"ws://{address}", proxy=None) as socket:
+            told = ask(socket, {"type": "connect", "sourceId": "browser"})
+        assert (told["reason"], told["shouldRetry"]) == ("internal_error", True)
+        kafka.is_away = False
+        client.send({"value": "second"})
+        client.close()
+    assert [each.value for each in kafka.records] == [b'"first"', b'"second"']
 
 
 def test_what_no_answer_can_hold_is_not_said_back(tmp_path: Path) -> None:

@@ -257,8 +257,8 @@ def test_a_run_is_started_once_in_the_freshness() -> None:
     now, ended, started = [0.0], [None], list[str]()
     run = SimpleNamespace(poll=lambda: ended[0])
     flushes = Flushes(lambda name: (started.append(name), run)[1], lambda: now[0])  # type: ignore[arg-type]
-    stream = SimpleNamespace(pipeline=SimpleNamespace(name="orders", freshness_seconds=60))
-    none = SimpleNamespace(pipeline=None)
+    stream = SimpleNamespace(pipelines=[SimpleNamespace(name="orders", freshness_seconds=60)])
+    none = SimpleNamespace(pipelines=[])
     assert flushes(none) is Flush.UNSUPPORTED  # type: ignore[arg-type]
     assert flushes(stream) is Flush.STARTED  # type: ignore[arg-type]
     now[0] = 100.0
