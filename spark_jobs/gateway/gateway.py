@@ -64,10 +64,11 @@ class Gateway:
         self.connected = 0
         self.metrics = GatewayMetrics(self.spool.size, lambda: self.connected)
         self.addresses = Buckets(settings.rates.address)
+        self.posters = Buckets(settings.rates.connection)
         self._own = Owner(url, uuid.uuid4().hex)
         self._on_end = on_end
         self._is_closing = False
-        self._owners: dict[tuple[str, int], tuple[float, Owner | None]] = {}
+        self._owners: dict[tuple[str, int], tuple[float, asyncio.Future[Owner | None]]] = {}
         self.streams = {
             name: self._stream(name, stream, tuple(each for each in pipelines if each.topic == stream.topic))
             for name, stream in settings.streams.items()
@@ -134,11 +135,14 @@ class Gateway:
         slot = slot_of(source)
         if slot in stream.lanes:
             return None
-        asked, owner = self._owners.get((stream.name, slot), (float("-inf"), None))
-        if time.monotonic() - asked > _OWNER_SECONDS:
-            with suppress(SluiceError):
-                owner = await run_sync(stream.topics.owner, slot)
-            self._owners[stream.name, slot] = time.monotonic(), owner
+        asked = self._owners.get((stream.name, slot))
+        if asked is None or time.monotonic() - asked[0] > _OWNER_SECONDS:
+            # Once for all who come meanwhile: it reads a partition.
+            asked = time.monotonic(), asyncio.ensure_future(run_sync(stream.topics.owner, slot))
+            self._owners[stream.name, slot] = asked
+        owner = None
+        with suppress(SluiceError):
+            owner = await asyncio.shield(asked[1])
         return Nack(
             Reason.INVALID_FORMAT,
             f"this gateway has the sources of slots {self.settings.sources_text}, not of slot {slot}",

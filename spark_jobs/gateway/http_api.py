@@ -16,17 +16,18 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
 from spark_jobs.gateway.limits import Bucket, Limits
 from spark_jobs.gateway.messages import (
-    Batch,
     RefusedError,
     parse,
     parse_lines,
     read_batch,
     read_source,
+    read_text,
     too_large,
 )
 from spark_jobs.gateway.session import Session
@@ -100,21 +101,23 @@ class GatewayApi:
         try:
             with suppress(OSError):
                 await socket.accept(PROTOCOL if PROTOCOL in offered else None)
-                limits = self._limits(socket, token)
+                limits = self._limits(socket, token, Bucket(self.gateway.settings.rates.connection))
                 await Session(socket, self.gateway, stream, limits, self.persisted, self.flush).run()
         finally:
             token.connections -= 1
             self.gateway.connected -= 1
 
     async def _post(self, request: Request) -> Response:
-        stream = None
+        stream, told = None, dict[str, Any]()
         try:
             stream, token = self._admitted(request)
-            batch = _read(request, await self._body(request), stream)
+            body = await self._body(request)
+            told = _told(request, body)
+            batch = read_batch(told, read_source(told.get("sourceId")), stream.settings, len(body))
         except RefusedError as error:
             if stream is not None:
                 self.gateway.metrics.told(stream.name, error.nack())
-            return _answered(error.nack(), status=error.status)
+            return _answered(error.nack(), _batch_id(told), error.status)
         if (elsewhere := await self.gateway.elsewhere(stream, batch.source)) is not None:
             return _answered(elsewhere, batch.id, HTTPStatus.CONFLICT)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -123,7 +126,8 @@ class GatewayApi:
             if not answered.done():
                 answered.set_result(answer)
 
-        self.gateway.offer(stream, batch, self._limits(request, token), listener)
+        limits = self._limits(request, token, self.gateway.posters.of(request.client))
+        self.gateway.offer(stream, batch, limits, listener)
         try:
             answer = await asyncio.wait_for(answered, _ANSWER_SECONDS)
         except TimeoutError:
@@ -140,17 +144,20 @@ class GatewayApi:
             raise RefusedError("no such stream, or not for this token", "stream", HTTPStatus.NOT_FOUND)
         return stream, token
 
-    def _limits(self, connection: HTTPConnection, token: Token) -> Limits:
-        own = Bucket(self.gateway.settings.rates.connection)
+    def _limits(self, connection: HTTPConnection, token: Token, own: Bucket) -> Limits:
         address = self.gateway.addresses.of(connection.client.host if connection.client else "")
         return Limits((token.events, own, address), token.bytes)
 
     async def _body(self, request: Request) -> bytes:
         most, body = self.gateway.settings.max_batch_bytes, bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > most:
-                raise too_large(f"more than {most:,} bytes")
+        try:
+            async with asyncio.timeout(self.gateway.settings.idle_seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > most:
+                        raise too_large(f"more than {most:,} bytes")
+        except (TimeoutError, ClientDisconnect):
+            raise RefusedError("it does not end", None, HTTPStatus.REQUEST_TIMEOUT) from None
         return bytes(body)
 
     async def _health(self, _request: Request) -> Response:
@@ -168,27 +175,42 @@ def refusal(status: HTTPStatus, message: str) -> Response:
     return _answered(Nack(Reason.INVALID_FORMAT, message), status=status)
 
 
-def _read(request: Request, body: bytes, stream: Stream) -> Batch:
-    """Return the batch of a request: an object with the words, or events with the rest in the address."""
+def _told(request: Request, body: bytes) -> dict[str, Any]:
+    """Return what a request says: an object with the words, or events with the rest in the address."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     read = parse_lines(body) if kind == NDJSON else parse(body)
     told: dict[str, Any] = read if type(read) is dict else {"events": read}
     if kind == CLOUD_EVENTS and type(read) is list:
-        told = {"events": [_of_cloud_event(each) for each in read]}
-        told["sourceId"] = read[0].get("source") if read and type(read[0]) is dict else None
+        told = _of_cloud_events(read)
     if key := request.headers.get("idempotency-key"):
         told["batchId"] = key
     told |= {name: value for name, value in request.query_params.items() if name in _WORDS}
     number = told.get("sequenceNumber")
     if type(number) is str and _DIGITS.fullmatch(number):
         told["sequenceNumber"] = int(number)
-    return read_batch(told, read_source(told.get("sourceId")), stream.settings, len(body))
+    return told
+
+
+def _batch_id(told: dict[str, Any]) -> str | None:
+    """Return the id of a batch that was refused, if it can be said back."""
+    with suppress(RefusedError):
+        return read_text(told.get("batchId"), "batchId")
+    return None
+
+
+def _of_cloud_events(events: list[Any]) -> dict[str, Any]:
+    """Return a batch of CloudEvents as one of ours: ids, data, subjects as keys, and their one source."""
+    sources = [event.get("source") for event in events if type(event) is dict]
+    if other := next((at for at, source in enumerate(sources) if source != sources[0]), None):
+        raise RefusedError("a batch is of one source", f"events[{other}].source")
+    return {"sourceId": sources[0] if sources else None, "events": [*map(_of_cloud_event, events)]}
 
 
 def _of_cloud_event(event: Any) -> Any:
-    """Return an event of CloudEvents as one of ours: its id, its data, and its subject as key."""
     if type(event) is not dict:
         return event
+    if "data_base64" in event:
+        raise RefusedError("bytes are not taken, JSON is", "data_base64")
     return {
         "id": event.get("id"),
         "key": event.get("subject"),

@@ -205,7 +205,7 @@ class Intake:
         with self._changed:
             self.know(stands, dict(sorted(ids.items(), key=itemgetter(1))))
             self.was_open = True
-            return [each for each in self._waiting.values() if self._is_settled(each)]
+            return [each for each in self._waiting.values() if self.is_settled(each)]
 
     def know(self, stands: Mapping[str, Stand], ids: Ids) -> None:
         """Know what Kafka has since."""
@@ -242,7 +242,7 @@ class Intake:
                     del self._waiting[each.key]
                 if batch_id is not None and self._by_id.get((each.source, batch_id)) is each:
                     del self._by_id[each.source, batch_id]
-                if not self._is_settled(each):
+                if not self.is_settled(each):
                     accepted = self._accepted.get(each.source, 0)
                     self._accepted[each.source] = min(accepted, each.sequence - 1)
 
@@ -252,5 +252,6 @@ class Intake:
             self._queue.clear()
             return [each for each in self._waiting.values() if not each.is_spooled]
 
-    def _is_settled(self, waiting: Waiting) -> bool:
+    def is_settled(self, waiting: Waiting) -> bool:
+        """True if Kafka has it."""
         return waiting.sequence <= self.stand(waiting.source).sequence

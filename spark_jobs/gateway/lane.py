@@ -48,7 +48,8 @@ class Lane:
         self._on_end = on_end
         on_disk = spool.ends(*place)
         self.intake = Intake(ids_seconds, on_disk)
-        self._is_draining, self._has_spooled = False, bool(on_disk)
+        self._on_disk = on_disk  # the last sequence of each source that has batches there
+        self._is_draining = False
         self._try_at = 0.0
         self._told = ""
         self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
@@ -65,7 +66,7 @@ class Lane:
     @property
     def state(self) -> State:
         """Return what it does."""
-        if self._has_spooled:
+        if self._on_disk:
             return State.DRAINING if self._is_draining else State.SPOOLING
         return State.BUSY if self.intake.is_slow else State.READY
 
@@ -92,7 +93,7 @@ class Lane:
             if not self._is_brought():
                 intake.pause(_START_RETRY_SECONDS)
         while self.intake.ended is None:
-            until = self._try_at if self._has_spooled else time.monotonic() + RETRY_SECONDS
+            until = self._try_at if self._on_disk else time.monotonic() + RETRY_SECONDS
             window = intake.next_window(until)
             if window is None:
                 return
@@ -100,8 +101,8 @@ class Lane:
 
     def _handle(self, window: list[Waiting]) -> None:
         """Bring a window somewhere; the disk is tried after Kafka, or at once while that is known away."""
-        is_away = self._has_spooled and time.monotonic() < self._try_at
-        is_once = self._has_spooled or self.intake.is_closing or not window
+        is_away = bool(self._on_disk) and time.monotonic() < self._try_at
+        is_once = bool(self._on_disk) or self.intake.is_closing or not window
         tries = 0 if is_away else 1 if is_once else TRIES
         for number in range(tries):
             if number:
@@ -113,14 +114,16 @@ class Lane:
         self._put_away(self.intake.still_waiting(window))
 
     def _is_brought(self, window: Sequence[Waiting] = ()) -> bool:
-        """Take the slot if it is not ours, write what lies on the disk, and the window; False: Kafka is away.
+        """Take the slot if it is not ours, write what lies on the disk, and the window.
 
-        Nothing goes on where another has the slot, nor with what never worked.
+        False: Kafka is away, or the slot is to end before all that lies on the disk is written. Nothing goes
+        on where another has the slot, nor with what never worked.
         """
         try:
             if not self._writer.is_open:
                 self._take_slot()
-            self._drain_spool()
+            if not self._drain_spool():
+                return False
             self._write(self.intake.still_waiting(window))
         except SluiceError as error:
             is_lost = isinstance(error, CommitConflict)
@@ -139,13 +142,21 @@ class Lane:
         # What was written before the answer was lost.
         self._settle(self.intake.open(*self._writer.open()))
 
-    def _drain_spool(self) -> None:
-        self._is_draining = self._has_spooled
-        while self._has_spooled and (spooled := self._spool.first(*self._place)):
-            self._write([self.intake.of_spool(each.batch) for each in spooled])
+    def _drain_spool(self) -> bool:
+        self._is_draining = bool(self._on_disk)
+        while self._on_disk and not self.intake.is_closing:
+            if not (spooled := self._spool.first(*self._place)):
+                self._on_disk.clear()
+                break
+            window = [self.intake.of_spool(each.batch) for each in spooled]
+            self._write(window)
             self._reach("after-drained")
             self._spool.drop(spooled)
-        self._has_spooled = False
+            if left := [each for each in window if not self.intake.is_settled(each)]:
+                what = "%d batches of the spool are not taken by Kafka, from number %d of source %s on"
+                _log.error(what, len(left), left[0].sequence, left[0].source)
+                self._on_disk = self._spool.ends(*self._place)
+        return not self._on_disk
 
     def _write(self, window: Sequence[Waiting]) -> None:
         """Write what fits behind what Kafka has; what the broker refuses for itself is turned away alone."""
@@ -191,7 +202,7 @@ class Lane:
         last, sequence = self.intake.stand(left.source).sequence, left.sequence
         if sequence <= last:
             return Ack(sequence, Status.DUPLICATE, skipped=len(left.batch.events))
-        return Nack(Reason.INVALID_SEQUENCE, f"{last + 1} was not taken", sequence, expected=last + 1)
+        return _lacking(left, last)
 
     def _refuse(self, left: Sequence[Waiting], reason: Reason, message: str) -> None:
         self._answer(left, lambda each: Nack(reason, message, each.sequence))
@@ -202,25 +213,43 @@ class Lane:
             self._tell(each, answer(each))
 
     def _put_away(self, left: list[Waiting]) -> None:
-        """Put batches on the disk; who sent them keeps them until Kafka has them."""
-        if not left:
-            return
+        """Put batches on the disk that are next of their source; who sent them keeps them until `ok`."""
+        ends, fits, misfits = dict[str, int](), list[Waiting](), list[Waiting]()
+        for each in left:
+            last = ends.get(each.source) or self._last(each.source)
+            if each.sequence == last + 1:
+                ends[each.source] = each.sequence
+            (fits if each.sequence == last + 1 else misfits).append(each)
+        if fits:
+            self._spool_window(fits, ends)
+        self._answer(misfits, lambda each: _lacking(each, self._last(each.source)))
+
+    def _last(self, source: str) -> int:
+        return self._on_disk.get(source) or self.intake.stand(source).sequence
+
+    def _spool_window(self, window: list[Waiting], ends: dict[str, int]) -> None:
         try:
-            self._spool.put(*self._place, [each.batch for each in left])
+            self._spool.put(*self._place, [each.batch for each in window])
         except SpoolFullError:
-            self._refuse(left, Reason.BUFFER_FULL, "Kafka is away, and the spool is full")
+            self._refuse(window, Reason.BUFFER_FULL, "Kafka is away, and the spool is full")
             return
         except SluiceError as error:
             _log.error("%s", scrub(str(error)))
-            self._refuse(left, Reason.INTERNAL_ERROR, "Kafka is away, and the spool takes nothing")
+            self._refuse(window, Reason.INTERNAL_ERROR, "Kafka is away, and the spool takes nothing")
             return
         self._reach("after-spooled")
-        self._has_spooled = True
-        self.intake.spooled(left)
-        for each in left:
+        self._on_disk |= ends
+        self.intake.spooled(window)
+        for each in window:
             self._tell(each, Ack(each.sequence, Status.FALLBACK))
 
     def _tell(self, waiting: Waiting, answer: Answer) -> None:
         self._reach("before-answer")
         for listener in waiting.listeners:
             listener(answer)
+
+
+def _lacking(left: Waiting, last: int) -> Nack:
+    """Return what is told of a batch before which one lacks."""
+    message = f"{last + 1} was not taken"
+    return Nack(Reason.INVALID_SEQUENCE, message, left.sequence, expected=last + 1)

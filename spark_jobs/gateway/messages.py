@@ -86,8 +86,8 @@ def read_batch(message: dict[str, Any], source: str, stream: StreamSettings, siz
     if sequence is not None and not (type(sequence) is int and 0 < sequence <= _MOST_SEQUENCE):
         raise RefusedError("no whole number from 1 on", "sequenceNumber")
     batch_id = read_text(message.get("batchId"), "batchId")
-    if (of := message.get("sourceId", source)) != source:
-        raise RefusedError(f"this connection is of {source}, not of {of}", "sourceId")
+    if message.get("sourceId", source) != source:
+        raise RefusedError("this connection is of another source", "sourceId")
     events = message.get("events")
     if type(events) is not list:
         raise RefusedError("no array", "events")

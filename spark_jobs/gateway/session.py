@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 WINDOW = 16
 _MOST_UNSENT = 1_000
 _GOING_AWAY = 1001
+_IN_KAFKA = {Status.OK, Status.BUFFERED, Status.DUPLICATE}
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +46,7 @@ class Session:
     limits: Limits
     persisted: Persisted
     flush: Callable[[Stream], str]
-    _unsent: asyncio.Queue[dict[str, Any]] = field(default_factory=asyncio.Queue)
+    _unsent: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     _source: str = ""
     _capabilities: dict[str, str] = field(default_factory=dict)
 
@@ -72,7 +73,7 @@ class Session:
         while True:
             message = await self._unsent.get()
             with suppress(RuntimeError, WebSocketDisconnect):  # who has left is told nothing
-                await self.socket.send_text(orjson.dumps(message).decode())
+                await self.socket.send_text(message)
             self._unsent.task_done()
 
     async def _read(self, text: str | None) -> None:
@@ -130,7 +131,7 @@ class Session:
     def _answer(self, batch_id: str | None, answer: Answer) -> None:
         self._say(answer.to_json(batch_id))
         is_wanted = self._capabilities.get("persisted") == "supported"
-        if is_wanted and isinstance(answer, Ack) and answer.status in {Status.OK, Status.BUFFERED}:
+        if is_wanted and isinstance(answer, Ack) and answer.status in _IN_KAFKA:
             persisted = Ack(answer.sequence, Status.PERSISTED, answer.processed, answer.skipped)
             self.persisted.tell(self.stream, partial(self._answer, batch_id, persisted))
 
@@ -157,7 +158,7 @@ class Session:
         }
 
     def _say(self, message: dict[str, Any]) -> None:
-        self._unsent.put_nowait(message)
+        self._unsent.put_nowait(orjson.dumps(message).decode())
 
 
 def _message(text: str | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -52,9 +52,12 @@ class Tokens:
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Read lines. Raises ``ConfigError``: ``gateway-tokens-unreadable``, which quotes none."""
-        lines = [line.split("#")[0].split() for text in texts for line in text.splitlines()]
+        given = list(texts)
+        lines = [line.split("#")[0].split() for text in given for line in text.splitlines()]
         self._by_hash = dict(_token(line) for line in lines if line)
-        self._anybody = None if self._by_hash else Token(None, Bucket(None), Bucket(None), None)
+        self._anybody = None if given else Token(None, Bucket(None), Bucket(None), None)
+        if given and not self._by_hash:  # else who has them all taken out lets everybody in
+            raise _unreadable("there is none")
 
     def find(self, secret: str | None) -> Token | None:
         """Return what a secret allows, None where it is none of these."""
@@ -74,27 +77,28 @@ def secret_of(headers: Headers) -> str | None:
 
 def _token(columns: list[str]) -> tuple[str, Token]:
     if len(columns) != _COLUMNS or not _HASH.fullmatch(columns[0]):
-        raise _unreadable("it has other columns")
+        raise _unreadable("a line has other columns")
     digest, streams, events, size, connections = columns
     try:
-        return digest, Token(
-            None if streams == "*" else frozenset(streams.split(",")),
-            Bucket(_count(events)),
-            Bucket(None if size == "-" else parse_size_bytes(size)),
-            _count(connections),
-        )
+        most = _limit(events, int), _limit(size, parse_size_bytes), _limit(connections, int)
     except ValueError as error:
         raise _unreadable(str(error)) from None
+    only = None if streams == "*" else frozenset(streams.split(","))
+    return digest, Token(only, Bucket(most[0]), Bucket(most[1]), most[2])
 
 
 def _unreadable(why: str) -> ConfigError:
     return ConfigError(
-        f"a line of the gateway's tokens cannot be read: {why}",
+        f"the gateway's tokens cannot be read: {why}",
         code="gateway-tokens-unreadable",
         hint="A line is HASH STREAMS EVENTS/S BYTES/S CONNECTIONS, as HASH clicks,orders 1000 1MiB 20;"
         " - is no limit, * is every stream, HASH is what printf %s TOKEN | sha256sum says.",
     )
 
 
-def _count(text: str) -> int | None:
-    return None if text == "-" else int(text)
+def _limit(text: str, read: Callable[[str], int]) -> int | None:
+    if text == "-":
+        return None
+    if (limit := read(text)) < 1:
+        raise ValueError(f"{text} is no limit")
+    return limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import ssl
 import threading
 import time
@@ -35,7 +36,7 @@ from tests.support.certificates import make_certificates
 from tests.support.fake_gateway_kafka import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from spark_jobs.connections.connect import Connections
@@ -49,6 +50,8 @@ MANY = [{"value": 1}] * 50
 @pytest.fixture(autouse=True)
 def kafkas(monkeypatch: pytest.MonkeyPatch) -> list[FakeKafka]:
     """What a slot each writes to: of the next gateway those that a test puts in, else new ones."""
+    for name in ("_BETWEEN_TRIES_SECONDS", "_START_RETRY_SECONDS", "RETRY_SECONDS"):
+        monkeypatch.setattr(lane_module, name, 0.05)
     given = list[FakeKafka]()
     monkeypatch.setattr(gateway_module, "Writer", lambda *_: given.pop(0) if given else FakeKafka())
     return given
@@ -77,7 +80,9 @@ def gateway(
         begun.append(name)
         return SimpleNamespace(poll=lambda: 0)
 
-    api = GatewayApi(own, Tokens([tokens]), cast("Persisted", None), Flushes(start), settings.origins)
+    api = GatewayApi(
+        own, Tokens([tokens] if tokens else []), cast("Persisted", None), Flushes(start), settings.origins
+    )
     options = {**options_of(settings), "port": 0}
     server = uvicorn.Server(guarded(api.app(), settings, guard=GUARD, options=options))
     thread = threading.Thread(target=server.run)
@@ -111,6 +116,20 @@ def sent(socket: ClientConnection, number: int = 1) -> str:
     """What is said of a batch of fifty: its status, or the reason against it."""
     answer = ask(socket, {"type": "cdc_batch", "sequenceNumber": number, "events": MANY})
     return str(answer.get("status") or answer["reason"])
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait until it is."""
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def away(kafkas: list[FakeKafka], *, is_away: bool) -> None:
+    """Have Kafka leave, or come back."""
+    for kafka in kafkas:
+        kafka.is_away = is_away
 
 
 def posted(address: str, source: str, **headers: str) -> int:
@@ -248,23 +267,133 @@ def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> No
     assert started == ["clicks"]
 
 
-def test_who_comes_before_kafka_was_reached_loses_nothing(
-    tmp_path: Path, kafkas: list[FakeKafka], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_comes_before_kafka_was_reached_loses_nothing(tmp_path: Path, kafkas: list[FakeKafka]) -> None:
     """How far a source is nobody knows then: told 0 its client would take its first batches for known."""
-    monkeypatch.setattr(lane_module, "_START_RETRY_SECONDS", 0.05)
-    kafka = FakeKafka(is_away=True, stands={"browser": Stand(50, 50)})
-    kafkas += [kafka] * SLOTS
+    of_slots = [FakeKafka(is_away=True, stands={"browser": Stand(50, 50)}) for _ in range(SLOTS)]
+    kafkas += of_slots
     with gateway(tmp_path, is_away=True) as address:
         client = GatewayClient(f"ws://{address}", "browser", most=1)
         client.send({"value": "first"})
         with connect(f"ws://{address}", proxy=None) as socket:
             told = ask(socket, {"type": "connect", "sourceId": "browser"})
         assert (told["reason"], told["shouldRetry"]) == ("internal_error", True)
-        kafka.is_away = False
+        away(of_slots, is_away=False)
         client.send({"value": "second"})
         client.close()
-    assert [each.value for each in kafka.records] == [b'"first"', b'"second"']
+    assert [each.value for kafka in of_slots for each in kafka.records] == [b'"first"', b'"second"']
+
+
+def test_what_is_not_the_next_of_a_source_is_a_conflict(tmp_path: Path) -> None:
+    """With the number that is; what is no batch is told with the id that it has, and none that cannot be."""
+    with gateway(tmp_path) as address:
+
+        def post(**told: Any) -> httpx.Response:
+            batch = {"sourceId": "a", "events": MANY, **told}
+            return httpx.post(f"http://{address}", json=batch, trust_env=False)
+
+        answer = post(sequenceNumber=2)
+        assert (answer.status_code, answer.json()["error"]["details"]["expected"]) == (409, 1)
+        answer = post(batchId="b", events=7)
+        assert (answer.status_code, answer.json()["batchId"]) == (400, "b")
+        assert post(batchId=["x"]).json()["batchId"] is None
+
+
+def test_a_key_of_idempotency_is_a_batchs_id(tmp_path: Path) -> None:
+    """Sent twice it counts once, though it has no number."""
+    with gateway(tmp_path) as address:
+        told = [
+            httpx.post(
+                f"http://{address}",
+                params={"sourceId": "a"},
+                json=MANY,
+                headers={"Idempotency-Key": "k"},
+                trust_env=False,
+            ).json()
+            for _ in range(2)
+        ]
+    assert [(each["status"], each["batchId"]) for each in told] == [("ok", "k"), ("duplicate", "k")]
+    assert [(each["eventsProcessed"], each["duplicatesSkipped"]) for each in told] == [(50, 0), (0, 50)]
+
+
+def test_what_kafka_does_not_take_now_is_told_so(tmp_path: Path, kafkas: list[FakeKafka]) -> None:
+    """503 before it was ever reached; 202 and `spooling` when it is away since, until it is back."""
+    of_slots = [FakeKafka(is_away=True) for _ in range(SLOTS)]
+    kafkas += of_slots
+    with gateway(tmp_path, is_away=True) as address:
+        url, health = f"http://{address}", f"http://{address.removesuffix(PATH)}/v1/health"
+
+        def post() -> httpx.Response:
+            asked = {"sourceId": "a", "batchId": "b"}
+            return httpx.post(url, params=asked, json=MANY, trust_env=False)
+
+        answer = post()
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+        assert httpx.get(health, trust_env=False).status_code == 503
+        away(of_slots, is_away=False)
+        eventually(lambda: httpx.get(health, trust_env=False).status_code == 200)
+        away(of_slots, is_away=True)
+        answer = post()
+        assert (answer.status_code, answer.json()["usedFallback"]) == (202, True)
+        assert httpx.get(health, trust_env=False).json()["state"] == "spooling"
+        away(of_slots, is_away=False)
+        eventually(lambda: httpx.get(health, trust_env=False).json()["state"] == "ready")
+        assert post().json()["status"] == "duplicate"
+    assert sum(len(kafka.records) for kafka in of_slots) == 50
+
+
+def test_a_connection_by_http_is_held_to_its_rate(tmp_path: Path) -> None:
+    """As long as it is kept; another one is another."""
+    with gateway(tmp_path, rates={"connection": 5}) as address:
+
+        def post(client: httpx.Client) -> int:
+            return client.post(f"http://{address}", params={"sourceId": "a"}, json=MANY).status_code
+
+        with httpx.Client(trust_env=False) as one, httpx.Client(trust_env=False) as other:
+            assert [post(one), post(one), post(other)] == [200, 429, 200]
+
+
+def test_cloud_events_are_events_of_their_one_source(tmp_path: Path) -> None:
+    """Of two sources one would be filed under the other; bytes would be lost."""
+    headers = {"Content-Type": "application/cloudevents-batch+json"}
+    with gateway(tmp_path) as address:
+
+        def post(*events: dict[str, Any]) -> dict[str, Any]:
+            body = json.dumps(events)
+            return dict(
+                httpx.post(f"http://{address}", content=body, headers=headers, trust_env=False).json()
+            )
+
+        one = {"id": "1", "source": "a", "subject": "k", "data": {"n": 1}}
+        assert post(one, {**one, "id": "2"}, one)["eventsProcessed"] == 2
+        mixed = post(one, {**one, "source": "b"})
+        assert mixed["error"]["details"]["field"] == "events[1].source"
+        assert post({**one, "id": "3", "data_base64": "AA=="})["error"]["reason"] == "invalid_format"
+
+
+def test_a_body_that_does_not_end_is_given_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """After `idle`, and at once where its client leaves; the log has no error of either."""
+    with gateway(tmp_path, idle="1s") as address:
+        host, port = address.removesuffix(PATH).split(":")
+        head = f"POST {PATH}?sourceId=a HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        for leaves in (True, False):
+            with socket.create_connection((host, int(port))) as plain:
+                plain.sendall(f"{head}Content-Length: 100\r\n\r\n[".encode())
+                if not leaves:
+                    assert b" 408 " in plain.recv(1000).partition(b"\r\n")[0]
+        assert posted(address, "a") == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_batch_that_is_too_large_is_refused_and_its_connection_goes_on(tmp_path: Path) -> None:
+    """But for a frame far above that, of which nothing is read."""
+    with gateway(tmp_path, max_batch_bytes="1KiB") as address, talking(address, "a") as socket:
+        many = {"type": "cdc_batch", "sequenceNumber": 1, "events": [{"value": "x" * 1_000}]}
+        assert ask(socket, many)["reason"] == "invalid_format"
+        assert ask(socket, {**many, "events": [{"value": 1}]})["status"] == "ok"
+        with pytest.raises(ConnectionClosed) as closed:
+            ask(socket, {**many, "events": [{"value": "x" * 10_000}]})
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
 
 
 def test_what_no_answer_can_hold_is_not_said_back(tmp_path: Path) -> None:
@@ -273,6 +402,8 @@ def test_what_no_answer_can_hold_is_not_said_back(tmp_path: Path) -> None:
         hello = {"type": "connect", "sourceId": "a", "capabilities": ["binary", "\ud800", 1]}
         assert ask(socket, hello)["capabilities"] == {"binary": "unsupported"}
         assert ask(socket, {"type": "heartbeat", "timestamp": "\ud800"})["timestamp"] is None
+        other = {"type": "cdc_batch", "sequenceNumber": 1, "sourceId": "\ud800", "events": MANY}
+        assert ask(socket, other)["details"]["field"] == "sourceId"
         assert sent(socket) == "ok"
 
 
@@ -287,7 +418,4 @@ def test_who_leaves_without_its_answers_is_forgotten(tmp_path: Path) -> None:
                     socket.send(heartbeat)
             socket.socket.close()
         health = f"http://{address.removesuffix(PATH)}/v1/health"
-        deadline = time.monotonic() + 10
-        while httpx.get(health, trust_env=False).json()["connectedSources"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: not httpx.get(health, trust_env=False).json()["connectedSources"])

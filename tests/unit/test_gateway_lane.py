@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +23,8 @@ from spark_jobs.gateway.flushes import Flush, Flushes
 from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.messages import Batch, Event
 from spark_jobs.gateway.spool import Spool, SpoolFullError
-from spark_jobs.gateway.topics import OWNER_KEY, Owner, Stand, StreamTopics
-from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
+from spark_jobs.gateway.topics import OWNER_KEY, Outgoing, Owner, Stand, StreamTopics
+from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
 from spark_jobs.monitoring.spool_look import spool_facts
 from spark_jobs.protocol.errors import RetryableError
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -39,6 +40,21 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lane_module, name, 0.001)
 
 
+class SlowKafka(FakeKafka):
+    """One that writes when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_write = threading.Event()
+        self.may_write.set()
+
+    def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
+        """Wait for that, and a moment."""
+        assert self.may_write.wait(10)
+        time.sleep(0.01)
+        super().write(records, stands)
+
+
 class Running:
     """A lane over a fake Kafka, and everything that it answered."""
 
@@ -51,8 +67,8 @@ class Running:
         while not (self.lane.intake.was_open or self.lane.intake.ended):
             threading.Event().wait(0.001)
 
-    def offer(self, batch: Batch) -> Answer:
-        """Give a batch, and wait for what is said first."""
+    def give(self, batch: Batch) -> list[Answer]:
+        """Give a batch; what is said of it comes into the list."""
         told: list[Answer] = []
 
         def listen(answer: Answer) -> None:
@@ -62,11 +78,17 @@ class Running:
                 self._heard.notify_all()
 
         answer = self.lane.intake.offer(batch, listen)
-        if answer is not None:
-            return answer
+        return told if answer is None else [answer]
+
+    def heard(self, told: list[Answer]) -> Answer:
+        """Wait for what is said first of a batch that was given."""
         with self._heard:
             assert self._heard.wait_for(lambda: told, 10)
         return told[0]
+
+    def offer(self, batch: Batch) -> Answer:
+        """Give a batch, and wait for what is said first."""
+        return self.heard(self.give(batch))
 
     def close(self) -> None:
         """Have it end."""
@@ -115,7 +137,10 @@ def test_each_event_is_in_kafka_once_whatever_fails(
         assert (ahead.reason, ahead.expected) == (Reason.INVALID_SEQUENCE, 7)
         kafka.failures.clear()
         running.close()
-        Running(kafka, spool).close()
+        running = Running(kafka, spool)
+        while spool.size().batches:
+            time.sleep(0.001)
+        running.close()
         assert kafka.ids("s") == [f"{number}.{at}" for number in range(1, 7) for at in range(2)]
         assert spool.size().batches == 0
         spool.close()
@@ -141,6 +166,82 @@ def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(
     ]
     assert statuses == [(1, Status.OK), (2, Status.OK), (2, Status.OK), (3, Status.OK)]
     assert len(caplog.records) == 1
+    running.close()
+
+
+def test_behind_a_batch_that_the_spool_did_not_take_there_is_none_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it was dropped there in silence, and the source told for ever that the batch lay on the disk."""
+    monkeypatch.setattr(lane_module, "_BETWEEN_TRIES_SECONDS", 0.1)
+    kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 5_000)
+    running = Running(kafka, spool)
+    kafka.is_away = True
+    large = replace(events("s", 1), events=(Event(None, b"x" * 10_000, "1"),))
+    told = [running.give(large)]
+    while running.lane.intake.size()[0]:
+        time.sleep(0.001)
+    told += [running.give(events("s", 2)), running.give(events("s", 3))]
+    reasons = [answer.reason for answer in map(running.heard, told) if isinstance(answer, Nack)]
+    assert reasons == [Reason.BUFFER_FULL, Reason.INVALID_SEQUENCE, Reason.INVALID_SEQUENCE]
+    assert spool.size().batches == 0
+    kafka.is_away = False
+    assert [running.offer(events("s", number)) for number in (1, 2)] == [
+        Ack(1, Status.OK, 2),
+        Ack(2, Status.OK, 2),
+    ]
+    running.close()
+
+
+def test_what_the_broker_refuses_of_a_spool_is_told_and_its_source_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And what lay behind it, whose client sends it again, under the numbers that are next."""
+    kafka, spool = FakeKafka(["refused"] * 99), Spool(tmp_path / "spool.db", 1 << 20)
+    poison = Batch("s", (Event(None, b"poison", "p"),), 1, 1)
+    spool.put(*PLACE, [poison, events("s", 2), events("other", 1)])
+    running = Running(kafka, spool)
+    while spool.size().batches:
+        time.sleep(0.001)
+    assert [record.getMessage() for record in caplog.records if "of the spool" in record.getMessage()] == [
+        "2 batches of the spool are not taken by Kafka, from number 1 of source s on"
+    ]
+    assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
+    assert kafka.ids("other") == ["1.0", "1.1"]
+    running.close()
+
+
+def test_whoever_ends_it_does_not_wait_for_its_spool(tmp_path: Path) -> None:
+    """What lies there stays, and what comes meanwhile goes behind it."""
+    spool = Spool(tmp_path / "spool.db", 1 << 20)
+    spool.put(*PLACE, [events("s", number) for number in range(1, 1_001)])
+    running = Running(SlowKafka(), spool)
+    running.close()
+    assert spool.size().batches > 0
+    last = spool.ends(*PLACE)
+    assert last == {"s": 1_000}
+
+
+def test_a_queue_above_four_fifths_says_so_and_a_full_one_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`buffered` is in Kafka, its state `busy`; who was refused comes again."""
+    monkeypatch.setattr(intake_module, "QUEUE_BATCHES", 10)
+    kafka = SlowKafka()
+    running = Running(kafka, Spool(tmp_path / "spool.db", 1 << 20))  # type: ignore[arg-type]
+    kafka.may_write.clear()
+    told = [running.give(events("s", 1))]
+    while running.lane.intake.size()[0]:
+        time.sleep(0.001)
+    told += [running.give(events("s", number)) for number in range(2, 13)]
+    full = running.heard(told.pop())
+    assert isinstance(full, Nack)
+    assert (full.reason, full.should_retry) == (Reason.BUFFER_FULL, True)
+    assert running.lane.state is State.BUSY
+    kafka.may_write.set()
+    answers = [running.heard(each) for each in told]
+    assert [each.status for each in answers if isinstance(each, Ack)] == [Status.BUFFERED, *[Status.OK] * 10]
+    assert running.lane.state is State.READY
     running.close()
 
 

@@ -143,9 +143,14 @@ def test_a_token_is_known_by_its_hash_and_sends_its_streams() -> None:
     assert tokens.find("other") is None
     assert tokens.find(None) is None
     assert Tokens([]).find(None) is not None
-    for line in ("hunter2 * - - -", f"{digest} * - -", f"{digest} * x - -", f"{digest} * - 5 -"):
+    lines = [
+        "hunter2 * - - -",
+        *(f"{digest} * {limits}" for limits in ("- -", "x - -", "- 5 -", "0 - -", "- - -1")),
+    ]
+    # With all of them taken out nobody is let in.
+    for text in (*lines, "", "# hunter2 * - - -\n"):
         with pytest.raises(ConfigError, match="gateway-tokens-unreadable") as refused:
-            Tokens([line])
+            Tokens([text])
         assert "hunter2" not in str(refused.value)
 
 
