@@ -68,7 +68,7 @@ def _stopped(here: Field) -> str:
 
 
 def _behind_a_balancer(here: Field) -> str:
-    """Two have half of the slots each; whoever comes to the wrong one is told the right one."""
+    """Two have half of the slots each, and die; whoever comes to the wrong one is told the right one."""
     low, high = here.gateway(sources="0-3/8"), here.gateway(sources="4-7/8")
     names = [f"browser-{number}" for number in range(20)]
     both = [
@@ -80,7 +80,11 @@ def _behind_a_balancer(here: Field) -> str:
     told = wrong.json()["error"]["details"]["gateway"]
     assert wrong.status_code == httpx.codes.CONFLICT, wrong.text
     assert told == low.url, told
-    return "two gateways, half of the slots each"
+    for gateway in (low, high):
+        gateway.kill()
+        gateway.start()
+        gateway.wait()
+    return "two gateways, half of the slots each, both killed"
 
 
 def on_shared(act: Callable[[Field], str], testbed: Testbed) -> Findings:

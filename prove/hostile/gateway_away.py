@@ -12,6 +12,7 @@ from functools import partial
 import httpx
 
 from bootstrap.browser import ensure_browser
+from prove.hostile.gateway import POINTS
 from prove.hostile.gateway_field import Field, expect_killed, found, gateway_case, own_field, posted
 from prove.lab.brokers import Brokers
 from prove.lab.browser import open_browser
@@ -26,7 +27,7 @@ from spark_jobs.gateway.words import slot_of
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import SluiceError
 
-AWAY_POINTS = ("after-spooled", "after-taken", "before-commit", "after-commit", "after-drained")
+AWAY_POINTS = ("after-spooled", *POINTS, "after-drained")
 _MARKER_BYTES = 78
 _DECIDED_SECONDS = 30.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from prove.hostile.gateway import on_shared
 from prove.hostile.gateway_field import Field, gateway_case
 
 _FRAMES = 3_000
+_LEFT_SECONDS = 10.0
 _SOCKETS = 1_000
 _MOST_GROWN_BYTES = 100 * 10**6
 
@@ -35,7 +37,12 @@ def _fuzzed(here: Field) -> str:
             gateway.url, content=_frame(dice), headers={"Content-Type": "application/json"}, trust_env=False
         )
     assert gateway.is_alive
-    assert gateway.wait()["state"]
+    for client in here.clients:
+        client.finish()
+    deadline = time.monotonic() + _LEFT_SECONDS
+    while gateway.wait()["connectedSources"]:
+        assert time.monotonic() < deadline, "who has left is counted still"
+        time.sleep(0.05)
     return f"{_FRAMES:,} frames of noise"
 
 

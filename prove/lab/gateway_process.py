@@ -36,12 +36,12 @@ _SECONDS = 60.0
 
 
 class GatewayProcess:
-    """``port`` stays, whatever process listens there; ``settings`` are what is written under ``gateway``."""
+    """``port`` stays, whatever process listens there."""
 
-    def __init__(self, path: Path, fail_points: FailPoints | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self.port = load_config(path).gateway.listen.port  # type: ignore[union-attr]
-        self.start(fail_points)
+        self.start()
 
     @property
     def url(self) -> str:

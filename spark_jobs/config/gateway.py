@@ -67,7 +67,11 @@ class SpoolSettings(Frozen):
     """Where batches lie while Kafka is away."""
 
     path: str = key("spool.db", "An SQLite file on a disk of the gateway's own, from the state folder on.")
-    max_bytes: Size = key("1GiB", "Most bytes of batches in it; beyond them clients wait.", alias="max")
+    max_bytes: Size = key(
+        "1GiB",
+        "Most bytes of batches in it, 1,000 of each beside its events; beyond them clients wait.",
+        alias="max",
+    )
 
 
 class RateSettings(Frozen):

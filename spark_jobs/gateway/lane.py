@@ -247,6 +247,9 @@ class Lane:
         self._reach("before-answer")
         for listener in waiting.listeners:
             listener(answer)
+            if isinstance(answer, Ack) and answer.status in {Status.OK, Status.BUFFERED}:
+                # Who sent it again meanwhile: else its events would be counted twice.
+                answer = Ack(answer.sequence, Status.DUPLICATE, skipped=answer.processed + answer.skipped)
 
 
 def _lacking(left: Waiting, last: int) -> Nack:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from spark_jobs.checks.facts import SpoolFacts
 from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.gateway.spool import STORED_BYTES
 
-_SIZES = """SELECT count(*) FILTER (WHERE topic = ?1),
-  coalesce(sum(length(events)) FILTER (WHERE topic = ?1), 0), min(at_ms) FILTER (WHERE topic = ?1),
-  coalesce(sum(length(events)), 0) FROM batches"""
+_SIZES = f"""SELECT count(*), {STORED_BYTES}, min(at_ms), (SELECT {STORED_BYTES} FROM batches)
+  FROM batches WHERE topic = ?"""  # noqa: S608
 
 
 def spool_facts(config: SluiceConfig, topic: str) -> SpoolFacts | None:

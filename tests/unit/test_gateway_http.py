@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -29,8 +30,8 @@ from spark_jobs.gateway.flushes import Flushes
 from spark_jobs.gateway.gateway import Gateway
 from spark_jobs.gateway.http_api import GatewayApi
 from spark_jobs.gateway.tokens import Tokens
-from spark_jobs.gateway.topics import Stand
-from spark_jobs.gateway.words import SLOTS
+from spark_jobs.gateway.topics import Owner, Stand, StreamTopics
+from spark_jobs.gateway.words import SLOTS, slot_of
 from spark_jobs.protocol.fail_points import NoFailPoints
 from tests.support.certificates import make_certificates
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -339,6 +340,31 @@ def test_what_kafka_does_not_take_now_is_told_so(tmp_path: Path, kafkas: list[Fa
         eventually(lambda: httpx.get(health, trust_env=False).json()["state"] == "ready")
         assert post().json()["status"] == "duplicate"
     assert sum(len(kafka.records) for kafka in of_slots) == 50
+
+
+def test_all_who_come_to_the_wrong_gateway_are_told_by_one_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads a partition: a look each would keep the threads that all else needs."""
+    looks: list[int] = []
+
+    def owner(_topics: StreamTopics, slot: int) -> Owner:
+        looks.append(slot)
+        time.sleep(0.2)
+        return Owner("http://other", "p")
+
+    monkeypatch.setattr(StreamTopics, "owner", owner)
+    with gateway(tmp_path, sources="0-6/8") as address, ThreadPoolExecutor(10) as pool:
+        source = next(name for name in map(str, range(100)) if slot_of(name) == SLOTS - 1)
+        asked = [
+            pool.submit(
+                httpx.post, f"http://{address}", params={"sourceId": source}, json=MANY, trust_env=False
+            )
+            for _ in range(10)
+        ]
+        told = {each.result().json()["error"]["details"]["gateway"] for each in asked}
+    assert told == {"http://other/v1/streams/clicks"}
+    assert looks == [SLOTS - 1]
 
 
 def test_a_connection_by_http_is_held_to_its_rate(tmp_path: Path) -> None:
