@@ -130,8 +130,11 @@ class Gateway:
         elif (answer := stream.lanes[slot_of(batch.source)].intake.offer(batch, tell)) is not None:
             told(answer)
 
-    async def elsewhere(self, stream: Stream, source: str) -> Nack | None:
-        """Return where a source belongs that is not ours, None for one that is. It may ask Kafka."""
+    async def elsewhere(self, stream: Stream, source: str, *, is_secure: bool) -> Nack | None:
+        """Return where a source belongs that is not ours, None for one that is. It may ask Kafka.
+
+        Who came by TLS, which a balancer may have ended, is sent by TLS.
+        """
         slot = slot_of(source)
         if slot in stream.lanes:
             return None
@@ -143,11 +146,14 @@ class Gateway:
         owner = None
         with suppress(SluiceError):
             owner = await asyncio.shield(asked[1])
+        scheme, _, place = ("" if owner is None else owner.url).partition("://")
         return Nack(
             Reason.INVALID_FORMAT,
             f"this gateway has the sources of slots {self.settings.sources_text}, not of slot {slot}",
             field="sourceId",
-            gateway=None if owner is None else f"{owner.url}/v1/streams/{stream.name}",
+            gateway=None
+            if owner is None
+            else f"{'https' if is_secure else scheme}://{place}/v1/streams/{stream.name}",
         )
 
     def status(self) -> dict[str, Any]:

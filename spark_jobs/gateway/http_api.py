@@ -118,7 +118,9 @@ class GatewayApi:
             if stream is not None:
                 self.gateway.metrics.told(stream.name, error.nack())
             return _answered(error.nack(), _batch_id(told), error.status)
-        if (elsewhere := await self.gateway.elsewhere(stream, batch.source)) is not None:
+        if (
+            elsewhere := await self.gateway.elsewhere(stream, batch.source, is_secure=request.url.is_secure)
+        ) is not None:
             return _answered(elsewhere, batch.id, HTTPStatus.CONFLICT)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 

@@ -103,7 +103,7 @@ class Session:
             raise RefusedError(f"{PROTOCOL_VERSION} is spoken here", "protocolVersion")
         source = read_source(message.get("sourceId"))
         read_text(message.get("sourceName"), "sourceName")
-        refusal = await self.gateway.elsewhere(self.stream, source)
+        refusal = await self.gateway.elsewhere(self.stream, source, is_secure=self.socket.url.is_secure)
         # Told 0 for want of knowing, a client would take the first batches that it sends for known ones.
         if refusal := refusal or self.stream.lanes[slot_of(source)].intake.unknown():
             self._nack(refusal)

@@ -354,7 +354,8 @@ def test_all_who_come_to_the_wrong_gateway_are_told_by_one_look(
         return Owner("http://other", "p")
 
     monkeypatch.setattr(StreamTopics, "owner", owner)
-    with gateway(tmp_path, sources="0-6/8") as address, ThreadPoolExecutor(10) as pool:
+    settings = {"sources": "0-6/8", "trusted_proxies": ["127.0.0.1"]}
+    with gateway(tmp_path, **settings) as address, ThreadPoolExecutor(10) as pool:
         source = next(name for name in map(str, range(100)) if slot_of(name) == SLOTS - 1)
         asked = [
             pool.submit(
@@ -363,6 +364,10 @@ def test_all_who_come_to_the_wrong_gateway_are_told_by_one_look(
             for _ in range(10)
         ]
         told = {each.result().json()["error"]["details"]["gateway"] for each in asked}
+        by_tls = {"X-Forwarded-Proto": "https"}  # a page that came so may open nothing else
+        with connect(f"ws://{address}", additional_headers=by_tls, proxy=None) as socket:
+            nack = ask(socket, {"type": "connect", "sourceId": source})
+        assert nack["details"]["gateway"] == "https://other/v1/streams/clicks"
     assert told == {"http://other/v1/streams/clicks"}
     assert looks == [SLOTS - 1]
 
