@@ -1,0 +1,127 @@
+"""Connections to the gateway by WebSocket: who may have one, what is said on it, and how it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from docs.clients.gateway_client import GatewayClient
+from spark_jobs.gateway import lane as lane_module
+from spark_jobs.gateway.topics import Stand
+from spark_jobs.gateway.words import SLOTS
+from tests.support.fake_gateway_kafka import FakeKafka
+from tests.support.gateway_server import MANY, PATH, ask, away, eventually, gateway, posted, sent, talking
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_BETWEEN_TRIES_SECONDS", "_START_RETRY_SECONDS", "RETRY_SECONDS"):
+        monkeypatch.setattr(lane_module, name, 0.05)
+
+
+def test_a_token_has_so_many_connections(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The next one is turned away until one of them is closed; the log has no error of that."""
+    by_token = {"Authorization": "Bearer secret"}
+    line = f"{hashlib.sha256(b'secret').hexdigest()} * - - 1"
+    with gateway(tmp_path, tokens=line) as address:
+        with talking(address, "a", additional_headers=by_token):
+            with pytest.raises(InvalidStatus) as refused, talking(address, "b", additional_headers=by_token):
+                pass
+            assert refused.value.response.status_code == 429
+            assert posted(address, "c", headers=by_token).status_code == 200
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                with talking(address, "b", additional_headers=by_token):
+                    break
+            except InvalidStatus:
+                assert time.monotonic() < deadline
+        assert "ERROR" not in capfd.readouterr().err
+
+
+def test_who_says_nothing_is_closed_and_who_sends_heartbeats_is_not(tmp_path: Path) -> None:
+    """`idle` counts from the last message."""
+    with gateway(tmp_path, idle="1s") as address, talking(address, "a") as socket:
+        for _ in range(3):
+            time.sleep(0.5)
+            assert ask(socket, {"type": "heartbeat"})["type"] == "pong"
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(10)
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1001, "idle")
+
+
+def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> None:
+    """By the first that asks, over any connection; the answer says so."""
+    started: list[str] = []
+    with (
+        gateway(tmp_path, started=started) as address,
+        talking(address, "a") as one,
+        talking(address, "b") as other,
+    ):
+        told = [ask(each, {"type": "flush_request"})["flush"] for each in (one, other, one)]
+    assert told == ["started", "too_soon", "too_soon"]
+    assert started == ["clicks"]
+
+
+def test_who_comes_before_kafka_was_reached_loses_nothing(tmp_path: Path) -> None:
+    """How far a source is nobody knows then: told 0 its client would take its first batches for known."""
+    of_slots = [FakeKafka(is_away=True, stands={"browser": Stand(50, 50)}) for _ in range(SLOTS)]
+    with gateway(tmp_path, kafkas=of_slots) as address:
+        client = GatewayClient(f"ws://{address}", "browser", most=1)
+        client.send({"value": "first"})
+        with connect(f"ws://{address}", proxy=None) as socket:
+            told = ask(socket, {"type": "connect", "sourceId": "browser"})
+        assert (told["reason"], told["shouldRetry"]) == ("internal_error", True)
+        away(of_slots, is_away=False)
+        client.send({"value": "second"})
+        client.close()
+    assert [each.value for kafka in of_slots for each in kafka.records] == [b'"first"', b'"second"']
+
+
+def test_a_batch_that_is_too_large_is_refused_and_its_connection_goes_on(tmp_path: Path) -> None:
+    """But for a frame far above that, of which nothing is read."""
+    with gateway(tmp_path, max_batch_bytes="1KiB") as address, talking(address, "a") as socket:
+        many = {"type": "cdc_batch", "sequenceNumber": 1, "events": [{"value": "x" * 1_000}]}
+        assert ask(socket, many)["reason"] == "invalid_format"
+        assert ask(socket, {**many, "events": [{"value": 1}]})["status"] == "ok"
+        with pytest.raises(ConnectionClosed) as closed:
+            ask(socket, {**many, "events": [{"value": "x" * 10_000}]})
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+
+
+def test_what_no_answer_can_hold_is_not_said_back(tmp_path: Path) -> None:
+    """Half of a pair of surrogates in a heartbeat, or as a capability: the connection goes on."""
+    with gateway(tmp_path) as address, connect(f"ws://{address}", proxy=None) as socket:
+        hello = {"type": "connect", "sourceId": "a", "capabilities": ["binary", "\ud800", 1]}
+        assert ask(socket, hello)["capabilities"] == {"binary": "unsupported"}
+        assert ask(socket, {"type": "heartbeat", "timestamp": "\ud800"})["timestamp"] is None
+        other = {"type": "cdc_batch", "sequenceNumber": 1, "sourceId": "\ud800", "events": MANY}
+        assert ask(socket, other)["details"]["field"] == "sourceId"
+        assert sent(socket) == "ok"
+
+
+def test_who_leaves_without_its_answers_is_forgotten(tmp_path: Path) -> None:
+    """However many wait for it: its connection is free for the next."""
+    with gateway(tmp_path) as address:
+        with talking(address, "a", compression=None, close_timeout=0.1) as socket:
+            heartbeat = json.dumps({"type": "heartbeat", "timestamp": "x" * 256})
+            socket.socket.settimeout(0.5)
+            with suppress(ConnectionClosed, OSError):
+                for _ in range(100_000):  # until neither side takes more
+                    socket.send(heartbeat)
+            socket.socket.close()
+        health = f"http://{address.removesuffix(PATH)}/v1/health"
+        eventually(lambda: not httpx.get(health, trust_env=False).json()["connectedSources"])
