@@ -103,9 +103,11 @@ class Lane:
         """Bring a window somewhere; the disk is tried after Kafka, or at once while that is known away."""
         is_away = bool(self._on_disk) and time.monotonic() < self._try_at
         is_once = bool(self._on_disk) or self.intake.is_closing or not window
-        tries = 0 if is_away else 1 if is_once else TRIES
+        tries, began = 0 if is_away else 1 if is_once else TRIES, time.monotonic()
         for number in range(tries):
             if number:
+                if time.monotonic() - began > TRIES * _BETWEEN_TRIES_SECONDS:
+                    break  # a broker that says nothing takes its time for each
                 self.intake.pause(_BETWEEN_TRIES_SECONDS)
             if self._is_brought(window) or self.intake.ended is not None:
                 return

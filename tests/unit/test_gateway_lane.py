@@ -172,6 +172,26 @@ def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(
     running.close()
 
 
+@pytest.mark.parametrize(("answers_after", "tries"), [(0.0, 3), (0.2, 1)])
+def test_a_broker_that_says_nothing_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers_after: float, tries: int
+) -> None:
+    """And one that refuses three times: in either case a client hears soon where its batch is."""
+    monkeypatch.setattr(lane_module, "RETRY_SECONDS", 60.0)
+    tried = []
+
+    class SilentKafka(FakeKafka):
+        def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
+            tried.append(records)
+            time.sleep(answers_after)
+            super().write(records, stands)
+
+    running = Running(SilentKafka(["before"] * 3), Spool(tmp_path / "spool.db", 1 << 20))
+    assert running.offer(events("s", 1)) == Ack(1, Status.FALLBACK)
+    assert len(tried) == tries
+    running.close()
+
+
 def test_behind_a_batch_that_the_spool_did_not_take_there_is_none_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
