@@ -172,12 +172,14 @@ def test_what_came_while_kafka_was_away_goes_first_and_is_told_of_again(
     running.close()
 
 
-@pytest.mark.parametrize(("answers_after", "tries"), [(0.0, 3), (0.2, 1)])
+@pytest.mark.parametrize(("answers_after", "tries"), [(0.0, 3), (0.4, 1)])
 def test_a_broker_that_says_nothing_is_tried_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers_after: float, tries: int
 ) -> None:
     """And one that refuses three times: in either case a client hears soon where its batch is."""
     monkeypatch.setattr(lane_module, "RETRY_SECONDS", 60.0)
+    monkeypatch.setattr(lane_module, "_BETWEEN_TRIES_SECONDS", 0.1)
+    monkeypatch.setattr(intake_module.Intake, "pause", lambda *_: None)
     tried = []
 
     class SilentKafka(FakeKafka):
