@@ -29,7 +29,11 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import ListOffsetsResultInfo, TopicDescription  # type: ignore[attr-defined]
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        ClusterMetadata,
+        ListOffsetsResultInfo,
+        TopicDescription,
+    )
 
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
@@ -43,6 +47,7 @@ TIMEOUT_SECONDS = 10.0
 ALL_DOWN_SECONDS = 3.0
 SETTLING_SECONDS = 2.0
 _POLL_SECONDS = 0.05
+_ANY_TOPIC = "__consumer_offsets"
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: a broker before 2.8
 
 
@@ -73,7 +78,7 @@ class KafkaAdmin:
         return state
 
     def source_states(self, topics: Iterable[str]) -> dict[str, SourceState | SluiceError]:
-        """Look at many topics in three rounds of requests, whatever their number; one's error is its own.
+        """Look at many topics in four rounds of requests, whatever their number; one's error is its own.
 
         Raises ``RetryableError`` when the broker is away and ``ConfigError`` when it refuses the client.
         """
@@ -81,15 +86,14 @@ class KafkaAdmin:
         if not names:
             return {}
         limit = self._timeout_seconds
-        cluster = self._client.describe_cluster(request_timeout=limit)
         described = self._ask(
             self._client.describe_topics(TopicCollection(names), request_timeout=limit), "looking up topics"
         )
-        cluster_id = self._one(cluster, "asking which cluster it is").cluster_id
         found = {name: d for name, d in described.items() if not isinstance(d, KafkaError)}
         states: dict[str, SourceState | SluiceError] = {
             name: self._topic_error(name, d) for name, d in described.items() if isinstance(d, KafkaError)
         }
+        cluster_id = self._cluster_id(next(iter(found))) if found else None
         partitions = [(name, info.id) for name, d in found.items() for info in d.partitions]
         # First, on its own: what is written meanwhile would look like held back by a transaction.
         offsets = self._offsets(_Position(*each, _LATEST, _UNCOMMITTED) for each in partitions)
@@ -119,14 +123,12 @@ class KafkaAdmin:
         return states
 
     def identity(self, topic: str) -> SourceState:
-        """Return whose offsets these are, and no offsets, in one round. Raises as ``source_state``."""
-        limit = self._timeout_seconds
-        cluster = self._client.describe_cluster(request_timeout=limit)
-        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=limit)
+        """Return whose offsets these are, and no offsets, in two rounds. Raises as ``source_state``."""
+        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_seconds)
         described = self._ask(asked, "looking up a topic")[topic]
         if isinstance(described, KafkaError):
             raise self._topic_error(topic, described)
-        cluster_id = self._one(cluster, "asking which cluster it is").cluster_id
+        cluster_id = self._cluster_id(topic)
         there = dict.fromkeys((info.id for info in described.partitions), 0)
         return SourceState(topic, _topic_id(described), cluster_id, low=there, end=there)
 
@@ -165,12 +167,12 @@ class KafkaAdmin:
 
     def topics(self) -> frozenset[str]:
         """Return the names of all topics this user may see, Kafka's internal ones left out."""
-        # A refusal is heard here, at once: what follows waits out its time and says nothing.
-        self._one(self._client.describe_cluster(request_timeout=self._timeout_seconds), "listing topics")
-        try:
-            names = self._client.list_topics(timeout=self._timeout_seconds).topics
-        except KafkaException as error:
-            raise self._error(error.args[0], "listing topics") from error
+        # A refusal is heard here, at once: what follows waits out its time and says nothing. Any topic does.
+        asked = self._client.describe_topics(
+            TopicCollection([_ANY_TOPIC]), request_timeout=self._timeout_seconds
+        )
+        self._ask(asked, "listing topics")
+        names = self._metadata("listing topics").topics
         return frozenset(name for name in names if not name.startswith("__"))
 
     def make_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
@@ -239,6 +241,21 @@ class KafkaAdmin:
 
     def _connect(self) -> AdminClient:
         return new_client(AdminClient, admin_properties(self._properties), self._troubles)
+
+    def _cluster_id(self, topic: str) -> str | None:
+        """Return which cluster it is, of which a topic that is there is asked after.
+
+        Never by ``describe_cluster``: a broker that stood still for longer than its session is fenced for
+        some heartbeats and names no broker, not even itself. Librdkafka 2.16 then ends the whole process.
+        """
+        cluster_id: str | None = self._metadata("asking which cluster it is", topic).cluster_id
+        return cluster_id
+
+    def _metadata(self, doing: str, topic: str | None = None) -> ClusterMetadata:
+        try:
+            return self._client.list_topics(topic, timeout=self._timeout_seconds)
+        except KafkaException as error:
+            raise self._error(error.args[0], doing) from error
 
     def _offsets(self, positions: Iterable[_Position]) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
         """Ask for all at once; ask again for those whose leader is just moving or just made."""

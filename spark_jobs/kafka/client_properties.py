@@ -86,7 +86,8 @@ def consumer_properties(properties: Mapping[str, str], *, queue_bytes: int) -> d
 
 def admin_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return what an ``AdminClient`` is made with. Raises ``ConfigError`` like ``consumer_properties``."""
-    return _QUIET | _checked(properties)
+    # Librdkafka takes it for a producer, which makes the topics that it asks after.
+    return _QUIET | _checked(properties) | {"allow.auto.create.topics": "false"}
 
 
 def producer_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,49 @@
+"""A broker that is fenced for a moment, because it stood still, ends no process that looks at topics."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.fenced_broker import CLUSTER, TOPIC, fenced_broker
+
+# In another process, since librdkafka's assertions end it.
+_LOOKING = """
+import sys
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.protocol.errors import RetryableError
+
+admin = KafkaAdmin({"bootstrap.servers": sys.argv[1]})
+for _ in sys.stdin:
+    try:
+        print(admin.%s, flush=True)
+    except RetryableError as error:
+        print(error.code, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("look", "told"),
+    [(f"identity({TOPIC!r}).cluster_id", CLUSTER), ("topics()", f"frozenset({{{TOPIC!r}}})")],
+)
+def test_a_fenced_broker_is_asked_again(look: str, told: str) -> None:
+    """It names no broker, not even itself: at worst it is away until it does."""
+    command = [sys.executable, "-c", _LOOKING % look]
+    with (
+        fenced_broker() as broker,
+        subprocess.Popen(
+            [*command, broker.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as looking,
+    ):
+        assert looking.stdin is not None
+        assert looking.stdout is not None
+        seen = []
+        for broker.is_fenced in (False, True, False):
+            looking.stdin.write("\n")
+            looking.stdin.flush()
+            seen.append(looking.stdout.readline().strip())
+        looking.stdin.close()
+    assert seen[0] == seen[2] == told
+    assert seen[1] in {told, "broker-away"}
