@@ -17,6 +17,8 @@ from spark_jobs.config.values import Count, Duration, OneOrMany, Secret, Size, T
 
 # Of the hash of a source; fixed, since transactional ids and the partitions of states are made of it.
 SLOTS = 8
+# What a batch takes in a spool beside its events, in the file and in the memory of its slot.
+SPOOLED_BYTES = 1_000
 _SOURCES = re.compile(r"(\d)-(\d)/(\d)")
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from spark_jobs.config.gateway import SPOOLED_BYTES
 from spark_jobs.gateway.messages import Batch, Event
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.storage.state_files import make_private
@@ -24,10 +25,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS batches (
   sequence INTEGER NOT NULL, batch_id TEXT, events BLOB NOT NULL,
   bytes INTEGER NOT NULL, at_ms INTEGER NOT NULL
 )"""
-# What one takes beside its events, here and in the memory of the slot that knows of it.
-_BATCH_BYTES = 1_000
-STORED_BYTES = f"coalesce(sum(length(events) + {_BATCH_BYTES}), 0)"
-_SIZE = f"SELECT count(*), {STORED_BYTES} FROM batches"  # noqa: S608
+_SIZE = f"SELECT count(*), coalesce(sum(length(events) + {SPOOLED_BYTES}), 0) FROM batches"  # noqa: S608
 _MOST_AT_ONCE = 200
 
 
@@ -89,7 +87,7 @@ class Spool:
         Raises ``SpoolFullError`` and ``RetryableError`` (``gateway-spool``): then none of them is there.
         """
         rows = [_row(topic, slot, each) for each in batches]
-        size = sum(len(row[5]) + _BATCH_BYTES for row in rows)
+        size = sum(len(row[5]) + SPOOLED_BYTES for row in rows)
         self._change(
             "INSERT INTO batches (topic, slot, source, sequence, batch_id, events, bytes, at_ms)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -106,7 +104,7 @@ class Spool:
         with self._lock:
             rows = self._file.execute(query, (topic, slot, _MOST_AT_ONCE)).fetchall()
         return [
-            Spooled(row[0], Batch(row[2], _events(row[1]), *row[3:]), len(row[1]) + _BATCH_BYTES)
+            Spooled(row[0], Batch(row[2], _events(row[1]), *row[3:]), len(row[1]) + SPOOLED_BYTES)
             for row in rows
         ]
 

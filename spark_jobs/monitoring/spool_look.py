@@ -7,10 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 from spark_jobs.checks.facts import SpoolFacts
+from spark_jobs.config.gateway import SPOOLED_BYTES
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.gateway.spool import STORED_BYTES
 
-_SIZES = f"""SELECT count(*), {STORED_BYTES}, min(at_ms), (SELECT {STORED_BYTES} FROM batches)
+_BYTES = f"coalesce(sum(length(events) + {SPOOLED_BYTES}), 0)"
+_SIZES = f"""SELECT count(*), {_BYTES}, min(at_ms), (SELECT {_BYTES} FROM batches)
   FROM batches WHERE topic = ?"""  # noqa: S608
 
 

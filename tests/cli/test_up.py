@@ -154,7 +154,7 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     began = time.monotonic()
     assert sluice("down", home=up_home).returncode == 0
     assert time.monotonic() - began < STOP_SECONDS
-    assert sluice_up.wait(5) == 0
+    assert sluice_up.wait(STOP_SECONDS) == 0
     assert not [name for name, pid in pids.items() if runs(pid)]
     assert "nothing was running" in sluice("down", home=up_home).stdout
 
