@@ -57,7 +57,7 @@ def test_the_spark_snippet_runs_as_printed(printed: dict[str, str], tmp_path: Pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
         cwd=tmp_path,
     )
     assert done.stdout.split() == ["3"], done.stderr[-2000:]
