@@ -27,7 +27,7 @@ class Flushes:
 
     start: Callable[[str], Popen[bytes]]
     clock: Callable[[], float] = time.monotonic
-    _runs: dict[str, tuple[Popen[bytes], float]] = field(default_factory=dict)
+    _runs: dict[str, tuple[Popen[bytes], float]] = field(init=False, default_factory=dict)
 
     def __call__(self, stream: Stream) -> Flush:
         """Start runs of the stream's pipelines, or say why none was started."""

@@ -143,17 +143,16 @@ class Gateway:
             # Once for all who come meanwhile: it reads a partition.
             asked = time.monotonic(), asyncio.ensure_future(run_sync(stream.topics.owner, slot))
             self._owners[stream.name, slot] = asked
-        owner = None
+        gateway = None
         with suppress(SluiceError):
-            owner = await asyncio.shield(asked[1])
-        scheme, _, place = ("" if owner is None else owner.url).partition("://")
+            if owner := await asyncio.shield(asked[1]):
+                scheme, _, place = owner.url.partition("://")
+                gateway = f"{'https' if is_secure else scheme}://{place}/v1/streams/{stream.name}"
         return Nack(
             Reason.INVALID_FORMAT,
             f"this gateway has the sources of slots {self.settings.sources_text}, not of slot {slot}",
             field="sourceId",
-            gateway=None
-            if owner is None
-            else f"{'https' if is_secure else scheme}://{place}/v1/streams/{stream.name}",
+            gateway=gateway,
         )
 
     def status(self) -> dict[str, Any]:

@@ -118,9 +118,8 @@ class GatewayApi:
             if stream is not None:
                 self.gateway.metrics.told(stream.name, error.nack())
             return _answered(error.nack(), _batch_id(told), error.status)
-        if (
-            elsewhere := await self.gateway.elsewhere(stream, batch.source, is_secure=request.url.is_secure)
-        ) is not None:
+        is_secure = request.url.is_secure
+        if (elsewhere := await self.gateway.elsewhere(stream, batch.source, is_secure=is_secure)) is not None:
             return _answered(elsewhere, batch.id, HTTPStatus.CONFLICT)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -202,10 +201,11 @@ def _batch_id(told: dict[str, Any]) -> str | None:
 
 def _of_cloud_events(events: list[Any]) -> dict[str, Any]:
     """Return a batch of CloudEvents as one of ours: ids, data, subjects as keys, and their one source."""
-    sources = [event.get("source") for event in events if type(event) is dict]
-    if other := next((at for at, source in enumerate(sources) if source != sources[0]), None):
+    sources = {at: event.get("source") for at, event in enumerate(events) if type(event) is dict}
+    one = next(iter(sources.values()), None)
+    if other := next((at for at, source in sources.items() if source != one), None):
         raise RefusedError("a batch is of one source", f"events[{other}].source")
-    return {"sourceId": sources[0] if sources else None, "events": [*map(_of_cloud_event, events)]}
+    return {"sourceId": one, "events": [*map(_of_cloud_event, events)]}
 
 
 def _of_cloud_event(event: Any) -> Any:

@@ -103,11 +103,13 @@ class Lane:
         """Bring a window somewhere; the disk is tried after Kafka, or at once while that is known away."""
         is_away = bool(self._on_disk) and time.monotonic() < self._try_at
         is_once = bool(self._on_disk) or self.intake.is_closing or not window
-        tries, began = 0 if is_away else 1 if is_once else TRIES, time.monotonic()
+        tries = 0 if is_away else 1 if is_once else TRIES
+        # A broker that says nothing takes its time for each.
+        last_try_by = time.monotonic() + TRIES * _BETWEEN_TRIES_SECONDS
         for number in range(tries):
             if number:
-                if time.monotonic() - began > TRIES * _BETWEEN_TRIES_SECONDS:
-                    break  # a broker that says nothing takes its time for each
+                if time.monotonic() > last_try_by:
+                    break
                 self.intake.pause(_BETWEEN_TRIES_SECONDS)
             if self._is_brought(window) or self.intake.ended is not None:
                 return
@@ -218,10 +220,11 @@ class Lane:
         """Put batches on the disk that are next of their source; who sent them keeps them until `ok`."""
         ends, fits, misfits = dict[str, int](), list[Waiting](), list[Waiting]()
         for each in left:
-            last = ends.get(each.source) or self._last(each.source)
-            if each.sequence == last + 1:
+            if each.sequence == (ends.get(each.source) or self._last(each.source)) + 1:
                 ends[each.source] = each.sequence
-            (fits if each.sequence == last + 1 else misfits).append(each)
+                fits.append(each)
+            else:
+                misfits.append(each)
         if fits:
             self._spool_window(fits, ends)
         self._answer(misfits, lambda each: _lacking(each, self._last(each.source)))

@@ -46,9 +46,9 @@ class Session:
     limits: Limits
     persisted: Persisted
     flush: Callable[[Stream], str]
-    _unsent: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
-    _source: str = ""
-    _capabilities: dict[str, str] = field(default_factory=dict)
+    _unsent: asyncio.Queue[str] = field(init=False, default_factory=asyncio.Queue)
+    _source: str = field(init=False, default="")
+    _capabilities: dict[str, str] = field(init=False, default_factory=dict)
 
     async def run(self) -> None:
         """Go on until the client leaves, or says nothing for long."""

@@ -80,11 +80,14 @@ def _token(columns: list[str]) -> tuple[str, Token]:
         raise _unreadable("a line has other columns")
     digest, streams, events, size, connections = columns
     try:
-        most = _limit(events, int), _limit(size, parse_size_bytes), _limit(connections, int)
+        return digest, Token(
+            None if streams == "*" else frozenset(streams.split(",")),
+            Bucket(_limit(events, int)),
+            Bucket(_limit(size, parse_size_bytes)),
+            _limit(connections, int),
+        )
     except ValueError as error:
         raise _unreadable(str(error)) from None
-    only = None if streams == "*" else frozenset(streams.split(","))
-    return digest, Token(only, Bucket(most[0]), Bucket(most[1]), most[2])
 
 
 def _unreadable(why: str) -> ConfigError:

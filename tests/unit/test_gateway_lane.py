@@ -19,9 +19,11 @@ from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.gateway import intake as intake_module
 from spark_jobs.gateway import lane as lane_module
+from spark_jobs.gateway import persisted as persisted_module
 from spark_jobs.gateway.flushes import Flush, Flushes
 from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.messages import Batch, Event
+from spark_jobs.gateway.persisted import Persisted
 from spark_jobs.gateway.spool import Spool, SpoolFullError
 from spark_jobs.gateway.topics import OWNER_KEY, Outgoing, Owner, Stand, StreamTopics
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
@@ -41,17 +43,20 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SlowKafka(FakeKafka):
-    """One that writes when it may."""
+    """One that writes when it may, and takes so long for it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, failures: list[str] | None = None, seconds: float = 0.01) -> None:
+        super().__init__(failures or [])
         self.may_write = threading.Event()
         self.may_write.set()
+        self.tried = 0
+        self._seconds = seconds
 
     def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
-        """Wait for that, and a moment."""
+        """Wait for that, and so long."""
+        self.tried += 1
         assert self.may_write.wait(10)
-        time.sleep(0.01)
+        time.sleep(self._seconds)
         super().write(records, stands)
 
 
@@ -180,17 +185,10 @@ def test_a_broker_that_says_nothing_is_tried_once(
     monkeypatch.setattr(lane_module, "RETRY_SECONDS", 60.0)
     monkeypatch.setattr(lane_module, "_BETWEEN_TRIES_SECONDS", 0.1)
     monkeypatch.setattr(intake_module.Intake, "pause", lambda *_: None)
-    tried = []
-
-    class SilentKafka(FakeKafka):
-        def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
-            tried.append(records)
-            time.sleep(answers_after)
-            super().write(records, stands)
-
-    running = Running(SilentKafka(["before"] * 3), Spool(tmp_path / "spool.db", 1 << 20))
+    kafka = SlowKafka(["before"] * 3, answers_after)
+    running = Running(kafka, Spool(tmp_path / "spool.db", 1 << 20))
     assert running.offer(events("s", 1)) == Ack(1, Status.FALLBACK)
-    assert len(tried) == tries
+    assert kafka.tried == tries
     running.close()
 
 
@@ -243,8 +241,7 @@ def test_whoever_ends_it_does_not_wait_for_its_spool(tmp_path: Path) -> None:
     running = Running(SlowKafka(), spool)
     running.close()
     assert spool.size().batches > 0
-    last = spool.ends(*PLACE)
-    assert last == {"s": 1_000}
+    assert spool.ends(*PLACE) == {"s": 1_000}
 
 
 def test_a_queue_above_four_fifths_says_so_and_a_full_one_takes_nothing(
@@ -394,3 +391,24 @@ def test_a_run_is_started_once_in_the_freshness() -> None:
     now[0] = 60.0
     assert flushes(stream) is Flush.STARTED  # type: ignore[arg-type]
     assert started == ["orders", "orders"]
+    stream.pipelines.append(SimpleNamespace(name="mirror", freshness_seconds=60))
+    assert flushes(stream) is Flush.STARTED  # type: ignore[arg-type]
+    assert flushes(stream) is Flush.TOO_SOON  # type: ignore[arg-type]
+    assert started == ["orders", "orders", "mirror"]
+
+
+def test_a_batch_is_persisted_once_it_is_in_the_tables_of_all_pipelines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A mirror beside a table of changes may be behind it; a table that is not there yet has nothing."""
+    reached: dict[str, dict[int, int] | None] = {"changes": {0: 7, 1: 0}, "mirror": None}
+    monkeypatch.setattr(persisted_module, "load_fresh", lambda _connections, name: reached[name])
+    monkeypatch.setattr(persisted_module, "progress_of", lambda table: SimpleNamespace(next_offsets=table))
+    admin = SimpleNamespace(source_state=lambda _topic: SimpleNamespace(high={0: 7, 1: 0}))
+    persisted = Persisted(SimpleNamespace(admin=admin))  # type: ignore[arg-type]
+    pipelines = [SimpleNamespace(table=name) for name in reached]
+    stream = SimpleNamespace(name="s", topics=SimpleNamespace(topic="t"), pipelines=pipelines)
+    wanted = [persisted_module._Wanted(stream, lambda: None)]  # type: ignore[arg-type]
+    for mirror, is_done in ((None, False), ({0: 6}, False), ({0: 7}, True)):
+        reached["mirror"] = mirror
+        assert persisted._done(wanted) == (wanted if is_done else [])

@@ -113,6 +113,7 @@ def test_a_bucket_takes_what_flows_in_and_says_when() -> None:
     now[0] = 1.51
     assert limits.wait_ms(1, 900) == 0
     assert other.wait_ms() == 0
+    assert Buckets(5).of("a") is not Buckets(5).of("a")
 
 
 @pytest.mark.parametrize("rate", [None, 5.0])
