@@ -21,7 +21,8 @@ def command(port: int | None, *, insecure: bool) -> None:
     """Serve the configured catalog to other engines over Iceberg's REST protocol until Ctrl-C; reads only.
 
     Whatever would change a table is refused. Clients are given where the files lie and no credentials: they
-    bring their own for the storage. `./sluice up` does this by itself where catalog_server.listen is written.
+    bring their own for the storage. `./sluice up` does this by itself where catalog_server.listen is written,
+    or with --catalog-port.
     """
     from servers.catalog import CatalogApp, refused
     from servers.serving import serve

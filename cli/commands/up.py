@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from cli.commands.state_word import StateWord
 from cli.commands.status import look
 from cli.stand.run_record import hold
 from spark_jobs.config.file import load_config
+from spark_jobs.config.listener import DEFAULT_CATALOG
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics, refresh_topics
@@ -33,11 +35,17 @@ WATCH_EVERY_SECONDS = 1.0
     default=None,
     help="The port of the Dagster UI instead of ui.listen's; 0 is a free one.",
 )
+@click.option(
+    "--catalog-port",
+    type=click.IntRange(1, 65535),
+    default=None,
+    help="Serve the catalog to other engines, at this port instead of catalog_server.listen's.",
+)
 @click.option("--tls", is_flag=True, help="Embedded Kafka over SASL_SSL alone; all of it is made at start.")
 @click.option(
     "--insecure", is_flag=True, help="Let all of it that listens do so beyond this machine without tokens."
 )
-def command(port: int | None, insecure: bool, tls: bool) -> None:
+def command(port: int | None, catalog_port: int | None, insecure: bool, tls: bool) -> None:
     """Run what the configuration names until Ctrl-C, which stops all of it within 15 s.
 
     With kafka.bootstrap.servers set that is Dagster, and a Spark server unless spark.remote or spark.master
@@ -53,7 +61,9 @@ def command(port: int | None, insecure: bool, tls: bool) -> None:
             code="tls-of-another",
             hint="Leave --tls out and write kafka.security.protocol, or leave out kafka.bootstrap.servers.",
         )
-    for listener in (config.ui, config.metrics, config.catalog_server, config.serve, config.gateway):
+    # Apart from what is read again for changes, in which the port does not stand.
+    served = config if catalog_port is None else _with_catalog(config, catalog_port)
+    for listener in (served.ui, served.metrics, served.catalog_server, served.serve, served.gateway):
         refuse_open(listener, insecure=insecure)
         tls_of(listener)
     address = config.ui.listen
@@ -63,7 +73,7 @@ def command(port: int | None, insecure: bool, tls: bool) -> None:
         )
     for problem in config.problems:
         output.say(f"left out: {problem}")
-    with hold(config.home, "./sluice up"), servers_of(config, has_login=tls) as servers:
+    with hold(config.home, "./sluice up"), servers_of(served, has_login=tls) as servers:
         output.say("starting")
         servers.start_backends()
         if config.has_broker:
@@ -132,6 +142,12 @@ def _stay(servers: Servers) -> None:
             words = {facts.pipeline.name: state.word for facts, state in seen}
             next_look = time.monotonic() + LOOK_EVERY_SECONDS
         time.sleep(WATCH_EVERY_SECONDS)
+
+
+def _with_catalog(config: SluiceConfig, port: int) -> SluiceConfig:
+    own = config.catalog_server
+    address = replace(own.listen or DEFAULT_CATALOG, port=port)
+    return config.model_copy(update={"catalog_server": own.model_copy(update={"listen": address})})
 
 
 def _as_it_is_now(servers: Servers, before: SluiceConfig) -> SluiceConfig:

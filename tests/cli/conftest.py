@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from servers.process import free_ports
 from tests.support.forked_command import run_forked
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def up_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sluice_up(up_home: Path) -> Iterator[subprocess.Popen[str]]:
     """A running `up` without a configuration: embedded Kafka over TLS, Spark, Dagster, sample stream."""
     log = up_home.parent / "up.out"
+    ports = ("--port", "0", "--catalog-port", str(free_ports(1)[0]))
     with log.open("w") as out:
         process = subprocess.Popen(
-            ["sh", "-c", IN_BACKGROUND, "up", sys.executable, "-m", "cli", "up", "--tls", "--port", "0"],
+            ["sh", "-c", IN_BACKGROUND, "up", sys.executable, "-m", "cli", "up", "--tls", *ports],
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=up_home.parent,

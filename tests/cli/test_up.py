@@ -95,9 +95,9 @@ def asked(ui: str, headers: dict[str, str] | None = None) -> int:
         return error.code
 
 
-def scraped(printed: Path) -> str:
-    """What the metrics endpoint that `up` printed tells, once it answers."""
-    address = printed_address(printed, "metrics")
+def scraped(printed: Path, what: str, path: str = "") -> str:
+    """What a server tells whose address `up` printed, once it answers."""
+    address = printed_address(printed, what) + path
     deadline = time.monotonic() + SCRAPE_SECONDS
     while True:
         try:
@@ -135,11 +135,14 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert set(states.values()) <= {"new", "behind", "caught-up"}
 
     pids = recorded_pids(up_home)
-    servers = {"kafka", "spark-connect", "sample-stream", "metrics", "serve"}
+    servers = {"kafka", "spark-connect", "sample-stream", "metrics", "serve", "catalog"}
     servers |= {"dagster-daemon", "dagster-webserver", "dagster-code-sluice"}
     assert set(pids) == servers
     assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}
-    told = scraped(up_home.parent / "up.out")
+    told = scraped(up_home.parent / "up.out", "metrics")
+    assert "GET /v1/{prefix}/namespaces" in scraped(
+        up_home.parent / "up.out", "catalog for others", "/v1/config"
+    )
     assert 'sluice_pipeline_readable{pipeline="flights"} 1.0' in told
     until = time.monotonic() + 2
     watched = usage(sluice_up.pid, lambda: time.monotonic() >= until)
