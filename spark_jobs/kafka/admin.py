@@ -229,10 +229,11 @@ class KafkaAdmin:
 
     @property
     def _client(self) -> AdminClient:
-        """The client, another one after a refusal.
+        """The client, another one after a refusal, and when nobody answered.
 
         What the old one goes on trying, and is told late, is no answer to what is asked once a certificate
-        or a password is mended.
+        or a password is mended. And librdkafka drops every broker that a fenced one does not name: left with
+        none, a client asks nobody any more, for ever (its issue 5301).
         """
         if self._connected is None:
             self._troubles = ClientTroubles()
@@ -344,6 +345,8 @@ class KafkaAdmin:
     def _error(
         self, error: KafkaError, doing: str, *, right: str = "Describe", **where: object
     ) -> SluiceError:
+        if is_no_answer(error):
+            self._connected = None
         # "Timed out" says less than what the connection attempts met meanwhile.
         met = self._troubles.refused or self._troubles.unreachable if is_no_answer(error) else None
         told = translate(met or error, doing, right=right, servers=self._servers, **where)

@@ -15,7 +15,7 @@ TOPIC = "events"
 CLUSTER = "cluster-of-one"
 _NODE = 1
 _METADATA, _API_VERSIONS = 3, 18
-_LEADER_NOT_AVAILABLE, _UNSUPPORTED_VERSION = 5, 35
+_UNKNOWN_TOPIC, _LEADER_NOT_AVAILABLE, _UNSUPPORTED_VERSION = 3, 5, 35
 
 
 class FencedBroker(ThreadingTCPServer):
@@ -29,17 +29,22 @@ class FencedBroker(ThreadingTCPServer):
         """Return where it listens."""
         return f"127.0.0.1:{self.server_address[1]}"
 
-    def metadata(self, *, with_topic: bool) -> bytes:
-        """Return its answer, of version 2."""
+    def metadata(self, topics: list[str]) -> bytes:
+        """Return its answer, of version 2, of the topics that are asked after."""
         node, error = (-1, _LEADER_NOT_AVAILABLE) if self.is_fenced else (_NODE, 0)
         broker = (
             struct.pack(">i", _NODE) + _text("127.0.0.1") + struct.pack(">ih", self.server_address[1], -1)
         )
         partition = struct.pack(">hii", error, 0, node) + _array(struct.pack(">i", _NODE)) * 2
-        topic = struct.pack(">h", 0) + _text(TOPIC) + struct.pack(">b", 0) + _array(partition)
+        there = struct.pack(">h", 0) + _text(TOPIC) + struct.pack(">b", 0) + _array(partition)
+        answers = [
+            there
+            if topic == TOPIC
+            else struct.pack(">h", _UNKNOWN_TOPIC) + _text(topic) + struct.pack(">b", 0) + _array()
+            for topic in topics
+        ]
         brokers = _array() if self.is_fenced else _array(broker)
-        topics = _array(topic) if with_topic else _array()
-        return brokers + _text(CLUSTER) + struct.pack(">i", node) + topics
+        return brokers + _text(CLUSTER) + struct.pack(">i", node) + _array(*answers)
 
 
 class _Connection(StreamRequestHandler):
@@ -55,8 +60,7 @@ class _Connection(StreamRequestHandler):
                 answer = struct.pack(">h", _UNSUPPORTED_VERSION if version else 0) + _array(*known)
             else:
                 assert kind == _METADATA
-                (asked,) = struct.unpack_from(">i", request, 10 + name_size)
-                answer = self.server.metadata(with_topic=asked != 0)  # -1: for all
+                answer = self.server.metadata(_asked(request[10 + name_size :]))
             self.wfile.write(struct.pack(">ii", 4 + len(answer), number) + answer)
 
 
@@ -69,6 +73,18 @@ def fenced_broker() -> Iterator[FencedBroker]:
             yield broker
         finally:
             broker.shutdown()
+
+
+def _asked(topics: bytes) -> list[str]:
+    (count,) = struct.unpack_from(">i", topics)
+    if count < 0:
+        return [TOPIC]  # all that there are
+    names, at = [], 4
+    for _ in range(count):
+        (size,) = struct.unpack_from(">h", topics, at)
+        names.append(topics[at + 2 : at + 2 + size].decode())
+        at += 2 + size
+    return names
 
 
 def _text(text: str) -> bytes:

@@ -15,7 +15,7 @@ import sys
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import RetryableError
 
-admin = KafkaAdmin({"bootstrap.servers": sys.argv[1]})
+admin = KafkaAdmin({"bootstrap.servers": sys.argv[1]}, timeout_seconds=2.0)
 for _ in sys.stdin:
     try:
         print(admin.%s, flush=True)
@@ -23,13 +23,16 @@ for _ in sys.stdin:
         print(error.code, flush=True)
 """
 
+# One time in ten or so, librdkafka then has no broker left that it could ask (its issue 5301).
+_TIMES, _LOOKS = 12, 5
+
 
 @pytest.mark.parametrize(
     ("look", "told"),
     [(f"identity({TOPIC!r}).cluster_id", CLUSTER), ("topics()", f"frozenset({{{TOPIC!r}}})")],
 )
 def test_a_fenced_broker_is_asked_again(look: str, told: str) -> None:
-    """It names no broker, not even itself: at worst it is away until it does."""
+    """It names no broker, not even itself: at worst it is away until it does, and no longer."""
     command = [sys.executable, "-c", _LOOKING % look]
     with (
         fenced_broker() as broker,
@@ -47,9 +50,7 @@ def test_a_fenced_broker_is_asked_again(look: str, told: str) -> None:
             stdin.flush()
             return stdout.readline().strip()
 
-        assert seen(is_fenced=False) == told
-        assert seen(is_fenced=True) in {told, "broker-away"}
-        # Its client may take some time until it asks there again.
-        while (again := seen(is_fenced=False)) != told:
-            assert again == "broker-away"
+        for _ in range(_TIMES):
+            assert seen(is_fenced=True) in {told, "broker-away"}
+            assert told in (seen(is_fenced=False) for _ in range(_LOOKS))
         stdin.close()
