@@ -345,10 +345,11 @@ class KafkaAdmin:
     def _error(
         self, error: KafkaError, doing: str, *, right: str = "Describe", **where: object
     ) -> SluiceError:
+        met = None
         if is_no_answer(error):
             self._connected = None
-        # "Timed out" says less than what the connection attempts met meanwhile.
-        met = self._troubles.refused or self._troubles.unreachable if is_no_answer(error) else None
+            # "Timed out" says less than what the connection attempts met meanwhile.
+            met = self._troubles.refused or self._troubles.unreachable
         told = translate(met or error, doing, right=right, servers=self._servers, **where)
         if told.code != "tls-failed":
             return told

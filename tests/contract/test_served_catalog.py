@@ -359,10 +359,9 @@ def test_pyiceberg_is_told_of_a_catalog_that_is_away(
         assert rest.list_namespaces() == []
 
 
-# PyIceberg refuses a namespace of spaces alone.
 NAMES = st.text(
     st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters=".%"), min_size=1, max_size=8
-).filter(str.strip)
+)
 TYPES = st.sampled_from(
     [
         *(pa.int64(), pa.string(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"), pa.date32()),
@@ -386,7 +385,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SqlCatalo
 
 @settings(max_examples=8)
 @given(
-    namespace=st.lists(NAMES, min_size=1, max_size=3),
+    # PyIceberg refuses a namespace of spaces alone.
+    namespace=st.lists(NAMES.filter(str.strip), min_size=1, max_size=3),
     name=NAMES,
     columns=st.dictionaries(NAMES, TYPES, min_size=1, max_size=5),
     properties=st.dictionaries(st.text(st.characters(blacklist_categories=["Cs"])), NAMES, max_size=3),

@@ -36,12 +36,10 @@ class FencedBroker(ThreadingTCPServer):
             struct.pack(">i", _NODE) + _text("127.0.0.1") + struct.pack(">ih", self.server_address[1], -1)
         )
         partition = struct.pack(">hii", error, 0, node) + _array(struct.pack(">i", _NODE)) * 2
-        there = struct.pack(">h", 0) + _text(TOPIC) + struct.pack(">b", 0) + _array(partition)
+        told = [(topic, (0, [partition]) if topic == TOPIC else (_UNKNOWN_TOPIC, [])) for topic in topics]
         answers = [
-            there
-            if topic == TOPIC
-            else struct.pack(">h", _UNKNOWN_TOPIC) + _text(topic) + struct.pack(">b", 0) + _array()
-            for topic in topics
+            struct.pack(">h", code) + _text(topic) + struct.pack(">b", 0) + _array(*partitions)
+            for topic, (code, partitions) in told
         ]
         brokers = _array() if self.is_fenced else _array(broker)
         return brokers + _text(CLUSTER) + struct.pack(">i", node) + _array(*answers)
