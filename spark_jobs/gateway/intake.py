@@ -246,10 +246,16 @@ class Intake:
                     accepted = self._accepted.get(each.source, 0)
                     self._accepted[each.source] = min(accepted, each.sequence - 1)
 
+    def begin_anew(self) -> list[Waiting]:
+        """Take nothing until Kafka is asked anew; return what waits and is not on the disk."""
+        self.was_open = False
+        return self.give_up()
+
     def give_up(self) -> list[Waiting]:
         """Return everything that waits and is not on the disk; nothing is taken from the queue any more."""
         with self._changed:
             self._queue.clear()
+            self._queue_bytes = 0
             return [each for each in self._waiting.values() if not each.is_spooled]
 
     def is_settled(self, waiting: Waiting) -> bool:

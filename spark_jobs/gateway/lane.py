@@ -17,7 +17,7 @@ from spark_jobs.gateway.spool import Spool, SpoolFullError
 from spark_jobs.gateway.topics import Ids, Outgoing, Stand, records_of
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
 from spark_jobs.gateway.writer import RecordRefusedError, Writer
-from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import CommitConflict, ConfigError, SluiceError
 
 TRIES = 3
 _BETWEEN_TRIES_SECONDS = 1.0
@@ -73,16 +73,17 @@ class Lane:
     # From here on the slot's own thread.
 
     def _run(self) -> None:
-        try:
-            self._work()
-        except Exception as error:  # noqa: BLE001  (clients are told)
-            _log.exception("a slot of the gateway broke")
-            self.intake.ended = RetryableError(
-                f"unexpected {type(error).__name__}: {error}",
-                code="gateway-broke",
-                hint="Its log has where. Start it again: clients send what has no `ok`.",
-                topic=self._place[0],
-            )
+        is_over = False
+        while not is_over:
+            try:
+                self._work()
+                is_over = True
+            except Exception:  # noqa: BLE001  (one slot begins anew, all others go on)
+                _log.exception("slot %d of %s broke; it begins anew", self._place[1], self._place[0])
+                self._writer.close()
+                self._refuse(self.intake.begin_anew(), Reason.INTERNAL_ERROR, "its slot broke: see the log")
+                self.intake.pause(RETRY_SECONDS)
+                is_over = self.intake.is_closing
         self._writer.close()
         self._refuse(self.intake.give_up(), Reason.SHUTTING_DOWN, "this gateway ends")
         self._on_end()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -39,6 +40,7 @@ _MARKED_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 
 Ids = dict[tuple[str, str, str], float]
+_Kept = TypeVar("_Kept")
 
 
 class Outgoing(NamedTuple):
@@ -60,6 +62,13 @@ class Stand:
         """Return it as it is kept."""
         return orjson.dumps({"sequence": self.sequence, "events": self.events})
 
+    @classmethod
+    def read(cls, value: bytes) -> Stand | None:
+        """Return what was kept, whatever a newer gateway keeps beside it; None of what is none."""
+        told = _object(value)
+        sequence, events = told.get("sequence"), told.get("events")
+        return cls(sequence, events) if type(sequence) is int and type(events) is int else None
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -67,6 +76,13 @@ class Owner:
 
     url: str
     process: str
+
+    @classmethod
+    def read(cls, value: bytes) -> Owner | None:
+        """Return what was kept, as of ``Stand``."""
+        told = _object(value)
+        url, process = told.get("url"), told.get("process")
+        return cls(url, process) if type(url) is str and type(process) is str else None
 
 
 class StreamTopics:
@@ -118,11 +134,8 @@ class StreamTopics:
     def stands(self, slot: int) -> dict[str, Stand]:
         """Return how far the slot's sources are; the slot is taken."""
         self._decided(self.states, [slot])
-        return {
-            key.decode(): Stand(**orjson.loads(value))
-            for key, value in self._kept(slot).items()
-            if key != OWNER_KEY
-        }
+        kept = self._kept(slot, Stand.read).items()
+        return {source: stand for key, stand in kept if key != OWNER_KEY and (source := _text(key))}
 
     def unmarked(self, slot: int) -> tuple[int, ...] | None:
         """Return the partitions of events that a finished transaction of the slot holds, None for none.
@@ -140,13 +153,17 @@ class StreamTopics:
 
     def owner(self, slot: int) -> Owner | None:
         """Return the gateway that took the slot last."""
-        kept = self._kept(slot).get(OWNER_KEY)
-        return None if kept is None else Owner(**orjson.loads(kept))
+        return self._kept(slot, Owner.read).get(OWNER_KEY)
 
-    def _kept(self, slot: int) -> dict[bytes, bytes]:
-        state = self._admin.source_state(self.states)
-        last = {key: value for key, value, _, _ in self._read(self.states, slot, 0, state)}
-        return {key: value for key, value in last.items() if key is not None and value is not None}
+    def _kept(self, slot: int, read: Callable[[bytes], _Kept | None]) -> dict[bytes, _Kept]:
+        """Return the last of each key that can be read; what others wrote there is passed over."""
+        last = dict[bytes, _Kept]()
+        for key, value, _, _ in self._read(self.states, slot, 0, self._admin.source_state(self.states)):
+            if key is not None and value is None:
+                last.pop(key, None)
+            elif key is not None and value is not None and (kept := read(value)) is not None:
+                last[key] = kept
+        return last
 
     def ids(self, slot: int, after: float) -> Ids:
         """Return the ids of the slot's events of late and when they came (s); read ``after`` that moment.
@@ -167,10 +184,11 @@ class StreamTopics:
         state = self._decided(self.topic, starts)
         for partition, start in starts.items():
             for _, _, headers, time_ms in self._read(self.topic, partition, start, state):
-                told = {name: (value or b"").decode() for name, value in headers or ()}
+                told = dict(headers or ())
+                source = _text(told.get(SOURCE))
                 for kind in (EVENT_ID, BATCH_ID):
-                    if SOURCE in told and kind in told:
-                        yield (told[SOURCE], kind, told[kind]), time_ms / 1000
+                    if source and (name := _text(told.get(kind))):
+                        yield (source, kind, name), time_ms / 1000
 
     def _decided(self, topic: str, partitions: Collection[int]) -> SourceState:
         """Return the topic's ends once they have reached what is in it now: others' transactions are short.
@@ -201,6 +219,20 @@ class StreamTopics:
         with open_reader(self.kafka, topic, chunk_bytes=1 << 20) as reader:
             for chunk in reader.read(wanted):
                 yield from zip(chunk.keys, chunk.values, chunk.headers, chunk.timestamps_ms, strict=True)
+
+
+def _text(value: bytes | None) -> str | None:
+    """Return a text, None of bytes that are none: whoever else writes there writes what they like."""
+    with suppress(UnicodeDecodeError):
+        return None if value is None else value.decode()
+    return None
+
+
+def _object(value: bytes) -> dict[str, Any]:
+    with suppress(orjson.JSONDecodeError):
+        if type(read := orjson.loads(value)) is dict:
+            return read
+    return {}
 
 
 def records_of(

@@ -25,8 +25,17 @@ from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.messages import Batch, Event
 from spark_jobs.gateway.persisted import Persisted
 from spark_jobs.gateway.spool import Spool, SpoolFullError
-from spark_jobs.gateway.topics import OWNER_KEY, Outgoing, Owner, Stand, StreamTopics
-from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
+from spark_jobs.gateway.topics import (
+    BATCH_ID,
+    EVENT_ID,
+    OWNER_KEY,
+    SOURCE,
+    Outgoing,
+    Owner,
+    Stand,
+    StreamTopics,
+)
+from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status, slot_of
 from spark_jobs.monitoring.spool_look import spool_facts
 from spark_jobs.protocol.errors import RetryableError
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -70,7 +79,7 @@ class Running:
         self.lane = Lane(kafka, spool, PLACE, ids_seconds=300, reach=lambda _: None, on_end=ended)  # type: ignore[arg-type]
         self.lane.start()
         while not (self.lane.intake.was_open or self.lane.intake.ended):
-            threading.Event().wait(0.001)
+            time.sleep(0.001)
 
     def give(self, batch: Batch) -> list[Answer]:
         """Give a batch; what is said of it comes into the list."""
@@ -373,6 +382,53 @@ def test_the_last_record_of_a_source_says_how_far_it_is(monkeypatch: pytest.Monk
     topics = StreamTopics({}, SimpleNamespace(source_state=lambda _: state), "t", 300)  # type: ignore[arg-type]
     assert topics.stands(0) == {"a": Stand(2, 4)}
     assert topics.owner(0) == Owner("http://here", "p")
+
+
+def test_what_others_write_beside_a_gateway_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers and keys that are no UTF-8, states that are none, fields that a newer gateway keeps."""
+    newer = b'{"sequence":2,"events":4,"epoch":7}'
+    owner = b'{"url":"http://here","process":"p","zone":"a"}'
+    states = [(b"a", newer), (b"\xff", newer), (b"a", b"\xff{"), (b"b", b"[1]"), (b"c", b'{"sequence":"1"}')]
+    states += [(OWNER_KEY, owner), (OWNER_KEY, b"7"), (None, b"{}"), (b"a", b'{"sequence":1,"events":null}')]
+    told = [(SOURCE, b"s"), ("__value_schema_id", b"\xff\x00"), ("x-datadog", None), (BATCH_ID, b"b")]
+    foreign = [("traceparent", b"\x80"), (SOURCE, b"\xff"), (EVENT_ID, b"e")]
+    events = [
+        (None, b"{}", headers, 1_000) for headers in (foreign, told, [*told, (EVENT_ID, b"\xff")], None)
+    ]
+    records = {"t": events, "t.sluice-sources": [(*each, None, 0) for each in states]}
+    monkeypatch.setattr(StreamTopics, "_read", lambda _, topic, *__: iter(records[topic]))
+    state = SimpleNamespace(high={0: 5}, end={0: 5})
+    admin = SimpleNamespace(source_state=lambda _: state, offsets_for_times=lambda *_: {0: 0})
+    topics = StreamTopics({}, admin, "t", 300)  # type: ignore[arg-type]
+    assert topics.stands(0) == {"a": Stand(2, 4)}
+    assert topics.owner(0) == Owner("http://here", "p")
+    assert topics.ids(slot_of("s"), time.monotonic()) == {("s", BATCH_ID, "b"): 1.0}
+
+
+@pytest.mark.parametrize("place", ["open", "write"])
+def test_a_slot_that_breaks_begins_anew_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Its clients are told to come again, and have each event there once; other slots hear nothing of it."""
+
+    def broken(*_: object) -> None:
+        monkeypatch.undo()
+        raise ValueError("a record that nobody thought of")
+
+    kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
+    monkeypatch.setattr(kafka, place, broken)
+    running = Running(kafka, spool)
+    told = running.offer(events("s", 1))
+    if place == "write":
+        assert isinstance(told, Nack)
+        assert (told.reason, told.should_retry) == (Reason.INTERNAL_ERROR, True)
+        while not running.lane.intake.was_open:
+            time.sleep(0.001)
+        told = running.offer(events("s", 1))
+    assert told == Ack(1, Status.OK, 2)
+    assert running.lane.intake.ended is None
+    assert kafka.ids("s") == ["1.0", "1.1"]
+    running.close()
 
 
 def test_a_run_is_started_once_in_the_freshness() -> None:
