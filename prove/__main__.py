@@ -8,16 +8,17 @@ import random
 import signal
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from prove import report
-from prove.catalogue import choose
+from prove import kept, report
+from prove.catalogue import all_scenarios, choose
+from prove.kept import Row
 from prove.run import run_scenarios
 from prove.scenario import Outcome, Scenario
 from prove.servers import running_servers
@@ -27,6 +28,16 @@ from servers.java import java_home
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "RELIABILITY.md"
 EXIT_BROKEN = 1
+
+
+def _shard(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    """Read ``I/N``."""
+    if text is None:
+        return None
+    part, _, of = text.partition("/")
+    if not (part.isdecimal() and of.isdecimal() and 1 <= int(part) <= int(of)):
+        raise click.BadParameter("write it as 1/3: part 1 of 3")
+    return int(part), int(of)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,17 +50,39 @@ EXIT_BROKEN = 1
     "--soak", type=click.FloatRange(min=0), metavar="MINUTES", help="Nothing but a soak, for so long."
 )
 @click.option("--seed", type=int, help="What happens in a soak; without it something new each time.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Leave out rows that are kept from the same product code, and keep new ones.",
+)
+@click.option("--shard", metavar="I/N", callback=_shard, help="Part I of N of the scenarios, from 1.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object as the last line.")
-def main(*, quick: bool, only: str, jobs: int, soak: float | None, seed: int | None, is_json: bool) -> None:
+def main(
+    *,
+    quick: bool,
+    only: str,
+    jobs: int,
+    soak: float | None,
+    seed: int | None,
+    resume: bool,
+    shard: tuple[int, int] | None,
+    is_json: bool,
+) -> None:
     """Strike real pipelines at every point, restart them, and count what was lost or doubled.
 
-    The whole matrix takes about an hour and writes docs/RELIABILITY.md.
+    The whole matrix takes about two hours and writes docs/RELIABILITY.md. It keeps each row in
+    docs/reliability.jsonl as it comes: --resume goes on with what is missing, also elsewhere and by shards.
+    A row counts for the product code and lock files it was made with.
     """
-    if soak is not None and (quick or only != "*"):
-        raise click.UsageError("--soak runs one soak and nothing else: leave out --quick and --only")
+    is_part = quick or only != "*" or resume or shard is not None
+    if soak is not None and is_part:
+        raise click.UsageError("--soak runs one soak and nothing else: leave out every other choice")
+    if quick and resume:
+        raise click.UsageError("--quick keeps no rows: leave out --quick or --resume")
     seed = random.randrange(1_000_000) if seed is None else seed
     if soak is None:
         chosen = choose(only=only, is_quick=quick, seed=seed)
+        chosen = kept.shard_of(chosen, *shard) if shard else chosen
     else:
         chosen = [Soak("rest/soak", seed, soak).scenario()]
     if not chosen:
@@ -59,25 +92,56 @@ def main(*, quick: bool, only: str, jobs: int, soak: float | None, seed: int | N
         os.environ.pop(name, None)
     # A terminated run unmounts and deletes what it made, as an interrupted one does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    began = time.monotonic()
-    outcomes = _run(chosen, jobs)
-    print(f"\n{report.summary(outcomes)}")
-    for outcome in outcomes:
-        if not outcome.is_kept:
-            print(report.command_of(outcome))
-    if not quick and only == "*" and soak is None:
-        PAGE.write_text(report.as_page(outcomes, _machine(), (time.monotonic() - began) / 60))
-        print(f"written: {PAGE}")
+    if resume or (soak is None and not is_part):
+        outcomes = _run_and_keep(chosen, jobs, all_scenarios(seed), is_new=not resume)
+    else:
+        outcomes = _run(chosen, jobs)
     if is_json:
         print(report.as_json(outcomes, _machine()))
     sys.exit(0 if all(outcome.is_kept for outcome in outcomes) else EXIT_BROKEN)
 
 
-def _run(chosen: list[Scenario], jobs: int) -> list[Outcome]:
+def _run_and_keep(
+    chosen: list[Scenario], jobs: int, everything: dict[str, Scenario], *, is_new: bool
+) -> list[Outcome]:
+    """Run those without a row, keep theirs, and write the page once every scenario has one."""
+    digest = kept.product_digest()
+    rows = {} if is_new else kept.read_rows(kept.ROWS, digest, everything)
+    kept.write_rows(kept.ROWS, rows.values())
+    missing = [each for each in chosen if each.name not in rows or rows[each.name].outcome.left_out]
+    print(f"product {digest}: {len(chosen) - len(missing)} rows are kept, {len(missing)} are to be made")
+
+    def keep(outcome: Outcome) -> None:
+        if outcome.is_kept:
+            rows[outcome.name] = Row(digest, datetime.now(UTC), outcome)
+            kept.append_row(kept.ROWS, rows[outcome.name])
+
+    outcomes = _run(missing, jobs, keep) if missing else []
+    in_order = [rows[name] for name in everything if name in rows]
+    print(f"{len(in_order)} of {len(everything)} rows are kept: {kept.ROWS}")
+    if len(in_order) == len(everything):
+        kept.write_rows(kept.ROWS, in_order)
+        PAGE.write_text(report.as_page([row.outcome for row in in_order], _made(digest, in_order)))
+        print(f"written: {PAGE}")
+    return outcomes
+
+
+def _made(digest: str, rows: list[Row]) -> str:
+    machine = _machine()
+    about = f"{machine['processors']} processors, {machine['system']}, Python {machine['python']}"
+    first, last = (pick(row.ended for row in rows).date() for pick in (min, max))
+    days = f"{first}" if first == last else f"{first} to {last}"
+    return f"{kept.covered_minutes(rows):.0f} minutes on {about}, {days}, product code {digest}"
+
+
+def _run(
+    chosen: list[Scenario], jobs: int, on_outcome: Callable[[Outcome], None] = lambda _outcome: None
+) -> list[Outcome]:
     done: list[Outcome] = []
 
     def tell(outcome: Outcome) -> None:
         done.append(outcome)
+        on_outcome(outcome)
         print(report.line(outcome, len(done), len(chosen)), flush=True)
         if not outcome.is_kept:
             print(report.complaint(outcome), flush=True)
@@ -89,7 +153,12 @@ def _run(chosen: list[Scenario], jobs: int) -> list[Outcome]:
         _murmuring_to(Path(folder) / "scenarios.log"),
         running_servers(Path(folder), needs) as testbed,
     ):
-        return run_scenarios(chosen, testbed, jobs=jobs, on_outcome=tell)
+        outcomes = run_scenarios(chosen, testbed, jobs=jobs, on_outcome=tell)
+    print(f"\n{report.summary(outcomes)}")
+    for outcome in outcomes:
+        if not outcome.is_kept:
+            print(report.command_of(outcome))
+    return outcomes
 
 
 @contextmanager

@@ -111,10 +111,9 @@ def as_json(outcomes: Sequence[Outcome], machine: Mapping[str, Any]) -> str:
     )
 
 
-def as_page(outcomes: Sequence[Outcome], machine: Mapping[str, Any], minutes: float) -> str:
-    """docs/RELIABILITY.md."""
-    about = f"{machine['processors']} processors, {machine['system']}, Python {machine['python']}"
-    head = f"{INTRODUCTION}\n{summary(outcomes)}; {minutes:.0f} minutes on {about}.\n"
+def as_page(outcomes: Sequence[Outcome], made: str) -> str:
+    """Return docs/RELIABILITY.md; ``made`` says how long it took, where, when and of what code."""
+    head = f"{INTRODUCTION}\n{summary(outcomes)}; {made}.\n"
     return "\n".join((head, *_overview(outcomes), *_sections(outcomes)))
 
 

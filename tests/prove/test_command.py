@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
 
 ROOT = Path(__file__).resolve().parents[2]
-MACHINE = {"processors": 2, "system": "a system", "python": "3.11"}
+MADE = "3 minutes on 2 processors, a system, Python 3.11, 2026-11-28, product code 0123"
 KEPT = Outcome("sqlite/drain/kill-x", "a drain, here", "killed at x", "nothing", 1.0, Findings("died"))
 
 
@@ -160,7 +160,7 @@ def test_a_soak_that_fails_names_its_seed() -> None:
 def test_the_page_has_a_row_for_each_scenario() -> None:
     """Those that could not be made say why instead of counts."""
     left_out = replace(KEPT, findings=None, left_out="only root may")
-    page = as_page([KEPT, left_out], MACHINE, 3.0)
+    page = as_page([KEPT, left_out], MADE)
     assert "2 scenarios: 1 kept, 0 broken, 1 left out" in page
     assert "| killed at x | nothing | kept | died | 0 | 0 | 0 | 0 | 0 | 0 | 0.0 s |" in page
     assert "only root may" in page
@@ -170,9 +170,7 @@ def test_the_page_has_a_row_for_each_scenario() -> None:
 def test_a_group_that_comes_twice_is_one_section() -> None:
     """Kills and answers of one job stand in one table, wherever the catalogue lists them."""
     other = replace(KEPT, name="sqlite/fold/kill-x", group="a fold, here")
-    page = as_page(
-        [KEPT, other, replace(KEPT, name="sqlite/drain/kill-y", title="killed at y")], MACHINE, 3.0
-    )
+    page = as_page([KEPT, other, replace(KEPT, name="sqlite/drain/kill-y", title="killed at y")], MADE)
     assert page.count("## A drain, here") == 1
     assert "| [A drain, here](#a-drain-here) | 2 |" in page
     assert page.index("killed at y") < page.index("## A fold, here")
