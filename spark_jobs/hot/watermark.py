@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from spark_jobs.protocol.errors import ConfigError
 
-_TEXT = re.compile(r"(\d+)\.(\d+)/(.*)")
+# As many digits as fit Kafka's and the table's numbers, and never so many that reading them costs.
+_TEXT = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})/(.*)")
+_PAIR = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,10 @@ def parse_watermark(text: str) -> Watermark:
 
 def parse_offsets(text: str) -> dict[int, int]:
     """Read offsets by partition, ``0:1234,1:88``. Raises ``ConfigError`` (``unreadable-watermark``)."""
-    pairs = [pair.partition(":") for pair in text.split(",") if text]
-    if not all(p.isdecimal() and o.isdecimal() for p, _, o in pairs):
+    pairs = [_PAIR.fullmatch(pair) for pair in text.split(",") if text]
+    if not all(pairs):
         raise _unreadable(text)
-    return {int(partition): int(offset) for partition, _, offset in pairs}
+    return {int(pair[1]): int(pair[2]) for pair in pairs if pair}
 
 
 def _unreadable(text: str) -> ConfigError:

@@ -7,6 +7,7 @@ its calls, as both drivers send them from their settings: ``pipeline``, where se
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,8 @@ from spark_jobs.serve import flight_info
 from spark_jobs.serve.flight_auth import Headers, NoHandshake, TokenCheck
 from spark_jobs.serve.flight_errors import told
 from spark_jobs.serve.flight_messages import Command, not_flight_sql, packed, plain, read_command
-from spark_jobs.serve.flight_statement import Statement, read_parameters, read_statement
+from spark_jobs.serve.flight_parameters import read_parameters
+from spark_jobs.serve.flight_statement import Statement, read_handle
 from spark_jobs.serve.flight_stream import Rows
 from spark_jobs.serve.service import QueryService, Question
 
@@ -57,7 +59,7 @@ _CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
 
 
 class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
-    """Listens from the beginning on; ``shutdown`` ends it."""
+    """Listens from the beginning on; ``shutdown`` ends it. Handles are signed with ``key``."""
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         *,
         tokens: Sequence[str] = (),
         certificates: Sequence[tuple[bytes, bytes]] = (),
+        key: bytes | None = None,
     ) -> None:
         scheme = "grpc+tls" if certificates else "grpc+tcp"
         super().__init__(
@@ -75,17 +78,19 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
             middleware={_HEADERS: TokenCheck(tokens)},
         )
         self._service = service
+        self._key = key or secrets.token_bytes()
 
     @told
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
         """Return where to get an answer: here."""
         command = read_command(descriptor.command or b"")
         if command.name == "CommandStatementQuery":
-            ticket = packed("TicketStatementQuery", statement_handle=_sent(command).to_bytes())
+            ticket = packed("TicketStatementQuery", statement_handle=_sent(command).to_handle(self._key))
             schema = None
         elif command.name == "CommandPreparedStatementQuery":
-            statement = read_statement(command.fields["prepared_statement_handle"] or b"")
-            ticket = packed("TicketStatementQuery", statement_handle=statement.to_bytes())
+            handle = command.fields["prepared_statement_handle"] or b""
+            read_handle(handle, self._key)
+            ticket = packed("TicketStatementQuery", statement_handle=handle)
             schema = None
         else:
             ticket, schema = descriptor.command, _schema_of(command)
@@ -104,7 +109,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         """Return an answer's rows, over what is pinned when it is asked for."""
         command = read_command(ticket.ticket)
         if command.name == "TicketStatementQuery":
-            statement = read_statement(command.fields["statement_handle"] or b"")
+            statement = read_handle(command.fields["statement_handle"] or b"", self._key)
             with ExitStack() as stack:
                 answered = stack.enter_context(self._service.ask(*self._question(context, statement)))
                 context.add_header(WATERMARK_HEADER, str(answered.watermark))
@@ -118,8 +123,10 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         command = read_command(descriptor.command or b"")
         if command.name != "CommandPreparedStatementQuery":
             raise _reads_only(command.name)
-        statement = read_statement(command.fields["prepared_statement_handle"] or b"")
-        handle = statement.with_parameters(read_parameters(reader)).to_bytes()
+        statement = read_handle(command.fields["prepared_statement_handle"] or b"", self._key)
+        sent = (chunk.data for chunk in reader if chunk.data is not None)
+        bound = statement.with_parameters(read_parameters(reader.schema, sent))
+        handle = bound.to_handle(self._key)
         writer.write(pa.py_buffer(plain("DoPutPreparedStatementResult", prepared_statement_handle=handle)))
 
     @told
@@ -133,7 +140,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         parameters = pa.schema([(str(n + 1), pa.string()) for n in range(statement.parameter_count)])
         result = packed(
             "ActionCreatePreparedStatementResult",
-            prepared_statement_handle=statement.to_bytes(),
+            prepared_statement_handle=statement.to_handle(self._key),
             dataset_schema=_written(self._columns(context, statement)),
             parameter_schema=_written(parameters),
         )

@@ -14,10 +14,12 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessages
 
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.serve.flight_parameters import MOST_BYTES, too_long
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+_FRAME_BYTES = 4096  # what is around the longest statement
 _PACKAGE = "arrow.flight.protocol.sql"
 _TYPE_URL = f"type.googleapis.com/{_PACKAGE}"
 _TEXT, _BYTES = FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_BYTES
@@ -58,6 +60,8 @@ class Command(NamedTuple):
 
 def read_command(data: bytes) -> Command:
     """Read a packed message. Raises ``ConfigError`` (``unreadable-request``) for bytes that are none."""
+    if len(data) > MOST_BYTES + _FRAME_BYTES:
+        raise too_long()
     try:
         packed = Packed.FromString(data)
         name = packed.type_url.rpartition("/")[2].removeprefix(f"{_PACKAGE}.")

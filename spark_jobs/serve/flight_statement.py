@@ -1,20 +1,24 @@
-"""A statement with its parameters as a ticket or a handle holds it, so that a server keeps none."""
+"""A statement with its parameters as a ticket or a handle holds it, so that a server keeps none.
+
+A handle is signed by the process that gave it: no byte of one that was written elsewhere is read as Arrow.
+"""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from pyarrow import flight
 
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.serve.flight_messages import not_flight_sql
+from spark_jobs.serve.flight_parameters import MOST_BYTES, too_long
 
-_MOST_BYTES = 1_000_000
 _SQL = b"sql"
+_DIGEST = "sha256"
+_SIGNED_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,42 +59,26 @@ class Statement:
         except duckdb.Error:
             return 0
 
-    def to_bytes(self) -> bytes:
-        """Return it as a handle. Raises ``ConfigError`` (``unreadable-request``) where it is too long."""
+    def to_handle(self, key: bytes) -> bytes:
+        """Return it signed. Raises ``ConfigError`` (``unreadable-request``) where it is too long."""
         sink = pa.BufferOutputStream()
         table = self.bound.replace_schema_metadata({_SQL: self.sql.encode()})
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        handle: bytes = sink.getvalue().to_pybytes()
-        if len(handle) > _MOST_BYTES:
-            raise _too_long()
-        return handle
+        written: bytes = sink.getvalue().to_pybytes()
+        if len(written) > MOST_BYTES:
+            raise too_long()
+        return hmac.digest(key, written, _DIGEST) + written
 
 
-def read_parameters(reader: flight.MetadataRecordBatchReader) -> pa.Table:
-    """Read what is bound. Raises ``ConfigError`` (``unreadable-request``) where it is too long."""
-    batches, size = [], 0
-    for chunk in reader:
-        batches.append(chunk.data)
-        size += chunk.data.nbytes
-        if size > _MOST_BYTES:
-            raise _too_long()
-    return pa.Table.from_batches(batches, reader.schema)
-
-
-def read_statement(handle: bytes) -> Statement:
-    """Read a handle. Raises ``ConfigError`` (``unreadable-request``) for what is none of ours."""
-    try:
-        bound = pa.ipc.open_stream(handle).read_all()
-        sql = bound.schema.metadata[_SQL].decode()
-    except (pa.ArrowException, OSError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise not_flight_sql() from error
-    return Statement(sql, bound)
-
-
-def _too_long() -> ConfigError:
-    return ConfigError(
-        f"the statement has more than {_MOST_BYTES:,} bytes with its parameters",
-        code="unreadable-request",
-        hint="Ask with a shorter one.",
-    )
+def read_handle(handle: bytes, key: bytes) -> Statement:
+    """Read a handle. Raises ``ConfigError`` (``unreadable-request``) for what was not signed with the key."""
+    signed, written = handle[:_SIGNED_BYTES], handle[_SIGNED_BYTES:]
+    if not hmac.compare_digest(signed, hmac.digest(key, written, _DIGEST)):
+        raise ConfigError(
+            "the request cannot be read: the statement was not prepared by this process",
+            code="unreadable-request",
+            hint="Prepare it again: `serve` has started anew since, or another one answers at the address.",
+        )
+    bound = pa.ipc.open_stream(written).read_all()
+    return Statement(bound.schema.metadata[_SQL].decode(), bound)

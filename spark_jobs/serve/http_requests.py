@@ -21,7 +21,8 @@ _STATUS_BY_CODE = {
     "query-timeout": HTTPStatus.GATEWAY_TIMEOUT,
     "not-yet": HTTPStatus.GATEWAY_TIMEOUT,
 }
-_Whole = Annotated[int, Field(ge=0)]
+_Partition = Annotated[int, Field(ge=0, lt=1 << 31)]
+_Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 class Format(StrEnum):
@@ -42,9 +43,9 @@ class QueryRequest(_Request):
     sql: str
     pipeline: str | None = None
     format: Format = Format.JSON
-    after: dict[_Whole, _Whole] = Field(default_factory=dict)
+    after: dict[_Partition, _Whole] = Field(default_factory=dict)
     at: str | None = None
-    timeout_ms: Annotated[int, Field(gt=0)] | None = None
+    timeout_ms: Annotated[_Whole, Field(gt=0)] | None = None
 
     def question(self) -> Question:
         """Return it without its protocol. Raises ``ConfigError``: ``unreadable-watermark``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from contextlib import contextmanager
 from decimal import Decimal
@@ -18,7 +19,6 @@ from spark_jobs.config.listener import Address, ServeSettings
 from spark_jobs.serve import flight_stream
 from spark_jobs.serve.flight_api import FlightApi
 from spark_jobs.serve.flight_messages import packed
-from spark_jobs.serve.flight_statement import Statement
 from spark_jobs.serve.service import QueryService
 from tests.support.asked import Drained
 from tests.support.jdbc import jdbc, rows_of
@@ -77,6 +77,18 @@ def adbc_to(api: FlightApi, **headers: str) -> Iterator[adbc.Connection]:
     said = {f"adbc.flight.sql.rpc.call_header.{name}": value for name, value in headers.items()}
     with adbc.connect(uri(api), db_kwargs=said, autocommit=True) as connection:
         yield connection
+
+
+def crafted_ticket() -> bytes:
+    """A ticket as they were, not signed, with a parameter that claims a million bytes and has 64."""
+    sink = pa.BufferOutputStream()
+    bound = pa.table({"0": [b"x" * 64]}).replace_schema_metadata({b"sql": b"SELECT ?"})
+    with pa.ipc.new_stream(sink, bound.schema) as writer:
+        writer.write_table(bound)
+    handle = sink.getvalue().to_pybytes()
+    before, _, behind = handle.rpartition(struct.pack("<ii", 0, 64))
+    claimed = before + struct.pack("<ii", 0, 1_000_000) + behind
+    return packed("TicketStatementQuery", statement_handle=claimed)
 
 
 def columns(listed: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -155,7 +167,12 @@ def test_what_is_not_answered_says_why_and_nothing_of_the_server(tails: Drained)
                 does()
             told.append(str(error.value))
         with flight.connect(uri(api)) as plain:
-            for ticket in (b"", b"\xff", packed("TicketStatementQuery", statement_handle=b"x")):
+            for ticket in (
+                b"",
+                crafted_ticket(),
+                b"\xff",
+                packed("TicketStatementQuery", statement_handle=b"x"),
+            ):
                 with pytest.raises(pa.ArrowException, match=r"query-refused|unreadable-request") as error:
                     plain.do_get(flight.Ticket(ticket)).read_all()
                 told.append(str(error.value))
@@ -191,10 +208,10 @@ def test_a_query_ends_when_its_time_is_over_whoever_takes_it(
         with client.cursor() as cursor, pytest.raises(adbc.Error, match="query-timeout"):
             cursor.execute("SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)")
         with flight.connect(uri(api)) as slow, client.cursor() as cursor:
-            ticket = packed(
-                "TicketStatementQuery", statement_handle=Statement("FROM range(10000000000)").to_bytes()
+            asked = flight.FlightDescriptor.for_command(
+                packed("CommandStatementQuery", query="FROM range(10000000000)")
             )
-            reader = slow.do_get(flight.Ticket(ticket))
+            reader = slow.do_get(slow.get_flight_info(asked).endpoints[0].ticket)
             reader.read_chunk()
             time.sleep(1.5)
             cursor.execute("SELECT 1")

@@ -105,11 +105,15 @@ def test_requests_that_are_not_answered_say_why(tails: Drained) -> None:
             {"format": "xml"},
             {"limit": 3},
             {"timeout_ms": 0},
+            {"timeout_ms": 10**400},
+            {"timeout_ms": 1 << 63},
+            {"after": {"0": 10**400}},
             {"after": {"x": 1}},
             {"sql": "x" * 2**20},
         ):
             assert asked(**wrong) == (400, "unreadable-request"), wrong
         assert asked(at="1.0/0:5", after={"0": 4}) == (400, "unreadable-request")
+        assert asked(at="1.0/0:1" + "0" * 5000) == (400, "unreadable-watermark")
         assert asked(at="yesterday") == (400, "unreadable-watermark")
         raises = {
             (404, "no-table-yet"): ConfigError("-", code="no-table-yet", hint="-"),

@@ -28,6 +28,14 @@ def test_what_is_none_is_refused(text: str) -> None:
         parse_offsets(text or "0:")
 
 
+@pytest.mark.parametrize("text", [f"0:{10**20}", f"0:{'9' * 5000}", f"{10**10}:1"])
+def test_numbers_that_no_offset_has_are_refused(text: str) -> None:
+    """Before anything is computed with them."""
+    for read in (parse_offsets, lambda text: parse_watermark(f"1.0/{text}")):
+        with pytest.raises(ConfigError, match="are no offsets"):
+            read(text)
+
+
 def test_it_reaches_what_lies_below_its_ends() -> None:
     """Of every partition; one that it does not know is at its beginning."""
     marked = Watermark(1, 0, {0: 5, 1: 7})
