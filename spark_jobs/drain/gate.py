@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.drain.bad_changes import stop_at_bad_changes
+from spark_jobs.drain.bad_changes import may_stop, stop_at_bad_changes
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.drain.mirror_fold import live_rows
 from spark_jobs.protocol import mends
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 # A few bad records of a small batch are a large share of it, and no change of format.
 FEWEST_DEAD_LETTERS = 10
+_OF_LETTERS = [PARTITION, OFFSET, "phase", "field", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +173,10 @@ def stop_above_share(run: BatchRun, written: Written) -> None:
     if limit is None or sums.dead_letters < FEWEST_DEAD_LETTERS or sums.dead_letters <= limit * sums.records:
         return
     name = run.pipeline.name
+    partition, (offset, why) = min(_first_dead_letters(run, written).items())
     raise BadRecord(
         f"{sums.dead_letters:,} of {sums.records:,} records would become dead letters, more than {limit:.2%};"
-        f" the first: {_first_dead_letter(run, written)}",
+        f" the first: {partition}:{offset} {why}",
         code="too-many-dead-letters",
         hint="Nothing was committed. See what the records became with"
         f" {mends.command('preview', name)}; then mend the"
@@ -189,16 +193,23 @@ def stop_at_bad_change(run: BatchRun, written: Written) -> None:
 
     Called when ``stop_above_share`` is.
     """
-    stop_at_bad_changes(run, written.balance.dead_letters, lambda: _first_dead_letter(run, written))
+    if may_stop(run) and written.balance.dead_letters:
+        stop_at_bad_changes(run, written.balance.dead_letters, _first_dead_letters(run, written))
 
 
-def _first_dead_letter(run: BatchRun, written: Written) -> str:
-    """Coordinates, phase, column and error of the first one that was written."""
-    path = written.dead_letter_files[0].path
-    names = [PARTITION, OFFSET, "phase", "field", "error"]
-    with run.tables.dead_letters.io.new_input(path).open() as stream:
-        columns = pq.ParquetFile(stream).read_row_group(0, columns=names)
-    first = columns.slice(0, 1).to_pylist()[0]
-    where = f"{first['phase']}, column {first['field']}" if first["field"] else first["phase"]
-    text = f"{first[PARTITION]}:{first[OFFSET]} ({where}), {first['error']}"
-    return shorten(text, 200, placeholder=" …")
+def _first_dead_letters(run: BatchRun, written: Written) -> dict[int, tuple[int, str]]:
+    """Return by partition the offset of the first one that was written; phase, column and error of it."""
+    firsts: dict[int, dict[str, Any]] = {}
+    for file in written.dead_letter_files:
+        with run.tables.dead_letters.io.new_input(file.path).open() as stream:
+            for rows in pq.ParquetFile(stream).iter_batches(columns=_OF_LETTERS):
+                for partition in pc.unique(rows.column(PARTITION)).to_pylist():
+                    own = rows.filter(pc.equal(rows.column(PARTITION), partition))
+                    (first,) = own.sort_by(OFFSET).slice(0, 1).to_pylist()
+                    firsts[partition] = min(first, firsts.get(partition, first), key=itemgetter(OFFSET))
+    return {partition: (first[OFFSET], _told(first)) for partition, first in firsts.items()}
+
+
+def _told(letter: Mapping[str, Any]) -> str:
+    where = f"{letter['phase']}, column {letter['field']}" if letter["field"] else letter["phase"]
+    return shorten(f"({where}), {letter['error']}", 200, placeholder=" …")

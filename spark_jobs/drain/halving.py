@@ -1,7 +1,7 @@
-"""A batch whose task died is drained in halves, until what is left to blame is one record.
+"""What is before a record that stops a batch is committed, so that an operator can go on behind that record.
 
-A worker that is killed (a segmentation fault, memory) takes its outcome with it: nothing says which record it
-was at. So halves are run, good ones are committed, and the record that dies alone is named.
+An error may say which record it was. A worker that is killed (a segmentation fault, memory) takes its outcome
+with it: so halves are run, good ones are committed, and the record that dies alone is named.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.drain_batch import drain_batch
-from spark_jobs.drain.mirror_fold import NotToldYet
 from spark_jobs.drain.planning import first_half, rest
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch
@@ -29,20 +28,27 @@ _log = logging.getLogger(__name__)
 def drain_whole_or_halved(
     run: BatchRun, replan: Callable[[OffsetRanges], BatchRun]
 ) -> Iterator[tuple[BatchResult, Committed]]:
-    """Commit the planned batch; when one of its tasks dies, all of it that is before the record to blame.
+    """Commit the planned batch; where a record stops it, all of it that is before that one.
 
     Yields what was committed, one result normally. ``replan`` plans given ranges on the table as it is then.
     Raises ``BadRecord`` (``poison-record``) for a record whose task dies when it is read alone, and every
-    kind of ``SluiceError`` as ``drain_batch``.
+    kind of ``SluiceError`` as ``drain_batch``; one that a later look may not meet ends the batch alone.
     """
-    suspects = run.batch.ranges
     try:
-        batch = _drain_unless_it_dies(run)
-    except NotToldYet as error:
-        if not error.before.records:
+        yield from _drain_or_halve(run, replan)
+    except SluiceError as error:
+        if not error.before:
             raise
         yield from drain_whole_or_halved(replan(error.before), replan)
-        return
+        if not error.is_retryable:
+            raise
+
+
+def _drain_or_halve(
+    run: BatchRun, replan: Callable[[OffsetRanges], BatchRun]
+) -> Iterator[tuple[BatchResult, Committed]]:
+    suspects = run.batch.ranges
+    batch = _drain_unless_it_dies(run)
     if batch is not None:
         yield batch
         return

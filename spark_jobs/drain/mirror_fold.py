@@ -32,7 +32,6 @@ from spark_jobs.protocol.errors import (
     RetryableError,
     SourceChanged,
 )
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 from spark_jobs.spark.outcomes import Written
@@ -58,11 +57,7 @@ class NotToldYet(RetryableError):
             pipeline=run.pipeline.name,
             table=run.batch.table,
         )
-        self.before = OffsetRanges.of(
-            OffsetRange(r.partition, r.start, end)
-            for r in run.batch.ranges
-            if (end := min(r.end, waiting.get(r.partition, r.end))) > r.start
-        )
+        self.before = run.batch.ranges.before(waiting)
 
 
 def fold_written(
@@ -220,8 +215,12 @@ def _where(run: BatchRun, event: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _stop_at(run: BatchRun, missing: Mapping[int, Mapping[int, str]]) -> None:
-    partition = min(missing)
-    offset = min(missing[partition])
-    first = f"{partition}:{offset}, {missing[partition][offset]}"
-    bad = sum(map(len, missing.values()))
-    stop_at_bad_changes(run, bad, lambda: first, partition=partition, offset=offset)
+    firsts = {partition: min(offsets) for partition, offsets in missing.items()}
+    stop_at_bad_changes(
+        run,
+        sum(map(len, missing.values())),
+        {
+            partition: (offset, f"(fold), {missing[partition][offset]}")
+            for partition, offset in firsts.items()
+        },
+    )

@@ -16,17 +16,22 @@ A kind is a class; the particular error is its ``code``, which is also its ancho
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.offsets import OffsetRanges
 
 
 class SluiceError(Exception):
     """An error with coordinates and a hint that says what to do.
 
     ``code`` is a stable slug; ``where`` maps names (``pipeline``, ``table``, ``batch``, ``range``) to values.
+    ``before`` are a batch's ranges up to the records that stop it, which may be committed; None: none may.
     """
 
     exit_code: ClassVar[int] = 1
     is_retryable: ClassVar[bool] = False
+    before: OffsetRanges | None = None
 
     def __init__(self, message: str, *, code: str, hint: str, **where: object) -> None:
         super().__init__(message)

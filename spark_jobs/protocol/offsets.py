@@ -82,6 +82,11 @@ class OffsetRanges:
         """Number of offsets covered; an upper bound of the records there are (markers, compaction)."""
         return sum(len(r) for r in self.ranges)
 
+    def before(self, stops: Mapping[int, int]) -> OffsetRanges:
+        """Return what lies before these offsets, one by partition; all of a partition without one."""
+        ends = {r.partition: min(r.end, max(r.start, stops.get(r.partition, r.end))) for r in self.ranges}
+        return OffsetRanges(tuple(r for r in OffsetRanges.between(self.starts, ends) if len(r)))
+
     def __iter__(self) -> Iterator[OffsetRange]:
         return iter(self.ranges)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,13 +11,16 @@ import pytest
 from prove.lab.debezium_events import Source
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import PIPELINE, configure
+from spark_jobs.acts.skip import skip
 from spark_jobs.protocol.errors import BadRecord, ConfigError
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from tests.support.new_lab import DEAD_LETTERS, NewLab
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from prove.lab.kafka_server import KafkaBroker
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = pytest.mark.kafka
 
@@ -33,24 +38,47 @@ def change(number: int, **row: object) -> Record:
     return Record(PLAIN.event("c", {"id": number, **row}), key=PLAIN.key(number))
 
 
+def ids(lab: Lab) -> set[int]:
+    """Return the keys of the mirror's rows."""
+    return {*lab.rows().column("id").to_pylist()}
+
+
 def test_a_bad_change_stops_a_mirror_unless_it_may_be_a_dead_letter(new_lab: NewLab) -> None:
-    """Nothing is committed or adopted, however often it is tried; the first is told by place and column."""
+    """Only what is before it is committed, however often it is tried; it is told by place and column."""
     lab = new_lab([change(1, qty=1)], layout="mirror", columns={"qty": "int"})
     assert lab.drain().balance.dead_letters == 0
     keyless = Record(PLAIN.event("u", {"id": 1, "qty": 2}))
     new_lab.produce(lab, [change(2, qty=2), change(3, qty="many"), keyless])
-    before = lab.table().metadata.current_snapshot_id
-    for _ in range(2):
+    for offsets in (3, 2):
         with pytest.raises(BadRecord) as raised:
             lab.drain()
         assert raised.value.code == "bad-change"
-        assert "2 changes of 3" in raised.value.message
+        assert f"2 changes of {offsets}" in raised.value.message
         assert "0:2 (decode, column qty)" in raised.value.message
-        assert lab.table().metadata.current_snapshot_id == before
+        assert ids(lab) == {1, 2}
     configure(lab, f"pipelines/{PIPELINE}", {"mirror": {"bad_changes": "dead_letters"}})
     result = lab.drain()
     assert (result.recovery.adopted, result.balance.dead_letters) == ((), 2)
     assert lab.rows(DEAD_LETTERS).num_rows == 2
+
+
+def test_the_skip_that_a_bad_change_names_works_as_it_is_printed(new_lab: NewLab) -> None:
+    """What is before it in its partition, and all of the others, is in the table when the drain says so."""
+    bad = [change(2, qty="many"), change(5, qty="more")]
+    told = [change(1, qty=1), bad[0], change(3, qty=3), bad[1], change(4, qty=4)]
+    placed = [replace(each, partition=0) for each in told] + [replace(change(9, qty=9), partition=1)]
+    lab = new_lab(placed, partitions=2, layout="mirror", columns={"qty": "int"})
+    for there in ({1, 9}, {1, 3, 9}):
+        with pytest.raises(BadRecord) as raised:
+            lab.drain()
+        assert ids(lab) == there
+        command = re.search(rf"\./sluice skip {PIPELINE} (\d+):(\d+)-(\d+) --reason", raised.value.hint)
+        assert command is not None
+        named = OffsetRange(*map(int, command.groups()))
+        with lab.connections() as connections:
+            skip(lab.pipeline, connections, OffsetRanges.of([named]), reason="...")
+    assert lab.drain().stopped == "caught-up"
+    assert ids(lab) == {1, 3, 4, 9}
 
 
 def test_a_topic_without_keys_is_no_mirror(new_lab: NewLab) -> None:
