@@ -11,11 +11,13 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFileContent, ManifestContent
 
+from spark_jobs.commit.files_by_path import exchange_files
 from spark_jobs.commit.swap import stage
 from spark_jobs.lake.coordinates import Coordinates, of_generation
 from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
-    from pyiceberg.table.update.snapshot import UpdateSnapshot
 
     from spark_jobs.commit.swap import Swap
 
@@ -155,15 +156,8 @@ def stage_replace(
             kept += [to_data_file(file, table.metadata) for file in rewritten]
         dropped.append(task.file)
 
-    def overwrite(update: UpdateSnapshot) -> int:
-        with update.overwrite() as producer:
-            for file in dropped:
-                producer.delete_data_file(file)
-            for file in (*kept, *added):
-                producer.append_data_file(file)
-        return producer.snapshot_id
-
-    return stage(table, overwrite, progress, summary)
+    exchange = partial(exchange_files, dropped=dropped, added=(*kept, *added))
+    return stage(table, exchange, progress, summary)
 
 
 def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScanTask]:

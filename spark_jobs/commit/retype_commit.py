@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent, overtaken
 from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.files_by_path import exchange_files
 from spark_jobs.commit.replace import MAX_OPEN_FILES, ROW_GROUP_BYTES, refuse_equality_deletes
 from spark_jobs.commit.swap import stage, stage_change
 from spark_jobs.lake.data_files import to_data_file
@@ -24,7 +26,6 @@ from spark_jobs.storage.errors import storage_error
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import FileScanTask, Table
-    from pyiceberg.table.update.snapshot import UpdateSnapshot
 
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Change, Swap
@@ -86,15 +87,10 @@ class RetypeFileCommit(BatchIntent):
         if not self._written:
             self._written.extend(self._write(table, task))
 
-        def overwrite(update: UpdateSnapshot) -> int:
-            with update.overwrite() as producer:
-                producer.delete_data_file(task.file)
-                for file in self._written:
-                    producer.append_data_file(to_data_file(file, table.metadata))
-            return producer.snapshot_id
-
+        added = [to_data_file(file, table.metadata) for file in self._written]
+        exchange = partial(exchange_files, dropped=(task.file,), added=added)
         recorded = progress.recorded(self.attempt)
-        return stage(table, overwrite, recorded, {**self.summary, **batch_summary(self.batch)})
+        return stage(table, exchange, recorded, {**self.summary, **batch_summary(self.batch)})
 
     def _write(self, table: Table, task: FileScanTask) -> list[WrittenFile]:
         writer = SplitWriter(

@@ -23,10 +23,9 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
 )
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import Record
 
+from spark_jobs.commit.files_by_path import FilesByPath
 from spark_jobs.mirror.each_once import each_once
 from spark_jobs.storage.errors import storage_error
 
@@ -123,16 +122,11 @@ class _DeletesWriter(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
-class _RowDeltaFiles(_OverwriteFiles):
+class _RowDeltaFiles(FilesByPath):
     """An overwrite that knows delete files: they have manifests of their own, and count in the summary."""
 
     def __init__(self, delta: RowDelta, update: UpdateSnapshot) -> None:
-        super().__init__(
-            operation=Operation.OVERWRITE,
-            transaction=update._transaction,  # noqa: SLF001  (no public way to a producer)
-            io=update._io,  # noqa: SLF001
-            snapshot_properties=update._snapshot_properties,  # noqa: SLF001
-        )
+        super().__init__(update)
         self._delta = delta
         self._old_deletes = self._deletes_there() if delta.drops_deletes else []
 

@@ -12,6 +12,7 @@ from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.hot import check_hot
 from spark_jobs.config.kafka_keys import ALIASES
 from spark_jobs.config.mirror_checks import check_mirror, schema_of
+from spark_jobs.config.partition_terms import check_partition_by
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
 from spark_jobs.config.routes import check_route, check_route_tables
 from spark_jobs.config.settings import (
@@ -210,6 +211,7 @@ def _unreadable(
 
 def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | None:
     gates = [suite.name for suite in entry.quality if suite.when is When.GATE]
+    types = {name: each.type for name, each in entry.columns.items()}
     return (
         check_layout(
             entry.layout,
@@ -227,7 +229,8 @@ def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | N
             key=entry.record_key,
             columns=entry.columns,
         )
-        or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
+        or check_sort_by(entry.sort_by, types)
+        or check_partition_by(entry.partition_by, types)
         or check_hot(entry.hot, entry.layout, gates, entry.route)
     )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
-from spark_jobs.config.partition_terms import parse_partition_term
+from spark_jobs.config.partition_terms import check_partition_by, parse_partition_term
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.settings import KeyFormat, PipelineSettings
 from spark_jobs.config.value_format import Layout, ValueFormat
@@ -76,6 +76,10 @@ def judge_letter_columns(entry: PipelineSettings) -> Iterator[Finding]:
             told = f"there is no column {column_name}"
             hint = "Name one of dead_letters.columns, or of those that every dead-letter table has."
             yield Finding(("dead_letters", "partition_by"), told, hint)
+    types = {name: column.type for name, column in letters.columns.items()}
+    wrong = check_partition_by(letters.partition_by, types)
+    if wrong is not None:
+        yield replace(wrong, path=("dead_letters", *wrong.path))
 
 
 def _check_letter_column(column: LetterColumn) -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
+from spark_jobs.config.problems import Finding, UnreadableValueError, closest, did_you_mean
 
 _TIME = ("year", "month", "day", "hour")
 _WITH_WIDTH = ("bucket", "truncate")
 TRANSFORMS = ("identity", *_TIME, *_WITH_WIDTH)
 _CALL = re.compile(r"(\w+)\s*\(([^()]*)\)")
 _COLUMN = re.compile(r"[^\s(),\[\]{}'\"`;]+")
+_DAYS = ("date", "timestamp", "timestamptz")
+_TRUNCATED = ("int", "long", "decimal", "string", "binary")
+_BUCKETED = (*_TRUNCATED, *_DAYS, "time", "fixed", "uuid")
+# What writers can do; of float and double engines disagree on which numbers are equal.
+_TAKES = {
+    "identity": (*_BUCKETED, "boolean"),
+    "bucket": _BUCKETED,
+    "truncate": _TRUNCATED,
+    **dict.fromkeys(("year", "month", "day"), _DAYS),
+    "hour": ("timestamp", "timestamptz"),
+}
 _HINT = "Write a column, year|month|day|hour(column), bucket(16, column) or truncate(8, column)."
 
 
@@ -57,3 +69,24 @@ def parse_partition_term(text: str) -> PartitionTerm:
     if width or not is_column:
         raise UnreadableValueError(f"{text!r}: {transform} takes one column", f"Write {transform}(column).")
     return PartitionTerm(transform, column)
+
+
+def misfit(term: PartitionTerm, type_name: str) -> tuple[str, str] | None:
+    """Return why a column of this type cannot be partitioned so, and what to do; None where it can."""
+    if type_name.partition("(")[0].partition("[")[0].strip() in _TAKES[term.transform]:
+        return None
+    told = f"{term.transform} does not take the type of {term.column}, {type_name}"
+    if term.transform == "identity" and type_name in {"float", "double"}:
+        return told, (
+            "Leave it out, or declare a decimal: engines do not agree on -0.0 and NaN. A table that was"
+            " partitioned so stays as it is until `repartition`."
+        )
+    return told, "Use another transform, or declare the column's type under `columns:`."
+
+
+def check_partition_by(terms: Iterable[str], types: Mapping[str, str]) -> Finding | None:
+    """Return what cannot be of the columns whose types are declared."""
+    for term in map(parse_partition_term, terms):
+        if term.column in types and (wrong := misfit(term, types[term.column])) is not None:
+            return Finding(("partition_by",), *wrong)
+    return None

@@ -296,8 +296,8 @@ class PipelineSettings(Frozen):
     )
     partition_by: OneOrMany[PartitionField] = key(
         (),
-        "Iceberg partition fields: a column, `year|month|day|hour(column)`, `bucket(16, column)`,"
-        " `truncate(8, column)`. Used when the table is made.",
+        "Iceberg partition fields: a column (no float or double), `year|month|day|hour(column)`,"
+        " `bucket(16, column)`, `truncate(8, column)`. Used when the table is made.",
         shown="none",
     )
     sort_by: OneOrMany[SortColumn] = key(

@@ -76,7 +76,7 @@ def set_partitioning(open_catalog: Callable[[], Catalog], table: Table, partitio
 
     def staged(table: Table) -> Transaction | None:
         schema, there = table.schema(), table.spec()
-        wanted = partition_spec(schema, partition_by)
+        wanted = partition_spec(schema, partition_by, there)
         if not wanted.fields or partition_terms(schema, wanted) == partition_terms(schema, there):
             return None
         transaction = table.transaction()

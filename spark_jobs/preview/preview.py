@@ -12,7 +12,6 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from spark_jobs.config.settings import PipelineConfig
@@ -20,6 +19,7 @@ from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
+from spark_jobs.lake.partition_fan_out import different_values
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.preview.sample import have_keys, look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
@@ -244,8 +244,6 @@ def _partition_uses(schema: Schema, spec: PartitionSpec, tables: Sequence[pa.Tab
         name = schema.find_column_name(each.source_id) or "?"
         values = None
         if rows is not None and name.split(".")[0] not in METADATA_COLUMNS:
-            column = pc.struct_field(rows.to_struct_array().combine_chunks(), name.split("."))
-            transformed = each.transform.pyarrow_transform(schema.find_type(each.source_id))(column)
-            values = len(pc.unique(transformed))
+            values = different_values(rows, each, schema)
         uses.append(PartitionUse(f"{each.transform}({name})", values))
     return uses

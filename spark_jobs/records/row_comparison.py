@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def equal_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return row by row whether they are equal: null to null, NaN to NaN, nested ones as Python sees them."""
+    """Return row by row whether they are equal: null to null, NaN to NaN, nested ones as Python sees them.
+
+    Both zeros are one value, as in SQL: only a partitioning by floats told them apart, and none is made.
+    """
     if pa.types.is_nested(left.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.fromiter((a == b or _is_alike(a, b) for a, b in pairs), dtype=bool, count=len(left))

@@ -49,7 +49,7 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
 
     def change(table: Table) -> tuple[Change, Progress]:
         _terms(pipeline, table)
-        wanted = partition_spec(table.schema(), pipeline.table_partition_by)
+        wanted = partition_spec(table.schema(), pipeline.table_partition_by, table.spec())
         return partial(exchange_spec, table.schema(), table.spec(), wanted), progress_of(table)
 
     batch = batch_of_act(pipeline.name, table, connections, BatchKind.REPARTITION)
@@ -71,7 +71,7 @@ def _refuse_mirror(pipeline: PipelineConfig) -> None:
 def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the terms before and after; raises ``ConfigError`` when they are the same."""
     schema = table.schema()
-    wanted = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by))
+    wanted = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, table.spec()))
     there = partition_terms(schema, table.spec())
     if wanted == there:
         raise ConfigError(

@@ -140,8 +140,9 @@ def sort_note(pipeline: PipelineConfig, schema: Schema) -> str | None:
 
 
 def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
-    wanted = partition_terms(table.schema(), partition_spec(table.schema(), pipeline.table_partition_by))
-    there = partition_terms(table.schema(), table.spec())
+    schema, spec = table.schema(), table.spec()
+    wanted = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, spec))
+    there = partition_terms(schema, spec)
     if wanted == there:
         return None
     mend = mends.act("repartition", pipeline.name)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.partitioning import (
+    PARTITION_FIELD_ID_START,
+    UNPARTITIONED_PARTITION_SPEC,
+    PartitionField,
+    PartitionSpec,
+)
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -17,7 +22,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from spark_jobs.config.partition_terms import PartitionTerm, parse_partition_term
+from spark_jobs.config.partition_terms import PartitionTerm, misfit, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.iceberg_types import type_text
@@ -38,17 +43,22 @@ _TRANSFORMS: dict[str, Callable[..., Transform[Any, Any]]] = {
 }
 
 
-def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec:
+def partition_spec(
+    schema: Schema, partition_by: Sequence[str], there: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+) -> PartitionSpec:
     """Build the spec of terms like ``day(time_hour)``, ``bucket(16, id)``, ``origin``, in their order.
 
-    Raises ``ConfigError`` for a term that is none, a column that does not exist, a type the transform does
-    not take, or two terms on one column.
+    A field is called by its column and transform, and has a number where a column is called so. Raises
+    ``ConfigError`` for a term that is none, a column that does not exist, a type the transform does
+    not take, unless the table is partitioned so already (``there``), or two terms on one column.
     """
     fields: list[PartitionField] = []
     for position, text in enumerate(partition_by):
         term = _parse(text)
         column = _find(schema, term)
-        transform = _transform(term, column)
+        transform = _TRANSFORMS[term.transform](*(() if term.width is None else (term.width,)))
+        if not any((each.source_id, each.transform) == (column.field_id, transform) for each in there.fields):
+            _refuse_type(schema, term, column)
         if any(field.source_id == column.field_id for field in fields):
             raise ConfigError(
                 f"partition_by names the column {term.column} twice",
@@ -56,7 +66,7 @@ def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec
                 hint="Keep one term for each column; hour implies day.",
                 term=term,
             )
-        name = f"{term.column}_{term.transform}" if term.transform != "identity" else term.column
+        name = _free_name(term, {*schema.column_names, *(each.name for each in fields)})
         fields.append(PartitionField(column.field_id, PARTITION_FIELD_ID_START + position, transform, name))
     return PartitionSpec(*fields)
 
@@ -90,15 +100,29 @@ def _find(schema: Schema, term: PartitionTerm) -> NestedField:
         ) from error
 
 
-def _transform(term: PartitionTerm, column: NestedField) -> Transform[Any, Any]:
-    make = _TRANSFORMS[term.transform]
-    transform = make() if term.width is None else make(term.width)
-    if not column.field_type.is_primitive or not transform.can_transform(column.field_type):
-        raise ConfigError(
-            f"partition_by: {term.transform} does not take the type of {term.column},"
-            f" {type_text(column.field_type)}",
-            code="partition-type",
-            hint="Use another transform, or declare the column's type under `columns:`.",
-            term=term,
-        )
-    return transform
+def _free_name(term: PartitionTerm, taken: set[str]) -> str:
+    """Return what the field is called: an identity as its column, any other as no column of the table."""
+    if term.transform == "identity":
+        return term.column
+    lower = {name.lower() for name in taken}
+    first = f"{term.column}_{term.transform}"
+    names = (first, *(f"{first}_{number}" for number in range(1, len(taken) + 1)))
+    return next(name for name in names if name.lower() not in lower)
+
+
+def _refuse_type(schema: Schema, term: PartitionTerm, column: NestedField) -> None:
+    wrong = misfit(term, type_text(column.field_type))
+    if wrong is None and _is_repeated(schema, column):
+        wrong = f"{term.column} has many values in a row", "Name a column, or a field inside structs alone."
+    if wrong is not None:
+        raise ConfigError(f"partition_by: {wrong[0]}", code="partition-type", hint=wrong[1], term=term)
+
+
+def _is_repeated(schema: Schema, column: NestedField) -> bool:
+    """Return whether the field is inside a list or a map."""
+    parent = schema._lazy_id_to_parent.get(column.field_id)  # noqa: SLF001  (no public way)
+    while parent is not None:
+        if not schema.find_type(parent).is_struct:
+            return True
+        parent = schema._lazy_id_to_parent.get(parent)  # noqa: SLF001
+    return False

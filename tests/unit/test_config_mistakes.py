@@ -156,6 +156,20 @@ def pipeline(lines):
             "pipelines.a.partition_by.0",
             "not an Iceberg",
         ),
+        *(
+            (
+                pipeline(["table: l.a", f"columns: {{x: {kind}}}", f"partition_by: {term}"]),
+                7,
+                "pipelines.a.partition_by",
+                f"of x, {kind}",
+            )
+            for kind, term in (
+                ("double", "x"),
+                ("float", "x"),
+                ("time", "day(x)"),
+                ("uuid", "truncate(2, x)"),
+            )
+        ),
         (pipeline(["table: l.a", "columns: {x: bigint}"]), 6, "pipelines.a.columns.x", "Did you mean long?"),
         (
             pipeline(["table: l.a", "columns: {_kafka_offset: int}"]),

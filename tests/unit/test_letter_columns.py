@@ -108,6 +108,11 @@ def test_a_column_of_another_type_is_named() -> None:
             "every dead-letter table",
         ),
         ({"partition_by": ["day(at)"]}, "partition_by", "there is no column at"),
+        (
+            {"columns": {"x": {"type": "double", "sql": "1.5::DOUBLE"}}, "partition_by": ["x"]},
+            "partition_by",
+            "of x, double",
+        ),
     ],
 )
 def test_mistakes_are_named_before_a_record_is_read(letters: dict[str, Any], key: str, told: str) -> None:
