@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from resources.spark import SparkSessions, spark_parallelism
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import SluiceError, named
 from spark_jobs.storage.state_files import make_private
 
 if TYPE_CHECKING:
@@ -38,38 +39,49 @@ def open_connections(
 
     Leaving by anything but a named error (a termination, Ctrl-C, a bug) interrupts the Spark work of the
     attempt that was under way: on a Connect server it would otherwise hold the cores for nobody. Of drains,
-    replays, redrives and upkeep a named error is counted and told.
+    replays, redrives and upkeep every error is counted and told.
     """
     from spark_jobs.connections.connect import connect  # noqa: PLC0415  (pyiceberg, Kafka)
-    from spark_jobs.notices.failures import work_failed, work_succeeded  # noqa: PLC0415  (requests)
 
     make_private(Path(config.home))
-    spark = (sessions or SparkSessions(config)).of(kind)
-    connections = connect(
-        config,
-        spark=spark.session,
-        interrupt=spark.interrupt,
-        parallelism=spark_parallelism(config),
-        actor=actor,
-        run_id=run_id,
-        needs_kafka=needs_kafka,
-    )
-    attempts: list[str] = []
+    with _noted(config, pipeline, kind):
+        spark = (sessions or SparkSessions(config)).of(kind)
+        connections = connect(
+            config,
+            spark=spark.session,
+            interrupt=spark.interrupt,
+            parallelism=spark_parallelism(config),
+            actor=actor,
+            run_id=run_id,
+            needs_kafka=needs_kafka,
+        )
+        attempts: list[str] = []
 
-    def new_attempt() -> str:
-        attempts.append(connections.new_attempt())
-        return attempts[-1]
+        def new_attempt() -> str:
+            attempts.append(connections.new_attempt())
+            return attempts[-1]
 
-    told_of = config.pipeline(pipeline) if kind in _WORK else None
+        try:
+            yield replace(connections, new_attempt=new_attempt)
+        except SluiceError:
+            raise
+        except BaseException:
+            if attempts:
+                spark.interrupt(attempts[-1])
+            raise
+
+
+@contextmanager
+def _noted(config: SluiceConfig, name: str, work: str) -> Iterator[None]:
+    """Count and tell what the work ends with: a name nobody has for it makes it no less a failure."""
+    from spark_jobs.notices.failures import work_failed, work_succeeded  # noqa: PLC0415  (requests)
+
+    if work not in _WORK or (pipeline := config.pipeline(name)) is None:
+        yield
+        return
     try:
-        yield replace(connections, new_attempt=new_attempt)
-    except SluiceError as error:
-        if told_of is not None:
-            work_failed(config.home, told_of, kind, error)
+        yield
+    except Exception as error:
+        work_failed(config.home, pipeline, work, named(error, mends.command("drain", name)))
         raise
-    except BaseException:
-        if attempts:
-            spark.interrupt(attempts[-1])
-        raise
-    if told_of is not None:
-        work_succeeded(config.home, told_of, kind)
+    work_succeeded(config.home, pipeline, work)

@@ -20,7 +20,7 @@ from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import Surveyed, Surveyor
-from spark_jobs.notices.failures import read_failures
+from spark_jobs.notices.failures import last_failed_drain
 from spark_jobs.protocol.errors import SluiceError
 
 
@@ -117,17 +117,9 @@ def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipe
 
 def _with_failure(facts: PipelineFacts, home: str) -> PipelineFacts:
     """With what the last drain here ended with, while what it was to drain still waits."""
-    failure = read_failures(home, facts.pipeline.name).last.get("drain")
-    if (
-        failure is None
-        or not facts.lag
-        or facts.error
-        or facts.held
-        or failure.at_ms < (facts.committed_at_ms or 0)
-    ):
+    if not facts.lag or facts.error or facts.held:
         return facts
-    message = f"the last drain failed: {failure.message}"
-    return replace(facts, error=SluiceError(message, code=failure.code, hint=failure.hint))
+    return replace(facts, error=last_failed_drain(home, facts.pipeline.name, facts.committed_at_ms))
 
 
 def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:

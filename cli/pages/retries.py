@@ -99,7 +99,7 @@ def _rows() -> tuple[tuple[str, str, str, str], ...]:
             "a Spark task that fails",
             f"{TASK_ATTEMPTS} tries (`spark.task.maxFailures` on a cluster)",
             "none",
-            "`RetryableError`; where tasks died, the batch is halved until one record is to blame",
+            "`RetryableError`, or `unexpected`; where tasks died, the batch is halved until one is to blame",
         ),
         (
             "shipping our code to a Connect server",

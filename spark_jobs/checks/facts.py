@@ -136,7 +136,7 @@ class HealthFacts:
     first since ``undecided_since_ms`` (None when its time could not be read). ``error`` is what a drain would
     stop with, or why the pipeline could not be looked at (then ``is_known`` is False and nothing else
     counts but the ``spool``, which is None of topics that the gateway does not write). ``held`` are attempts
-    a quality gate holds back.
+    a quality gate holds back; ``failure`` is what the last drain failed of, while records wait.
     """
 
     now_ms: int
@@ -152,6 +152,7 @@ class HealthFacts:
     held: tuple[str, ...] = ()
     audit: AuditNote | None = None
     error: SluiceError | None = None
+    failure: SluiceError | None = None
     spool: SpoolFacts | None = None
 
     @property

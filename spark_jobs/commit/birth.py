@@ -17,7 +17,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from spark_jobs.commit.swap import send, stage_birth
 from spark_jobs.config.parquet_codecs import with_fitting_level
-from spark_jobs.lake.catalog_errors import catalog_error
+from spark_jobs.lake.catalog_errors import birth_error, catalog_error, staging
 from spark_jobs.lake.parquet_encodings import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.fences import is_of_another_table
@@ -177,12 +177,14 @@ def give_birth(
         if location and not is_inside(table.location(), location):
             _forget(catalog, private_name)
             _refuse_place(identifier, location, table.location())
-        send(catalog, table, stage_birth(table, progress))
+        with staging(table):
+            swap = stage_birth(table, progress)
+        send(catalog, table, swap)
         _rename(catalog, private_name, identifier)
     except SluiceError:
         raise
     except Exception as error:
-        raise catalog_error(error, "could not make the table", table=identifier) from error
+        raise birth_error(error, table=identifier) from error
     born = load_table(catalog, identifier)
     if born is None:
         raise catalog_error(NoSuchTableError(identifier), "lost the table it just made", table=identifier)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.swap import send, stage_change
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.catalog_errors import catalog_error
+from spark_jobs.lake.catalog_errors import catalog_error, staging
 from spark_jobs.lake.evolution import MAX_TRIES, evolve_table, not_seen, table_gone
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.schema.evolution import Evolution, bind
@@ -54,7 +54,8 @@ def commit_columns(
                 additions = [(path, kind) for path, kind, _ in evolution.additions]
                 return evolve_table(open_catalog, identifier, additions)
             check_anchor(table)
-            staged = _staged(table, evolution)
+            with staging(table):
+                staged = _staged(table, evolution)
             fail_points.reach("columns.before-swap")
             failure = _try(catalog, table, staged)
             fail_points.reach("columns.after-swap")

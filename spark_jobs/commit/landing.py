@@ -18,12 +18,17 @@ from pyiceberg.exceptions import CommitFailedException
 
 from spark_jobs.commit.swap import send
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.catalog_errors import catalog_error, first_line
+from spark_jobs.lake.catalog_errors import staging
 from spark_jobs.lake.tables import load_table, progress_of, snapshot_of
-from spark_jobs.protocol.errors import CommitStateUnknown, RetryableError, SluiceError, SourceChanged
+from spark_jobs.protocol.errors import (
+    CommitStateUnknown,
+    RetryableError,
+    SluiceError,
+    SourceChanged,
+    first_line,
+)
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.storage.errors import manifest_error
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -106,7 +111,8 @@ def land(connections: CatalogAccess, intent: Intent) -> Committed:
                 return landed
             if retries > MAX_CONFLICTS:
                 raise _too_many_conflicts(intent)
-            swap = _stage(connections, intent, table)
+            with staging(table):
+                swap = intent.stage(table, connections)
             fail_points.reach(f"{intent.fail_point}.before-swap")
             is_sent = True
             try:
@@ -142,19 +148,6 @@ def _loaded(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Ite
                 table=intent.identifier,
             )
         yield catalog, table
-
-
-def _stage(connections: CatalogAccess, intent: Intent, table: Table) -> Swap:
-    try:
-        return intent.stage(table, connections)
-    except (SluiceError, AssertionError):
-        raise
-    except OSError as error:  # no catalog is asked here
-        raise manifest_error(error, "writing manifests", table) from error
-    except Exception as error:
-        raise catalog_error(
-            error, "could not take the commit's manifests", table=intent.identifier
-        ) from error
 
 
 def _read_back(connections: CatalogAccess, intent: Intent, failure: Exception, retries: int) -> Committed:

@@ -1,18 +1,45 @@
-"""What the exceptions of a catalog mean to the caller: settings, a refusal, or an outage."""
+"""What the exceptions of a catalog mean, and of what is made for it: settings, a refusal, or an outage."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from pyiceberg.exceptions import ForbiddenError, NotInstalledError, OAuthError, UnauthorizedError
+from pydantic import ValidationError as InvalidAnswer
+from pyiceberg.exceptions import (
+    ForbiddenError,
+    NotInstalledError,
+    OAuthError,
+    ResolveError,
+    UnauthorizedError,
+    ValidationError,
+    ValidationException,
+)
 
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
-from spark_jobs.storage.errors import UNEXPIRED, expired, is_expiry, is_refusal
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, first_line
+from spark_jobs.storage.errors import UNEXPIRED, expired, is_expiry, is_refusal, manifest_error
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 # Postgres before a session begins, where its driver knows no more than the words, and in one.
 _POSTGRES_REFUSAL = re.compile(r"authentication failed|no pg_hba\.conf entry|role .* does not exist")
 _NOT_PERMITTED = "42501"
+# What a library raises of values, columns and partitions as they are. Drivers' own are none of these.
+_SAME_AGAIN = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotInstalledError,
+    ResolveError,
+    RuntimeError,
+    TypeError,
+    ValidationError,
+    ValidationException,
+    ValueError,
+)
 
 
 def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
@@ -42,17 +69,51 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
     )
 
 
+def birth_error(error: Exception, **where: object) -> SluiceError:
+    """Return what ended the making of a table, of which what PyIceberg does before it asks is a part."""
+    is_own = isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError | InvalidAnswer)
+    return (
+        _cannot_commit(error, **where)
+        if is_own
+        else catalog_error(error, "could not make the table", **where)
+    )
+
+
+def _cannot_commit(error: Exception, **where: object) -> ConfigError:
+    return ConfigError(
+        f"the commit cannot be made: {first_line(error)}",
+        code="cannot-commit",
+        hint="Nothing was sent, and the next try ends the same. Undo what the message names, most likely"
+        " columns, partitioning or properties that another engine changed; else report it as a bug.",
+        **where,
+    )
+
+
+@contextmanager
+def staging(table: Table) -> Iterator[None]:
+    """Name what ends the making of a commit, of which the catalog knows nothing yet.
+
+    Raises ``ConfigError`` (``cannot-commit``) for what fails again in the same way; the errors of manifests
+    for what storage answers, ``catalog_error`` for what a driver does.
+    """
+    name = ".".join(table.name())
+    try:
+        yield
+    except (SluiceError, AssertionError):
+        raise
+    except OSError as error:
+        raise manifest_error(error, "writing manifests", table) from error
+    except _SAME_AGAIN as error:
+        raise _cannot_commit(error, table=name) from error
+    except Exception as error:
+        raise catalog_error(error, "could not take the commit's manifests", table=name) from error
+
+
 def _is_refused(error: Exception) -> bool:
     driver = getattr(error, "orig", None)  # SQLAlchemy's, which need not be installed here
     if driver is None:
         return False
     return getattr(driver, "pgcode", None) == _NOT_PERMITTED or bool(_POSTGRES_REFUSAL.search(str(driver)))
-
-
-def first_line(error: Exception) -> str:
-    """Return a library's exception as one line: its type and the first line it tells."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def refuse_remote_signing(properties: Mapping[str, str], **where: object) -> None:

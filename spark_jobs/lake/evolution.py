@@ -10,7 +10,7 @@ from pyiceberg.table.update import AssertTableUUID
 from pyiceberg.types import ListType, MapType, StructType
 
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.catalog_errors import catalog_error
+from spark_jobs.lake.catalog_errors import catalog_error, staging
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
@@ -63,9 +63,7 @@ def set_sort_order(open_catalog: Callable[[], Catalog], table: Table, sort_by: S
                 update.asc(str(name), field.transform, field.null_order)
         return transaction
 
-    if staged(table) is None:
-        return table
-    return _changed(open_catalog, ".".join(table.name()), staged)
+    return _changed_if_any(open_catalog, table, staged)
 
 
 def set_partitioning(open_catalog: Callable[[], Catalog], table: Table, partition_by: Sequence[str]) -> Table:
@@ -83,9 +81,7 @@ def set_partitioning(open_catalog: Callable[[], Catalog], table: Table, partitio
         exchange_spec(schema, there, wanted, transaction)
         return transaction
 
-    if staged(table) is None:
-        return table
-    return _changed(open_catalog, ".".join(table.name()), staged)
+    return _changed_if_any(open_catalog, table, staged)
 
 
 def exchange_spec(
@@ -102,6 +98,16 @@ def exchange_spec(
             update.add_field(column or "", field.transform, field.name)
 
 
+def _changed_if_any(
+    open_catalog: Callable[[], Catalog], table: Table, staged: Callable[[Table], Transaction | None]
+) -> Table:
+    """Return the table as it is where nothing is ``staged`` on it: no catalog is asked then."""
+    with staging(table):
+        if staged(table) is None:
+            return table
+    return _changed(open_catalog, ".".join(table.name()), staged)
+
+
 def _changed(
     open_catalog: Callable[[], Catalog], identifier: str, staged: Callable[[Table], Transaction | None]
 ) -> Table:
@@ -113,7 +119,8 @@ def _changed(
             table = load_table(catalog, identifier)
             if table is None:
                 raise table_gone(identifier)
-            transaction = staged(table)
+            with staging(table):
+                transaction = staged(table)
             if transaction is None:
                 return table
             failure = _try_send(catalog, table, transaction)

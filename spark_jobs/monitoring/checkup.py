@@ -135,12 +135,21 @@ def _facts(
     settings: Mapping[str, str],
     now_ms: int,
 ) -> HealthFacts:
+    from spark_jobs.notices.failures import last_failed_drain  # noqa: PLC0415  (requests, never at import)
+
     progress = table.state.progress if table else None
     next_offsets = progress.next_offsets if progress else {}
     positions = source.positions(next_offsets)
     lag = {p: max(0, source.end[p] - start) for p, start in positions.items()}
     undecided = source.undecided
-    facts = HealthFacts(now_ms=now_ms, lag=lag, undecided=sum(undecided.values()))
+    committed_at_ms = table.state.committed_at_ms if table else None
+    failure = last_failed_drain(surveyor.config.home, pipeline.name, committed_at_ms)
+    facts = HealthFacts(
+        now_ms=now_ms,
+        lag=lag,
+        undecided=sum(undecided.values()),
+        failure=failure if any(lag.values()) else None,
+    )
     if table is None or progress is None:
         return facts
     retention = retention_of(settings)

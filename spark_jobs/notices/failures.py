@@ -63,6 +63,14 @@ def read_failures(home: str, pipeline: str) -> Failures:
         return Failures()
 
 
+def last_failed_drain(home: str, pipeline: str, committed_at_ms: int | None) -> SluiceError | None:
+    """Return what the last drain here ended with that no later run mends by itself; None after a commit."""
+    failure = read_failures(home, pipeline).last.get("drain")
+    if failure is None or failure.at_ms < (committed_at_ms or 0):
+        return None
+    return SluiceError(f"the last drain failed: {failure.message}", code=failure.code, hint=failure.hint)
+
+
 def work_failed(home: str, pipeline: PipelineConfig, work: str, error: SluiceError) -> None:
     """Count it, and tell ``notify.trouble`` unless it was told of this code already; never raises.
 

@@ -9,7 +9,8 @@
     ├── BatchHeld            a batch does not meet a quality gate: nothing is committed, an operator decides
     ├── BadRecord            one record cannot become a row: it becomes a dead letter
     ├── ConfigError          the configuration or the set-up is wrong: fatal until it is changed
-    └── CorruptLog           the log or a table's properties contradict themselves: fatal, an operator decides
+    ├── CorruptLog           the log or a table's properties contradict themselves: fatal, an operator decides
+    └── Unexpected           an error that nobody foresaw: it is reported
 
 A kind is a class; the particular error is its ``code``, which is also its anchor in docs/ERRORS.md.
 """
@@ -110,7 +111,30 @@ class CorruptLog(SluiceError):
     exit_code = 70
 
 
+class Unexpected(SluiceError):
+    """An error that Sluice has no name for: a bug of its own, or of a library."""
+
+    exit_code = 70
+
+
 KINDS: dict[str, type[SluiceError]] = {kind.__name__: kind for kind in SluiceError.__subclasses__()}
+
+
+def named(error: Exception, mend: str) -> SluiceError:
+    """Return the error, under a name where it has none; ``mend`` is the command that shows where it was."""
+    if isinstance(error, SluiceError):
+        return error
+    return Unexpected(
+        f"unexpected {first_line(error)}",
+        code="unexpected",
+        hint=f"{mend} --debug shows where; this deserves a bug report.",
+    )
+
+
+def first_line(error: Exception) -> str:
+    """Return a library's exception as one line: its type and the first line it tells."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def error_to_json(error: SluiceError) -> dict[str, Any]:

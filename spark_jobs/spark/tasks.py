@@ -14,7 +14,13 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 from spark_jobs.protocol.batch import Split
-from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceError, error_from_json
+from spark_jobs.protocol.errors import (
+    CommitConflict,
+    RetryableError,
+    SluiceError,
+    Unexpected,
+    error_from_json,
+)
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
 from spark_jobs.spark.task_ticker import told
 
@@ -29,7 +35,14 @@ _CRASH = re.compile(
     r"|^(numpy\.\S*|pyarrow\.lib\.Arrow)?MemoryError\b",
     re.MULTILINE,
 )
-_CAUSE = re.compile(r"(?!org\.|java\.|Caused by)[\w.]*(Error|Exception)\b")  # Python's, not the JVM's
+# What Python, Arrow and PyIceberg raise of values as they are: four tries have ended the same.
+_SAME_AGAIN = re.compile(
+    r"(pyarrow\.lib\.Arrow(Invalid|TypeError|NotImplementedError|KeyError|IndexError)"
+    r"|((Assertion|Attribute|Index|Key|NotImplemented|Overflow|Runtime|Type|Value|ZeroDivision)Error))\b"
+)
+_CAUSE = re.compile(
+    r"(?!org\.|java\.|Caused by)[\w.]*(Error|Exception|ArrowInvalid)\b"
+)  # Python's, not the JVM's
 
 
 def run_on_spark(
@@ -95,8 +108,15 @@ def _failure(error: Exception, tag: str) -> SluiceError:
             " is unpacked whole: see Spark's log, and spark.task_memory in docs/CONFIG.md.",
             attempt=tag,
         )
+    if _SAME_AGAIN.match(reason := _reason(error)):
+        return Unexpected(
+            f"a task failed alike in each of its tries: unexpected {reason}",
+            code="unexpected",
+            hint="Spark's log has the task's traceback; this deserves a bug report.",
+            attempt=tag,
+        )
     return RetryableError(
-        f"Spark could not finish the batch's tasks: {_reason(error)}",
+        f"Spark could not finish the batch's tasks: {reason}",
         code="spark-failed",
         hint="The next run tries again; Spark's log has the task's own error.",
         attempt=tag,

@@ -6,19 +6,22 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException, UnauthorizedError
+from pyiceberg.exceptions import CommitFailedException, ServerError, UnauthorizedError, ValidationError
 
 from prove.lab import fault_proxy
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from spark_jobs.commit import landing
+from spark_jobs.commit.landing import land
 from spark_jobs.lake import rest_catalog, sql_catalog
 from spark_jobs.lake.catalog import close_catalog, open_catalog
-from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError
+from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.fail_points import NoFailPoints
 from tests.support.lake import Access, Lake
 
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from spark_jobs.commit.landing import CatalogAccess
+    from spark_jobs.commit.swap import Swap
 
 LANDED = [
     Fault.LANDED_409,
@@ -216,6 +223,52 @@ def test_a_main_that_cannot_be_read_is_no_catalog_that_is_away(lake: Lake) -> No
     assert caught.value.code == "manifest-unreadable"
     assert "rollback" in (caught.value.hint or "")
     assert lake.load().metadata.current_snapshot_id == snapshot.snapshot_id
+
+
+@dataclass(frozen=True)
+class _Staging:
+    """A commit that ends with this while it is made."""
+
+    identifier: str
+    error: Exception
+    attempt: str = "a"
+    fail_point: str = "commit"
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:  # noqa: ARG002
+        """Raise it."""
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "is_retryable"),
+    [
+        (ValueError("Cannot create expression literal from NaN: nan"), "cannot-commit", False),
+        (TypeError("Cannot convert LongLiteral into unknown"), "cannot-commit", False),
+        (ValidationError("Invalid partition"), "cannot-commit", False),
+        (pa.ArrowNotImplementedError("'unique' has no kernel matching input types"), "cannot-commit", False),
+        (KeyError("id_bucket"), "cannot-commit", False),
+        (OSError("AWS Error UNKNOWN (HTTP status 503) during PutObject"), "storage-failed", True),
+        (TimeoutError("timed out"), "storage-failed", True),
+        (ServerError("502: the gateway"), "catalog-away", True),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_fails_alike_each_time_is_no_outage(
+    sqlite_lake: Lake, error: Exception, code: str, is_retryable: bool
+) -> None:
+    """No catalog is asked while a commit is made: what a library refuses then it refuses the next time."""
+    sqlite_lake.make_table(dead_letters=False)
+    with pytest.raises(SluiceError, match=str(error).strip("'")[:12]) as caught:
+        land(sqlite_lake.access(), _Staging(sqlite_lake.name(), error))
+    assert (caught.value.code, caught.value.is_retryable) == (code, is_retryable)
+    assert caught.value.where == {"table": sqlite_lake.name()}
+
+
+def test_a_table_that_cannot_be_made_is_no_outage(sqlite_lake: Lake) -> None:
+    """What PyIceberg refuses before it asks the catalog is refused each time."""
+    with pytest.raises(ConfigError) as caught:
+        sqlite_lake.make_table(dead_letters=False, properties={"format-version": "none"})
+    assert caught.value.code == "cannot-commit"
 
 
 def test_a_commit_passes_beside_a_reader(sqlite_lake: Lake) -> None:

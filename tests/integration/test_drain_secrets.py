@@ -21,7 +21,7 @@ from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.config.redaction import MASK, is_secret_key
 from spark_jobs.connections.spark_catalog import catalog_conf
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import Unexpected
 from spark_jobs.upkeep.figures import MIN_FILES_TO_MERGE
 from tests.support.new_lab import as_json
 from tests.support.upkeep_lab import drain_often, tidy
@@ -238,9 +238,9 @@ def test_a_task_that_fails_shows_none(
     lab: Lab, spark_folders: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither the error, nor its causes, nor what Spark and our loggers write down."""
-    with pytest.raises(RetryableError) as caught:
+    with pytest.raises(Unexpected) as caught:
         lab.drain(fail_points=_FailingTask())
-    assert caught.value.code == "spark-failed"
+    assert "a task failed alike in each of its tries" in str(caught.value)
     assert "the task has a defect" in str(caught.value)
     with lab.connections() as connections:
         shown = repr(connections) + repr(lab.config) + str(lab.config.model_dump())

@@ -9,6 +9,7 @@ import pytest
 from prove.lab.pipeline_lab import configure, make_lab
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
+from spark_jobs.config.secrets import remember
 from spark_jobs.notices.failures import read_failures
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError, SluiceError
 from tests.support.webhook_receiver import Receiver, receiving
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from prove.lab.pipeline_lab import Lab
 
+SECRET = "hunter2-hunter2"
 AWAY = RetryableError("the broker does not answer", code="broker-away", hint="Wait.")
 GONE = ConfigError("no such topic", code="no-such-topic", hint="Make it.")
 SECOND = CommitConflict("another run came first", code="offsets-moved", hint="Nothing is lost.")
@@ -75,6 +77,30 @@ def test_what_a_receiver_does_not_take_the_next_failure_tells(lab: Lab, receiver
     receiver.status = 200
     work(lab, AWAY)
     assert [body["code"] for body in receiver.taken] == ["broker-away"]
+
+
+def test_a_failure_without_a_name_is_counted_told_and_kept(lab: Lab, receiver: Receiver) -> None:
+    """A driver's error is one to `status`, the webhook and the metrics as any, without its secrets."""
+    remember(SECRET)
+    opened = open_connections(load_config(lab.path), "orders", kind="drain", actor="test", run_id="r")
+    with pytest.raises(KeyError), opened:
+        raise KeyError(f"no such key in postgres://me:{SECRET}@db")
+    found = read_failures(str(lab.config.home), "orders")
+    assert found.counts == {"unexpected": 1}
+    assert found.last["drain"].message == "unexpected KeyError: 'no such key in postgres://me:***@db'"
+    assert found.last["drain"].hint.startswith("./sluice drain orders --debug shows where")
+    assert [(body["code"], body["needs_person"]) for body in receiver.taken] == [("unexpected", True)]
+    assert SECRET not in str(receiver.taken) + repr(found)
+    work(lab, None)
+    assert read_failures(str(lab.config.home), "orders").last == {}
+
+
+def test_a_run_that_is_ended_has_not_failed(lab: Lab, receiver: Receiver) -> None:
+    """Ctrl-C and a termination are somebody's wish."""
+    opened = open_connections(load_config(lab.path), "orders", kind="drain", actor="test", run_id="r")
+    with pytest.raises(KeyboardInterrupt), opened:
+        raise KeyboardInterrupt
+    assert (receiver.taken, read_failures(str(lab.config.home), "orders").counts) == ([], {})
 
 
 def test_who_only_looks_fails_nothing(lab: Lab, receiver: Receiver) -> None:

@@ -142,6 +142,10 @@ def test_a_stall_is_a_backlog_without_commits() -> None:
     gone = RetryableError("retention passed", code="x", hint="Skip it.")
     assert look(replace(WELL, error=gone), "stall").mend == "Skip it."
     assert "held list" in look(replace(WELL, held=("a",)), "stall").mend
+    failed = replace(WELL, lag={0: 1}, failure=gone)
+    for facts in (failed, replace(failed, table=None)):
+        told = look(facts, "stall")
+        assert (told.passed, told.fact, told.mend) == (False, "retention passed", "Skip it.")
 
 
 def test_an_open_transaction_is_a_stall_once_it_is_old() -> None:
@@ -160,7 +164,8 @@ def test_a_pause_is_no_stall_but_the_table_still_ages() -> None:
     paused = replace(
         TABLE, paused=Pause("migration", "ann@host", NOW), valid_through_ms=0, committed_at_ms=NOW - 900_000
     )
-    facts = replace(WELL, table=paused, lag={0: 1})
+    failure = RetryableError("the last drain failed: ...", code="x", hint="Mend it.")
+    facts = replace(WELL, table=paused, lag={0: 1}, failure=failure)
     assert look(facts, "stall").fact == "paused by ann@host: migration"
     assert look(facts, "stall").passed
     assert look(facts, "fresh").mend.startswith("./sluice resume orders --reason")

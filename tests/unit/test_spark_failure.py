@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from spark_jobs.protocol.errors import CommitConflict, RetryableError
+from spark_jobs.protocol.errors import CommitConflict, RetryableError, Unexpected
 from spark_jobs.spark.tasks import _failure, is_crash
 
 TASK_FAILED = """
@@ -72,3 +72,13 @@ def test_a_task_that_failed_by_itself_did_not_die(cause: str) -> None:
     """Half of its records would fail the same way: the storage is away for all of them."""
     text = TASK_FAILED.replace("MemoryError: cannot allocate 5 GiB", cause)
     assert _failure(PySparkException(text), "attempt-1").code == "spark-failed"
+
+
+@pytest.mark.parametrize(
+    "cause", ["ValueError: no such place", "pyarrow.lib.ArrowInvalid: offset overflow", "KeyError: 'id'"]
+)
+def test_a_task_that_fails_alike_each_time_is_no_outage(cause: str) -> None:
+    """Spark has tried four times: the next run ends the same."""
+    error = _failure(PySparkException(TASK_FAILED.replace("MemoryError: cannot allocate 5 GiB", cause)), "a")
+    assert isinstance(error, Unexpected)
+    assert cause in error.message

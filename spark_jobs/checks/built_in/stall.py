@@ -24,12 +24,8 @@ def judge(case: Case) -> Verdict:
     table = facts.table
     quiet = (facts.now_ms - table.committed_at_ms) / 1000 if table is not None else 0.0
     numbers = {"seconds_since_commit": quiet, "lag_records": float(facts.waiting), "limit_seconds": limit}
-    if facts.error is not None:
-        fact = f"a drain would stop: {facts.error.message}"
-        return Verdict(passed=False, fact=fact, numbers=numbers, mend=facts.error.hint)
-    if facts.held:
-        fact = f"{len(facts.held)} batches are held by a quality gate; later ones wait"
-        mend = mends.command("held list", case.pipeline)
+    if (standing := _standing(case)) is not None:
+        fact, mend = standing
         return Verdict(passed=False, fact=fact, numbers=numbers, mend=mend)
     if table is None:
         return no_table(facts.waiting)
@@ -45,6 +41,19 @@ def judge(case: Case) -> Verdict:
         fact += f", a schedule's tick has waited for {spoken_duration(late)}" if late else ", none is due"
     fact += f" (limit {spoken_duration(limit)})"
     return Verdict(late <= limit, fact, numbers, mends.command("drain", case.pipeline))
+
+
+def _standing(case: Case) -> tuple[str, str] | None:
+    """Return what keeps every drain from committing, and its mend."""
+    facts = case.facts
+    if facts.error is not None:
+        return f"a drain would stop: {facts.error.message}", facts.error.hint
+    if facts.held:
+        held = f"{len(facts.held)} batches are held by a quality gate; later ones wait"
+        return held, mends.command("held list", case.pipeline)
+    if facts.failure is not None and (facts.table is None or facts.table.paused is None):
+        return facts.failure.message, facts.failure.hint
+    return None
 
 
 def _held_back(case: Case, limit: float, numbers: dict[str, float]) -> Verdict:
