@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
@@ -97,6 +96,8 @@ def _print(exported: Exported, *, is_dry: bool) -> None:
 
 def _drained_by(config: SluiceConfig, topic: str) -> str | None:
     """Return the pipeline that drains the topic, or would once it is there."""
+    from spark_jobs.expressions.regex import whole_matches
+
     named = (pipeline.name for pipeline in config.pipelines if pipeline.topic == topic)
-    by_pattern = (each.name for each in config.templates if re.fullmatch(each.topics_regex, topic))
+    by_pattern = (each.name for each in config.templates if whole_matches(each.topics_regex, [topic]))
     return next(iter([*named, *by_pattern]), None)

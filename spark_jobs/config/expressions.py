@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
 from spark_jobs.config.partition_terms import check_partition_by, parse_partition_term
-from spark_jobs.config.problems import Finding
-from spark_jobs.config.settings import KeyFormat, PipelineSettings
+from spark_jobs.config.problems import Finding, Path
+from spark_jobs.config.settings import KeyFormat, PipelineSettings, PipelineTemplate
 from spark_jobs.config.value_format import Layout, ValueFormat
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ _DECLARE = "Declare it as a column: without one its type is not known."
 def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
     """Yield every mistake in the expressions of columns, filter and route; types where all are known.
 
-    Those of the dead-letter table's columns come first.
+    Regular expressions and those of the dead-letter table's columns come first.
     """
+    yield from judge_regexes(entry)
     yield from judge_letter_columns(entry)
     says_none = entry.filter is None and entry.route.by is None
     if says_none and not any(column.source for column in entry.columns.values()):
@@ -51,6 +52,27 @@ def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
             judging.check_route(entry.route.by)
         except ExpressionError as error:
             yield Finding(("route", "by"), error.message, error.hint)
+
+
+def judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
+    """Yield what RE2 cannot read of ``topics_regex`` and of expectations: they are judged by RE2 as well."""
+    written: list[tuple[Path, str]] = []
+    if isinstance(entry, PipelineTemplate):
+        written.append((("topics_regex",), entry.topics_regex))
+    for at, suite in enumerate(entry.quality):
+        for number, expectation in enumerate(suite.expectations):
+            path = ("quality", str(at), "expectations", str(number), expectation.type)
+            written += [((*path, key), regex) for key, regex in expectation.regexes]
+    if not written:
+        return
+    from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB)
+    from spark_jobs.expressions.regex import check_regex  # noqa: PLC0415
+
+    for where, regex in written:
+        try:
+            check_regex(regex)
+        except ExpressionError as error:
+            yield Finding(where, error.message, error.hint)
 
 
 def judge_letter_columns(entry: PipelineSettings) -> Iterator[Finding]:

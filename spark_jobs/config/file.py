@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.build import ConfigReading, build_config
+from spark_jobs.config.expansion import expand
 from spark_jobs.config.expressions import judge_expressions
 from spark_jobs.config.lending import Lent, check_borrowed
 from spark_jobs.config.plain_secrets import plain_secrets
 from spark_jobs.config.problems import ConfigProblem, Document, in_order
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.config.templates import expand
 from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.latest import read_latest, write_latest

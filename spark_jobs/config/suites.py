@@ -80,6 +80,13 @@ class Expectation:
         return {key: value for key, value in self.kwargs.items() if key not in _CONDITION}
 
     @property
+    def regexes(self) -> tuple[tuple[str, str], ...]:
+        """Return the regular expressions among its arguments, by key."""
+        given = {key: self.kwargs.get(key) for key in ("regex", "regex_list")}
+        listed = ((key, each if isinstance(each, list) else [each]) for key, each in given.items())
+        return tuple((key, regex) for key, each in listed for regex in each if isinstance(regex, str))
+
+    @property
     def row_condition(self) -> str | None:
         """Return which rows it is about, None for all."""
         return self.kwargs.get("row_condition")

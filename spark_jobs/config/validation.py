@@ -22,6 +22,8 @@ from spark_jobs.config.written import WrittenFile, WrittenTeamFile
 
 _Model = TypeVar("_Model", bound=WrittenTeamFile)
 
+# Told of one file: more is one mistake many times over, and what each meant takes a millisecond to find.
+MOST_MISTAKES = 100
 _WANTED = {
     "string_type": "must be text",
     "dict_type": "must be a map of key: value",
@@ -33,7 +35,7 @@ _WANTED = {
 
 
 def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, list[ConfigProblem]]:
-    """Return the file's model and all its mistakes.
+    """Return the file's model and its mistakes, the first hundred of wrong keys and values.
 
     With mistakes, the model holds what is left when the keys in error are taken out (a pipeline goes as a
     whole), so that what is right can still be compared with other files; None when nothing is left.
@@ -43,7 +45,7 @@ def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, li
     try:
         written = _read(document.content, model)
     except ValidationError as error:
-        findings += _translate_all(model, error.errors(include_url=False))
+        findings += _translate_all(model, error.errors(include_url=False)[:MOST_MISTAKES])
         written = _validate_rest(document.content, model, findings)
     checks = check_main_file if model is WrittenFile else check_team_file
     contradictions = list(checks(document.content))

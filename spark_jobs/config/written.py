@@ -47,8 +47,8 @@ class WrittenPipeline(PipelineSettings):
     )
     topics_regex: Regex | None = key(
         None,
-        "Every topic whose whole name matches (internal ones, `__…`, never do):"
-        " one pipeline each; `table` holds `{topic}`.",
+        "Every topic whose whole name matches (internal ones, `__…`, never do), as RE2 reads it: one pipeline"
+        " each; `table` holds `{topic}`.",
     )
     table: Table = Field(
         description="`namespace.table`; `{topic}` is the topic, all but letters, digits and `_` as `_`."

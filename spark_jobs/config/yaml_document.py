@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -10,6 +12,8 @@ import yaml
 from spark_jobs.config.problems import ConfigProblem, Document, Path
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+# Values that a file may have by aliases beside those that are written: a thousand pipelines with fifty each.
+MOST_BY_ALIASES = 50_000
 _EXPECTATIONS = "expectations"
 # JSON's spellings: what is typed has no surprises such as 0123, on or 12:30.
 _ARGUMENT_TYPES = {
@@ -38,6 +42,8 @@ def parse_document(file: str, text: str) -> tuple[Document | None, list[ConfigPr
         root = loader.get_single_node()
         if root is None:
             return Document(file, {}), []
+        if problem := _bomb(file, root):
+            return None, [problem]
         reader = _NodeReader(file)
         reader.walk(root, ())
         for node in reader.expectations:
@@ -54,6 +60,33 @@ def parse_document(file: str, text: str) -> tuple[Document | None, list[ConfigPr
     if not isinstance(content, dict):
         return None, [ConfigProblem(file, 1, "", "must be a map of key: value", "Start with version: 1.")]
     return Document(file, content, reader.lines), reader.problems
+
+
+def _bomb(file: str, root: yaml.Node) -> ConfigProblem | None:
+    """Return what is wrong with aliases of aliases, which come to more values than anybody writes."""
+    sizes: dict[int, int] = {}
+
+    def first_too_large(node: yaml.Node) -> yaml.Node | None:
+        sizes[id(node)] = 1  # where it is its own part: construction tells
+        found = None
+        for part in _parts(node):
+            if id(part) not in sizes and (found := first_too_large(part)):
+                return found
+            sizes[id(node)] += sizes[id(part)]
+        return node if sizes[id(node)] > len(sizes) + MOST_BY_ALIASES else None
+
+    node = first_too_large(root)
+    if node is None:
+        return None
+    told = f"is {sizes[id(node)]:,} values with its aliases written out, which may add {MOST_BY_ALIASES:,}"
+    hint = "Write its values out, or name fewer aliases inside of others."
+    return ConfigProblem(file, node.start_mark.line + 1, "", told, hint)
+
+
+def _parts(node: yaml.Node) -> Iterable[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return chain.from_iterable(node.value)
+    return node.value if isinstance(node, yaml.SequenceNode) else ()
 
 
 class _NodeReader:

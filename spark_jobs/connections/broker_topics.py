@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
+from spark_jobs.config.expansion import expand
 from spark_jobs.config.file import write_topics
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.config.templates import expand
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -251,6 +252,18 @@ def test_only_the_columns_in_use_are_read() -> None:
         "id",
         "customer",
     }
+
+
+@pytest.mark.parametrize("key", ["regex", "regex_list"])
+def test_a_regex_takes_no_longer_than_its_values(key: str) -> None:
+    """RE2 judges it: where every way through the letters was tried, this took hours."""
+    rows = _rows(code=["a" * 200 + "!"] * 10)
+    regex = "^(a+)+$" if key == "regex" else ["^(a+)+$", "^(a|aa)+$"]
+    _judge("expect_column_values_to_not_be_null", column="id")  # the library is imported
+    began = time.monotonic()
+    judged = _judge(f"expect_column_values_to_not_match_{key}", rows, column="code", **{key: regex})
+    assert time.monotonic() - began < 10
+    assert judged.result.results[0].error is None
 
 
 def test_values_are_short_and_without_secrets() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.config.build import build_config
+from spark_jobs.config.expressions import judge_expressions
 from spark_jobs.config.yaml_document import parse_document
 
 HEAD = "version: 1\n"
@@ -14,7 +15,9 @@ def problems_of(text):
     """All mistakes of a main file, as (line, key, message and hint)."""
     document, problems = parse_document("sluice.yaml", text)
     if document is not None:
-        problems += build_config(document, (), home="/home/.sluice", folder="/home").problems
+        home, folder = "/home/.sluice", "/home"
+        built = build_config(document, (), home=home, folder=folder, judge=judge_expressions)
+        problems += built.problems
     return [(p.line, p.key, f"{p.message} — {p.hint}") for p in problems]
 
 
@@ -129,10 +132,10 @@ def pipeline(lines):
             "is empty",
         ),
         (
-            HEAD + "pipelines:\n  a:\n    topics_regex: '['\n    table: l.{topic}\n",
+            HEAD + "pipelines:\n  a:\n    topics_regex: '(?=a)'\n    table: l.{topic}\n",
             4,
             "pipelines.a.topics_regex",
-            "regular",
+            "'(?=a)' has a lookaround",
         ),
         (pipeline([]), 3, "pipelines.a.table", "is required"),
         (pipeline(["tabel: l.a"]), 5, "pipelines.a.tabel", "Did you mean table?"),

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.config.build import build_config
+from spark_jobs.config.expansion import expand
 from spark_jobs.config.file import load_config, write_topics
 from spark_jobs.config.start import StartKind
-from spark_jobs.config.templates import expand, safe_name
+from spark_jobs.config.templates import safe_name
 from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.connections.lake import open_log
 from spark_jobs.protocol.errors import ConfigError

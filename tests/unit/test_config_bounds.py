@@ -1,0 +1,131 @@
+"""What a configuration file may cost those who load it, whoever wrote it."""
+
+from __future__ import annotations
+
+import string
+import time
+
+import pytest
+
+from spark_jobs.config.build import build_config
+from spark_jobs.config.expansion import expand
+from spark_jobs.config.expressions import judge_expressions
+from spark_jobs.config.yaml_document import MOST_BY_ALIASES, parse_document
+from spark_jobs.expressions.judging import ExpressionError
+from spark_jobs.expressions.regex import whole_matches
+
+QUICK_SECONDS = 5.0  # what was endless before; a busy machine takes its time
+HEAD = "version: 1\n"
+
+
+def _doubled(levels: int, of: int = 9) -> str:
+    names = string.ascii_lowercase[:levels]
+    parts = ["lol", *(f"*{name}" for name in names)]
+    lines = [f"{name}: &{name} [{','.join([part] * of)}]\n" for name, part in zip(names, parts, strict=False)]
+    return HEAD + "".join(lines)
+
+
+def _built(text: str):
+    document, problems = parse_document("sluice.yaml", text)
+    assert document is not None
+    assert not problems
+    return build_config(document, (), home="/home/.sluice", folder="/home", judge=judge_expressions)
+
+
+def test_aliases_of_aliases_are_refused_at_once():
+    """335 characters that come to a billion values are named with the line where they grow too many."""
+    began = time.monotonic()
+    document, (problem,) = parse_document("team.yaml", _doubled(9))
+    assert time.monotonic() - began < QUICK_SECONDS
+    assert document is None
+    assert problem.line == 6
+    assert str(problem).startswith("team.yaml:6: is 66,430 values with its aliases written out")
+
+
+def test_merged_maps_of_merged_maps_are_refused_too():
+    """``<<`` writes out what it names as any other alias does."""
+    text = HEAD + "a: &a {x: 1, y: 2}\n"
+    for name, before in zip(string.ascii_lowercase[1:], string.ascii_lowercase, strict=False):
+        text += f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 4)}]}}\n"
+    document, (problem,) = parse_document("team.yaml", text)
+    assert document is None
+    assert "aliases" in problem.message
+
+
+def test_aliases_that_save_writing_are_taken():
+    """A thousand pipelines with the same twenty keys come to no more than a file may."""
+    shared = ", ".join(f"p{at}: x" for at in range(20))
+    pipelines = "".join(
+        f"  t{at}: {{topic: t{at}, table: l.t{at}, table_properties: *shared}}\n" for at in range(1000)
+    )
+    text = (
+        HEAD
+        + f"pipelines:\n  a: {{topic: a, table: l.a, table_properties: &shared {{{shared}}}}}\n"
+        + pipelines
+    )
+    assert MOST_BY_ALIASES > 1000 * 40
+    assert len(_built(text).config.pipelines) == 1001
+
+
+def test_of_many_mistakes_in_one_file_a_hundred_are_told():
+    """What each key was meant as takes a millisecond to find: 23,000 of them took ten seconds."""
+    keys = ", ".join(f"frshness{at}: 1" for at in range(500))
+    text = HEAD + f"pipelines:\n  a: &a {{{keys}}}\n" + "".join(f"  b{at}: *a\n" for at in range(45))
+    began = time.monotonic()
+    problems = _built(text).problems
+    assert time.monotonic() - began < QUICK_SECONDS
+    assert sum("is not a key Sluice knows" in problem.message for problem in problems) in {99, 100}
+
+
+@pytest.mark.parametrize("regex", [r"(\w+)+!", r"(a|aa)+!", r"(.*)*x"])
+def test_no_regular_expression_takes_longer_than_its_topics(regex):
+    """Of 40 letters each of these took hours where every way through them was tried."""
+    config = _built(f"{HEAD}pipelines: {{p: {{topics_regex: '{regex}', table: 'l.{{topic}}'}}}}\n").config
+    began = time.monotonic()
+    assert expand(config, ["a" * 200]).pipelines == ()
+    assert time.monotonic() - began < QUICK_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("regex", "said"),
+    [
+        ("a(?=b)", "'a(?=b)' has a lookaround, which RE2 cannot do: (?="),
+        ("a(?!b)", "has a lookaround, which RE2 cannot do: (?!"),
+        ("(?<=a)b", "has a lookaround, which RE2 cannot do: (?<="),
+        ("(?<!a)b", "has a lookaround, which RE2 cannot do: (?<!"),
+        (r"(a)\1", r"has a back reference, which RE2 cannot do: \1"),
+        ("(?P<x>a)(?P=x)", "has a back reference"),
+        ("(?>a)b", "has an atomic group"),
+        ("a++", "has a possessive repeat"),
+        ("(a)(?(1)b|c)", "has a condition"),
+        ("(?<x>a)", "is not a regular expression: invalid perl operator"),
+        ("[", "is not a regular expression: missing ]"),
+        ("*a", "is not a regular expression: no argument for repetition operator"),
+    ],
+)
+@pytest.mark.parametrize("key", ["topics_regex", "regex", "regex_list"])
+def test_what_re2_cannot_do_is_refused_by_name(regex, said, key):
+    """Of topics and of expectations alike, with the line and the key of each."""
+    written = f"[x, '{regex}']" if key == "regex_list" else f"'{regex}'"
+    suite = (
+        f"[{{name: s, expectations: [expect_column_values_to_match_{key}: {{column: a, {key}: {written}}}]}}]"
+    )
+    if key == "topics_regex":
+        text, place = f"    topics_regex: '{regex}'\n    table: l.{{topic}}\n", key
+    else:
+        text = f"    quality: {suite}\n    topic: a\n    table: l.a\n"
+        place = f"quality.0.expectations.0.expect_column_values_to_match_{key}.{key}"
+    (problem,) = _built(f"{HEAD}pipelines:\n  p:\n{text}").problems
+    assert (problem.line, problem.key) == (4, f"pipelines.p.{place}")
+    assert said in problem.message
+    assert "without lookaround" in problem.hint
+
+
+def test_whole_topics_match_in_their_order():
+    """Quotes and letters of any script stay what they are; part of a name is no match, ``|`` no way out."""
+    assert whole_matches("b|a.*", ["az", "ba", "b", "xa"]) == ["az", "b"]
+    assert whole_matches("it's", ["it's", "its"]) == ["it's"]
+    assert whole_matches("ä.", ["äß", "ä"]) == ["äß"]
+    assert whole_matches(".*", []) == []
+    with pytest.raises(ExpressionError):
+        whole_matches("[", [])
