@@ -26,6 +26,7 @@ from spark_jobs.lake.moments import Moment
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.query.ended import files_away, first_line, out_of_memory, out_of_time
 from spark_jobs.query.engine import Engine
+from spark_jobs.query.judged_functions import check_functions
 from spark_jobs.query.relations import DEAD_LETTERS, WATERMARK, beside_hot, registered
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def _begun(
 ) -> pa.RecordBatchReader:
     with _translated(pipeline, is_over):
         _check_reads(engine, sql, pipeline)
+        check_functions(engine, sql, pipeline)
         # What reads by its type may have another in it: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
         engine.execute("BEGIN TRANSACTION READ ONLY")
         relation = engine.sql(sql, params=list(parameters) or None)
