@@ -1,21 +1,23 @@
 // Sends events to a gateway of Sluice's, each once: 100 of them or 5 s make a batch, kept until `ok`.
-// url: wss://HOST/v1/streams/STREAM. A source is one client at a time, under the same name for ever.
-// It wants a browser, or Node from 22 on. `refused` is told why which events never will be taken.
+// url: wss://HOST/v1/streams/STREAM. A source is one client at a time: a tab has one of its own, such as
+// sessionStorage.source ??= crypto.randomUUID(). It wants a browser, or Node from 22 on.
+// `refused` is told why which events are not taken, `warned` what else a person should know.
 class GatewayClient {
-  constructor(url, source, {token = "", most = 100, seconds = 5, refused = console.error} = {}) {
-    Object.assign(this, {url, source, most, seconds, refused});
-    this.protocols = ["sluice.v1", ...(token ? [`bearer.${token}`] : [])];
+  constructor(url, source, {token = "", most = 100, seconds = 5, ...told} = {}) {
+    Object.assign(this, {url, source, most, refused: console.error, warned: console.warn}, told);
+    this.protocols = ["sluice.v2", ...(token ? [`bearer.${token}`] : [])];
     this.events = []; // not in a batch yet
     this.kept = []; // batches without `ok`; the first has the number `last` + 1
-    this.last = null; // the last number that has `ok`, as the gateway says
-    this.sent = 0; // the number of the last batch on its way
-    this.wait = 1000; // ms before the next connection
-    this.connect();
+    this.last = null; // the last number that has `ok`, or that the gateway had before us
+    this.flight = []; // the bytes of those of `kept` that are on their way
+    this.pause = 0; // ms before the next connection; grows until there is an `ok`
+    this.connect(0);
     this.timer = setInterval(() => this.cut(true), seconds * 1000);
   }
 
   // event: {value: …} with `key`, `id`, `operation`, `timestamp` as wanted.
   send(event) {
+    if (this.isFenced) return this.refused("not taken: another connection has the source", [event]);
     this.events.push(event);
     this.cut(false);
   }
@@ -32,31 +34,40 @@ class GatewayClient {
     this.push();
   }
 
-  connect(wait = 0) {
-    this.socket = null;
+  connect(wait) {
+    [this.socket, this.window] = [null, 0];
     setTimeout(() => {
       const socket = (this.socket = new WebSocket(this.url, this.protocols));
-      [this.window, this.wait] = [0, 1000];
-      socket.onopen = () => this.say({type: "connect", sourceId: this.source, protocolVersion: 1});
-      socket.onmessage = ({data}) => this.hear(JSON.parse(data));
+      const mine = (act) => (event) => socket === this.socket && act(event);
+      socket.onopen = mine(() => this.say({type: "connect", sourceId: this.source, protocolVersion: 2}));
+      socket.onmessage = mine(({data}) => this.hear(JSON.parse(data)));
       // Some versions of Node tell a connection that failed by an error alone, browsers by both.
-      socket.onclose = socket.onerror = () => socket === this.socket && this.connect(this.wait);
+      socket.onclose = socket.onerror = mine(() => this.again(0));
     }, wait);
+  }
+
+  again(wait) {
+    const old = this.socket;
+    this.connect(Math.max(wait, this.pause));
+    this.pause = Math.min(30000, 2 * this.pause || 100);
+    old.close();
   }
 
   say(message) {
     this.socket.send(JSON.stringify(message));
   }
 
+  // So many batches are on their way at once, and no more bytes than one may have.
   push() {
-    if (this.last === null || this.socket?.readyState !== WebSocket.OPEN) return;
-    while (this.sent < this.last + Math.min(this.kept.length, this.window)) {
-      const events = this.kept[this.sent - this.last];
-      const batch = JSON.stringify({type: "cdc_batch", sequenceNumber: this.sent + 1, events});
-      if (new TextEncoder().encode(batch).length > this.maxBytes) this.halve(this.sent - this.last);
+    while (this.flight.length < Math.min(this.kept.length, this.window ?? 0)) {
+      const [at, events] = [this.flight.length, this.kept[this.flight.length]];
+      const batch = JSON.stringify({type: "cdc_batch", sequenceNumber: this.last + at + 1, events});
+      const bytes = new TextEncoder().encode(batch).length;
+      if (bytes > this.maxBytes) this.halve(at);
+      else if (at && this.flight.reduce((sum, each) => sum + each, bytes) > this.maxBytes) return;
       else {
         this.socket.send(batch);
-        this.sent += 1;
+        this.flight.push(bytes);
       }
     }
   }
@@ -74,23 +85,38 @@ class GatewayClient {
 
   hear(answer) {
     if (answer.type === "status") {
-      this.heard(answer.lastAckSequence);
-      this.sent = this.last; // its number wins: what it lacks is sent again
-      [this.window, this.maxBytes] = [answer.window, answer.maxBatchBytes];
+      this.goOnAt(this.last === null ? answer.lastAckSequence : Math.min(this.last, answer.lastAckSequence));
+      // What has no `ok` is sent again: the gateway knows it by what is in it.
+      [this.flight, this.window, this.maxBytes] = [[], answer.window, answer.maxBatchBytes];
     } else if (answer.type === "ack" && ["ok", "buffered", "duplicate"].includes(answer.status)) {
-      this.heard(answer.sequenceNumber);
+      const done = Math.max(0, answer.sequenceNumber - this.last);
+      if (done) [this.last, this.pause] = [this.last + done, 0];
+      for (const list of [this.kept, this.flight]) list.splice(0, done);
     } else if (answer.type === "nack") {
-      if (answer.details.gateway) this.url = answer.details.gateway.replace("http", "ws");
-      else if (answer.reason === "invalid_format" && answer.sequenceNumber > this.last)
-        this.refuse(answer.sequenceNumber - this.last - 1, answer.details.message);
-      this.wait = answer.details.retryAfterMs ?? (answer.sequenceNumber ? 0 : 1000);
-      this.socket.close(); // begin anew, where the gateway says
+      return this.turnedAway(answer, answer.details);
     }
     this.push();
   }
 
-  heard(last) {
-    this.kept.splice(0, Math.max(0, last - (this.last ?? last)));
-    this.last = Math.max(last, this.last ?? 0);
+  turnedAway({reason, sequenceNumber: number}, {expected, gateway, message, retryAfterMs}) {
+    if (reason === "fenced") {
+      this.isFenced = true;
+      clearInterval(this.timer);
+      [this.socket, this.window] = [null, 0];
+      const events = [...this.kept.splice(0).flat(), ...this.events.splice(0)];
+      return events.length && this.refused("not taken: another connection has the source", events);
+    }
+    if (gateway) this.url = gateway.replace("http", "ws");
+    else if (reason === "invalid_format" && number > this.last) this.refuse(number - this.last - 1, message);
+    // Another's batch has the number of our first, or the gateway knows less than we.
+    else if (expected && (number === this.last + 1 || expected <= this.last)) this.goOnAt(expected - 1);
+    else this.warned(`turned away: ${message}`);
+    this.again(retryAfterMs ?? 0);
+  }
+
+  goOnAt(last) {
+    if (last !== (this.last ?? last))
+      this.warned(`the gateway has ${this.source} at ${last}, not at ${this.last}: it goes on there`);
+    this.last = last;
   }
 }

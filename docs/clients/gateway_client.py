@@ -9,12 +9,13 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 _log = logging.getLogger(__name__)
+_MOST_PAUSE = 30.0
 
 
 class GatewayClient:
     """`url` is ws://HOST:8088/v1/streams/STREAM; a `source` is one client at a time, for ever.
 
-    `refused` is told why which events never will be taken.
+    `refused` is told why which events are not taken; the log says what else a person should know.
     """
 
     def __init__(self, url, source, token=None, *, most=100, seconds=5.0, refused=None):
@@ -23,8 +24,10 @@ class GatewayClient:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._changed = threading.Condition()
         self._events, self._since = [], 0.0
-        self._kept, self._last = [], None  # batches without `ok`, and the last sequence that has it
-        self._is_closing = False
+        # Batches without `ok`, and the number before the first: that has `ok`, or the gateway had it before.
+        self._kept, self._last = [], None
+        self._pause = 0.0  # before the next connection; grows until there is an `ok`
+        self._is_closing = self._is_fenced = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -34,55 +37,98 @@ class GatewayClient:
             self._since = self._since if self._events else time.monotonic()
             self._events.append(event)
             self._changed.notify()
+            if self._is_fenced:
+                self._give_up()
 
     def close(self):
-        """Return when the gateway has all of it."""
+        """Return when the gateway has all of it, or another connection has the source."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
         self._thread.join()
 
+    @property
+    def _goes_on(self):
+        return not self._is_fenced and (not self._is_closing or self._events or self._kept)
+
     def _run(self):
-        while not self._is_closing or self._events or self._kept:
+        while self._goes_on:
+            wait = 0.0
             try:
-                with connect(self._url, additional_headers=self._headers, proxy=None) as socket:
-                    hello = {"type": "connect", "sourceId": self._source, "protocolVersion": 1}
+                with connect(
+                    self._url, additional_headers=self._headers, proxy=None, ping_timeout=60
+                ) as socket:
+                    hello = {"type": "connect", "sourceId": self._source, "protocolVersion": 2}
                     socket.send(json.dumps(hello))
-                    pause = self._talk(socket, json.loads(socket.recv(10)))
+                    wait = self._talk(socket, json.loads(socket.recv(10)))
             except (OSError, TimeoutError, WebSocketException) as error:
-                _log.warning("again in a second: %s", error)
-                pause = 1.0
-            time.sleep(pause)
+                _log.warning("again in %g s: %s", self._pause, error)
+            time.sleep(max(wait, self._pause))
+            self._pause = min(_MOST_PAUSE, 2 * self._pause or 0.1)
+        with self._changed:
+            self._give_up()
 
     def _talk(self, socket, status):
-        """Send and hear until something is to be begun anew; return in how many seconds."""
+        """Send and hear until something is to be begun anew; return in how many seconds at least."""
         if status["type"] == "nack":
-            self._url = status["details"].get("gateway", self._url).replace("http", "ws", 1)
-            return 1.0
-        self._heard(status["lastAckSequence"])
-        sent = self._last  # the number of the last batch on its way
-        while not self._is_closing or self._events or self._kept:
+            return self._turned_away(status)
+        told, most_bytes = status["lastAckSequence"], status["maxBatchBytes"]
+        self._go_on_at(told if self._last is None else min(told, self._last))
+        # The bytes of what is on its way. What has no `ok` is sent again: it is known by what is in it.
+        flight = []
+        while self._goes_on:
             self._cut()
-            while sent < min(self._last + len(self._kept), self._last + status["window"]):
-                events = self._kept[sent - self._last]
-                batch = json.dumps({"type": "cdc_batch", "sequenceNumber": sent + 1, "events": events})
-                if len(batch.encode()) > status["maxBatchBytes"]:
-                    self._halve(sent - self._last, f"more than {status['maxBatchBytes']} bytes")
+            while len(flight) < min(len(self._kept), status["window"]):
+                number, events = self._last + len(flight) + 1, self._kept[len(flight)]
+                batch = json.dumps({"type": "cdc_batch", "sequenceNumber": number, "events": events})
+                size = len(batch.encode())
+                if size > most_bytes:
+                    self._halve(len(flight), f"more than {most_bytes} bytes")
                     continue
+                if flight and sum(flight) + size > most_bytes:
+                    break
                 socket.send(batch)
-                sent += 1
+                flight.append(size)
             try:
                 answer = json.loads(socket.recv(0.05 if self._kept else 0.2))
             except TimeoutError:
                 continue
             if answer["type"] == "ack" and answer["status"] in {"ok", "buffered", "duplicate"}:
-                self._heard(answer["sequenceNumber"])
+                if done := max(0, answer["sequenceNumber"] - self._last):
+                    self._last, self._pause = self._last + done, 0.0
+                    del self._kept[:done], flight[:done]
             elif answer["type"] == "nack":
-                if answer["reason"] == "invalid_format":
-                    at = answer["sequenceNumber"] - self._last - 1
-                    self._refused(answer["details"]["message"], self._kept.pop(at))
-                return answer["details"].get("retryAfterMs", 0) / 1000
+                return self._turned_away(answer)
         return 0.0
+
+    def _turned_away(self, nack):
+        """Do what it asks for; return in how many seconds to come again, at least."""
+        details, number, last = nack["details"], nack.get("sequenceNumber", 0), self._last or 0
+        expected = details.get("expected", 0)
+        if nack["reason"] == "fenced":
+            self._is_fenced = True
+        elif "gateway" in details:
+            self._url = details["gateway"].replace("http", "ws", 1)
+        elif nack["reason"] == "invalid_format" and number > last:
+            self._refused(details["message"], self._kept.pop(number - last - 1))
+        elif expected and (number == last + 1 or expected <= last):
+            self._go_on_at(expected - 1)  # another's batch has that number, or the gateway knows less than we
+        else:
+            _log.warning("turned away: %s", details["message"])
+        return details.get("retryAfterMs", 0) / 1000
+
+    def _go_on_at(self, last):
+        if self._last not in {None, last}:
+            _log.warning(
+                "the gateway has %s at %d, not at %d: it goes on there", self._source, last, self._last
+            )
+        self._last = last
+
+    def _give_up(self):
+        events = [event for batch in [*self._kept, self._events] for event in batch]
+        self._kept, self._events = [], []
+        if events:
+            self._refused("another connection has the source", events)
 
     def _halve(self, at, why):
         """Make two batches of one that is too large; one event alone never will be taken."""
@@ -92,11 +138,6 @@ class GatewayClient:
             self._kept[at:at] = [events[:half], events[half:]]
         else:
             self._refused(why, events)
-
-    def _heard(self, last):
-        """Forget what the gateway has; its number wins."""
-        del self._kept[: max(0, last - (last if self._last is None else self._last))]
-        self._last = last if self._last is None else max(self._last, last)
 
     def _cut(self):
         """Make a batch of what is full, or old."""

@@ -69,14 +69,14 @@ class HostileClient(threading.Thread):
                 time.sleep(0.1)
 
     def _talk(self, socket: ClientConnection) -> None:
-        status = _asked(socket, {"type": "connect", "sourceId": self.source, "lastAckSequence": self.last})
+        status = _asked(socket, {"type": "connect", "sourceId": self.source})
         if status["type"] == "nack":
             self._url = status["details"].get("gateway", "").replace("http", "ws", 1)
             time.sleep(0.05)
             return
-        if status["lastAckSequence"] < self.last:
-            self.broken.append(f"it was at {self.last}, and is at {status['lastAckSequence']}")
-        self.last = status["lastAckSequence"]
+        if status["lastOkSequence"] < self.last:
+            self.broken.append(f"it was at {self.last}, and is at {status['lastOkSequence']}")
+        self.last = status["lastOkSequence"]
         for _ in range(self._random.randint(3, 30)):
             if self.last >= self.batches or self._is_over.is_set():
                 return
@@ -116,7 +116,7 @@ def batch_message(number: int) -> dict[str, Any]:
 
 
 def _asked(socket: ClientConnection, message: dict[str, Any]) -> dict[str, Any]:
-    socket.send(json.dumps({"protocolVersion": 1, **message}))
+    socket.send(json.dumps({"protocolVersion": 2, **message}))
     return _heard(socket)
 
 

@@ -20,6 +20,7 @@ from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.limits import Buckets, Limits
 from spark_jobs.gateway.messages import Batch
 from spark_jobs.gateway.metrics import GatewayMetrics
+from spark_jobs.gateway.senders import Senders
 from spark_jobs.gateway.spool import Spool
 from spark_jobs.gateway.topics import Owner, StreamTopics
 from spark_jobs.gateway.words import Answer, Nack, Reason, State, slot_of
@@ -62,6 +63,7 @@ class Gateway:
         self.connections = connections
         self.spool = Spool(home / settings.spool.path, settings.spool.max_bytes)
         self.connected = 0
+        self.senders = Senders()
         self.metrics = GatewayMetrics(self.spool.size, lambda: self.connected)
         self.addresses = Buckets(settings.rates.address)
         self.posters = Buckets(settings.rates.connection)

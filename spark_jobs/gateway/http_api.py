@@ -31,7 +31,7 @@ from spark_jobs.gateway.messages import (
     too_large,
 )
 from spark_jobs.gateway.session import Session
-from spark_jobs.gateway.tokens import PROTOCOL, secret_of
+from spark_jobs.gateway.tokens import PROTOCOLS, secret_of
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class GatewayApi:
         self.gateway.connected += 1
         try:
             with suppress(OSError):
-                await socket.accept(PROTOCOL if PROTOCOL in offered else None)
+                await socket.accept(next((each for each in PROTOCOLS if each in offered), None))
                 limits = self._limits(socket, token, Bucket(self.gateway.settings.rates.connection))
-                await Session(socket, self.gateway, stream, limits, self.persisted, self.flush).run()
+                await Session(socket, self.gateway, stream, token, limits, self.persisted, self.flush).run()
         finally:
             token.connections -= 1
             self.gateway.connected -= 1
@@ -114,6 +114,7 @@ class GatewayApi:
             body = await self._body(request)
             told = _told(request, body)
             batch = read_batch(told, read_source(told.get("sourceId")), stream.settings, len(body))
+            token.refuse_other(batch.source)
         except RefusedError as error:
             if stream is not None:
                 self.gateway.metrics.told(stream.name, error.nack())

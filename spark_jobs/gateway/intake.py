@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
@@ -63,15 +63,17 @@ class Intake:
     ``stands`` and ``ids`` are what Kafka is known to have; the slot's thread alone has them changed.
     """
 
-    def __init__(self, ids_seconds: int, on_disk: Mapping[str, int]) -> None:
-        """Begin with what lies on the disk: the last sequence of each source."""
+    def __init__(self, ids_seconds: int, on_disk: Iterable[Batch]) -> None:
+        """Begin with what lies on the disk, without its events."""
         self._ids_seconds = ids_seconds
         self._changed = threading.Condition()
         self._queue: deque[Waiting] = deque()
         self._queue_bytes = 0
         self._waiting: dict[tuple[str, int], Waiting] = {}
         self._by_id: dict[tuple[str, str], Waiting] = {}
-        self._accepted = dict(on_disk)
+        self._accepted: dict[str, int] = {}
+        for batch in on_disk:
+            self._know(Waiting(batch, is_spooled=True))
         self.stands: dict[str, Stand] = {}
         self.ids: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self.was_open = self.is_closing = False
@@ -86,19 +88,26 @@ class Intake:
             self._forget_ids()
             if (refusal := self._refusal(batch)) is not None:
                 return refusal
-            last = self.stand(batch.source).sequence
-            accepted = max(self._accepted.get(batch.source, 0), last)
+            stand, accepted = self.stand(batch.source), self.accepted(batch.source)
             number = batch.sequence or self._known_number(batch) or accepted + 1
-            if number <= last:
-                return Ack(number, Status.DUPLICATE, skipped=len(batch.events))
             if number > accepted + 1:
                 message = f"{accepted + 1} is the next one"
                 return Nack(Reason.INVALID_SEQUENCE, message, number, expected=accepted + 1)
-            if number <= accepted:
-                waiting = self._waiting.get((batch.source, number)) or self._of_before(batch, number)
-                return self._join(waiting, listener)
-            self._take(Waiting(replace(batch, sequence=number), [listener]))
-            return None
+            if number > accepted:
+                self._take(Waiting(replace(batch, sequence=number), [listener]))
+                return None
+            is_known = batch.id is not None and (batch.source, BATCH_ID, batch.id) in self.ids
+            if (waiting := self._waiting.get((batch.source, number))) is not None:
+                is_known = waiting.batch.digest == batch.digest or waiting.batch.id == batch.id is not None
+                return self._join(waiting, listener) if is_known else taken(number, accepted)
+            is_of = stand.is_of(number, batch.digest)
+            if is_known or is_of or (is_of is None and not stand.has_all):
+                return Ack(number, Status.DUPLICATE, skipped=len(batch.events))
+            return taken(number, accepted)
+
+    def accepted(self, source: str) -> int:
+        """Return the last number of a source that is in Kafka, on the disk, or on its way."""
+        return max(self._accepted.get(source, 0), self.stand(source).sequence)
 
     def _known_number(self, batch: Batch) -> int | None:
         """Return the number under which a batch of that id came before; of one in Kafka one that it has."""
@@ -108,12 +117,6 @@ class Intake:
             return self.stand(batch.source).sequence
         waiting = self._by_id.get((batch.source, batch.id))
         return None if waiting is None else waiting.sequence
-
-    def _of_before(self, batch: Batch, number: int) -> Waiting:
-        """Return what stands for a batch that an earlier process put on the disk."""
-        waiting = Waiting(replace(batch, sequence=number, events=()), is_spooled=True)
-        self._waiting[waiting.key] = waiting
-        return waiting
 
     def _join(self, waiting: Waiting, listener: Listener) -> Answer | None:
         """Have one more told of a batch that is under way, or on the disk."""
@@ -141,13 +144,16 @@ class Intake:
         return Nack(Reason.INTERNAL_ERROR, "Kafka has not been reached since the start", sequence)
 
     def _take(self, waiting: Waiting) -> None:
+        self._know(waiting)
+        self._queue.append(waiting)
+        self._queue_bytes += waiting.batch.size_bytes
+        self._changed.notify_all()
+
+    def _know(self, waiting: Waiting) -> None:
         self._accepted[waiting.source] = waiting.sequence
         self._waiting[waiting.key] = waiting
         if waiting.batch.id is not None:
             self._by_id[waiting.source, waiting.batch.id] = waiting
-        self._queue.append(waiting)
-        self._queue_bytes += waiting.batch.size_bytes
-        self._changed.notify_all()
 
     @property
     def is_slow(self) -> bool:
@@ -203,7 +209,9 @@ class Intake:
     def open(self, stands: Mapping[str, Stand], ids: Ids) -> list[Waiting]:
         """Know what Kafka was found with; return batches that it has, whose answer was lost."""
         with self._changed:
+            self.stands.clear()  # they may be less than before: a topic that was made anew, a restored Kafka
             self.know(stands, dict(sorted(ids.items(), key=itemgetter(1))))
+            self._accepted = dict(sorted(self._waiting))
             self.was_open = True
             return [each for each in self._waiting.values() if self.is_settled(each)]
 
@@ -242,9 +250,11 @@ class Intake:
                     del self._waiting[each.key]
                 if batch_id is not None and self._by_id.get((each.source, batch_id)) is each:
                     del self._by_id[each.source, batch_id]
+                accepted = self._accepted.get(each.source, 0)
                 if not self.is_settled(each):
-                    accepted = self._accepted.get(each.source, 0)
-                    self._accepted[each.source] = min(accepted, each.sequence - 1)
+                    accepted = self._accepted[each.source] = min(accepted, each.sequence - 1)
+                if accepted <= self.stand(each.source).sequence:
+                    self._accepted.pop(each.source, None)
 
     def begin_anew(self) -> list[Waiting]:
         """Take nothing until Kafka is asked anew; return what waits and is not on the disk."""
@@ -259,5 +269,13 @@ class Intake:
             return [each for each in self._waiting.values() if not each.is_spooled]
 
     def is_settled(self, waiting: Waiting) -> bool:
-        """True if Kafka has it."""
-        return waiting.sequence <= self.stand(waiting.source).sequence
+        """True if Kafka has it: its number, and nothing else under that."""
+        stand = self.stand(waiting.source)
+        is_of = stand.is_of(waiting.sequence, waiting.batch.digest)
+        return waiting.sequence <= stand.sequence and is_of is not False
+
+
+def taken(number: int, accepted: int) -> Nack:
+    """Return what is told of a number that another batch has."""
+    message = f"number {number} is another batch's; {accepted + 1} is the next one"
+    return Nack(Reason.INVALID_SEQUENCE, message, number, expected=accepted + 1)

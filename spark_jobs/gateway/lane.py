@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.gateway.intake import Intake, Waiting
+from spark_jobs.gateway.intake import Intake, Waiting, taken
 from spark_jobs.gateway.spool import Spool, SpoolFullError
 from spark_jobs.gateway.topics import Ids, Outgoing, Stand, records_of
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
@@ -46,9 +46,8 @@ class Lane:
         self._ids_seconds = ids_seconds
         self._reach = reach
         self._on_end = on_end
-        on_disk = spool.ends(*place)
-        self.intake = Intake(ids_seconds, on_disk)
-        self._on_disk = on_disk  # the last sequence of each source that has batches there
+        self.intake = Intake(ids_seconds, spool.known(*place))
+        self._on_disk = spool.ends(*place)  # the last sequence of each source that has batches there
         self._is_draining = False
         self._try_at = 0.0
         self._told = ""
@@ -166,15 +165,17 @@ class Lane:
     def _write(self, window: Sequence[Waiting]) -> None:
         """Write what fits behind what Kafka has; what the broker refuses for itself is turned away alone."""
         stands, ids, records = dict[str, Stand](), Ids(), list[Outgoing]()
-        fits, left = list[Waiting](), list[Waiting]()
+        fits, left, others = list[Waiting](), list[Waiting](), set[str]()
         now = time.time() if self._ids_seconds else None
         for each in window:
             stand = stands.get(each.source) or self.intake.stand(each.source)
-            if each.sequence != stand.sequence + 1:
+            if each.source in others or each.sequence != stand.sequence + 1:
+                if each.sequence <= stand.sequence and not self.intake.is_settled(each):
+                    others.add(each.source)  # what is behind a batch that has no place has none
                 left.append(each)
                 continue
             made = list(records_of(each.batch, stand, self.intake.ids, ids, now))
-            stands[each.source] = Stand(stand.sequence + 1, stand.events + len(made))
+            stands[each.source] = stand.after(each.batch.digest, len(made))
             each.counts = len(made), len(each.batch.events) - len(made)
             records += made
             fits.append(each)
@@ -203,11 +204,11 @@ class Lane:
         self._answer(done, lambda each: Ack(each.sequence, status, *each.counts))
 
     def _misfit(self, left: Waiting) -> Answer:
-        """Return what is told of a batch that Kafka has already, or before which one lacks."""
+        """Return what is told of a batch that Kafka has already, or has no place for."""
         last, sequence = self.intake.stand(left.source).sequence, left.sequence
-        if sequence <= last:
+        if self.intake.is_settled(left):
             return Ack(sequence, Status.DUPLICATE, skipped=len(left.batch.events))
-        return _lacking(left, last)
+        return taken(sequence, last) if sequence <= last else _lacking(left, last)
 
     def _refuse(self, left: Sequence[Waiting], reason: Reason, message: str) -> None:
         self._answer(left, lambda each: Nack(reason, message, each.sequence))

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 
@@ -23,6 +24,9 @@ MOST_EVENTS = 10_000
 MOST_TEXT = 256
 _MOST_SEQUENCE = (1 << 53) - 1  # what JavaScript counts exactly
 _SHORT_DIGITS = 18
+DIGEST_BYTES = 8
+# Bytes that no UTF-8 has.
+_NONE, _END = b"\xff", b"\xfe"
 
 
 @dataclass(eq=False)
@@ -49,13 +53,25 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of a source in their order; without a ``sequence`` the next one is meant."""
+    """Events of a source in their order; without a ``sequence`` the next one is meant.
+
+    ``digest`` tells its events from others of the same number, when they lie elsewhere too.
+    """
 
     source: str
     events: tuple[Event, ...]
     size_bytes: int
     sequence: int | None = None
     id: str | None = None
+    digest: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Make its digest of its events."""
+        if not self.digest:
+            parts = (each for event in self.events for each in (event.key, event.value, event.id))
+            told = (_NONE if each is None else each.encode() if type(each) is str else each for each in parts)
+            made = blake2b(_END.join(told), digest_size=DIGEST_BYTES)  # type: ignore[arg-type]
+            object.__setattr__(self, "digest", made.digest())
 
 
 def parse(text: str | bytes) -> Any:

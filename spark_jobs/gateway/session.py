@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from spark_jobs.gateway.messages import (
     read_text,
     too_large,
 )
-from spark_jobs.gateway.words import PROTOCOL_VERSION, Ack, Answer, Nack, Status, slot_of
+from spark_jobs.gateway.senders import Sender
+from spark_jobs.gateway.words import VERSIONS, Ack, Answer, Nack, Reason, Status, slot_of
 
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
@@ -29,10 +31,12 @@ if TYPE_CHECKING:
     from spark_jobs.gateway.gateway import Gateway, Stream
     from spark_jobs.gateway.limits import Limits
     from spark_jobs.gateway.persisted import Persisted
+    from spark_jobs.gateway.tokens import Token
 
 WINDOW = 16
 _MOST_UNSENT = 1_000
-_GOING_AWAY = 1001
+_GOING_AWAY, _NO_MORE = 1001, 1008
+_LAST_WORD_SECONDS = 5.0
 _IN_KAFKA = {Status.OK, Status.BUFFERED, Status.DUPLICATE}
 
 
@@ -43,11 +47,15 @@ class Session:
     socket: WebSocket
     gateway: Gateway
     stream: Stream
+    token: Token
     limits: Limits
     persisted: Persisted
     flush: Callable[[Stream], str]
     _unsent: asyncio.Queue[str] = field(init=False, default_factory=asyncio.Queue)
     _source: str = field(init=False, default="")
+    _sender: Sender | None = field(init=False, default=None)
+    _version: int = field(init=False, default=VERSIONS[0])
+    _ending: asyncio.Task[None] | None = field(init=False, default=None)
     _capabilities: dict[str, str] = field(init=False, default_factory=dict)
 
     async def run(self) -> None:
@@ -68,6 +76,7 @@ class Session:
                     await self.socket.close(_GOING_AWAY, "idle")
         finally:
             sending.cancel()
+            self._leave()
 
     async def _send(self) -> None:
         while True:
@@ -76,7 +85,23 @@ class Session:
                 await self.socket.send_text(message)
             self._unsent.task_done()
 
+    def _fence(self) -> None:
+        self._nack(Nack(Reason.FENCED, "a later connection has this source"))
+        self._end(Reason.FENCED)
+
+    def _end(self, why: str) -> None:
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._close(why))
+
+    async def _close(self, why: str) -> None:
+        with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
+            async with asyncio.timeout(_LAST_WORD_SECONDS):
+                await self._unsent.join()
+                await self.socket.close(_NO_MORE, why)
+
     async def _read(self, text: str | None) -> None:
+        if self._ending is not None:
+            return
         message: dict[str, Any] = {}
         try:
             message = _message(text)
@@ -99,18 +124,30 @@ class Session:
                 raise RefusedError("no message of the protocol", "type")
 
     async def _connect(self, message: dict[str, Any]) -> None:
-        if message.get("protocolVersion", PROTOCOL_VERSION) != PROTOCOL_VERSION:
-            raise RefusedError(f"{PROTOCOL_VERSION} is spoken here", "protocolVersion")
+        version = message.get("protocolVersion", VERSIONS[0])
+        if type(version) is not int or version not in VERSIONS:
+            raise RefusedError(f"{' and '.join(map(str, VERSIONS))} are spoken here", "protocolVersion")
         source = read_source(message.get("sourceId"))
-        read_text(message.get("sourceName"), "sourceName")
+        self.token.refuse_other(source)
+        name = read_text(message.get("sourceName"), "sourceName")
         refusal = await self.gateway.elsewhere(self.stream, source, is_secure=self.socket.url.is_secure)
         # Told 0 for want of knowing, a client would take the first batches that it sends for known ones.
         if refusal := refusal or self.stream.lanes[slot_of(source)].intake.unknown():
             self._nack(refusal)
             return
-        self._source = source
+        self._leave()
+        self._source, self._version = source, version
+        now_ms = round(time.time() * 1000)
+        self._sender = Sender(self.stream.name, source, name, self.token.name, now_ms, self._fence)
+        self.gateway.senders.enter(self._sender)
         self._capabilities = self._granted(message.get("capabilities"))
-        self._say(self._status())
+        # Else a page that is loaded anew sends what is new under numbers that lie on the disk.
+        accepted = self.stream.lanes[slot_of(source)].intake.accepted(source)
+        self._say({**self._status(), "lastAckSequence": accepted})
+
+    def _leave(self) -> None:
+        if self._sender is not None:
+            self.gateway.senders.leave(self._sender)
 
     def _granted(self, asked: Any) -> dict[str, str]:
         if type(asked) is dict:
@@ -130,6 +167,8 @@ class Session:
 
     def _answer(self, batch_id: str | None, answer: Answer) -> None:
         self._say(answer.to_json(batch_id))
+        if isinstance(answer, Nack) and answer.is_taken:  # what is behind it may fit by chance
+            self._end(answer.reason)
         is_wanted = self._capabilities.get("persisted") == "supported"
         if is_wanted and isinstance(answer, Ack) and answer.status in _IN_KAFKA:
             persisted = Ack(answer.sequence, Status.PERSISTED, answer.processed, answer.skipped)
@@ -147,15 +186,18 @@ class Session:
             "capabilities": self._capabilities,
             "window": WINDOW,
             "maxBatchBytes": self.gateway.settings.max_batch_bytes,
-            "protocolVersion": PROTOCOL_VERSION,
+            "protocolVersion": self._version,
         }
 
     def _last(self) -> dict[str, int]:
+        """Return how far the source is in Kafka, and in version 2 what is accepted of it."""
         if not self._source:
             return {}
-        return {
-            "lastAckSequence": self.stream.lanes[slot_of(self._source)].intake.stand(self._source).sequence
-        }
+        intake = self.stream.lanes[slot_of(self._source)].intake
+        in_kafka = intake.stand(self._source).sequence
+        if self._version == 1:
+            return {"lastAckSequence": in_kafka}
+        return {"lastAckSequence": intake.accepted(self._source), "lastOkSequence": in_kafka}
 
     def _say(self, message: dict[str, Any]) -> None:
         self._unsent.put_nowait(orjson.dumps(message).decode())

@@ -7,9 +7,9 @@ import sqlite3
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +23,10 @@ from spark_jobs.storage.state_files import make_private
 _TABLE = """CREATE TABLE IF NOT EXISTS batches (
   number INTEGER PRIMARY KEY, topic TEXT NOT NULL, slot INTEGER NOT NULL, source TEXT NOT NULL,
   sequence INTEGER NOT NULL, batch_id TEXT, events BLOB NOT NULL,
-  bytes INTEGER NOT NULL, at_ms INTEGER NOT NULL
+  bytes INTEGER NOT NULL, at_ms INTEGER NOT NULL, digest BLOB
 )"""
+# Of a spool that an older gateway left, whose batches have none.
+_ADD_DIGEST = "ALTER TABLE batches ADD COLUMN digest BLOB"
 _SIZE = f"SELECT count(*), coalesce(sum(length(events) + {SPOOLED_BYTES}), 0) FROM batches"  # noqa: S608
 _MOST_AT_ONCE = 200
 
@@ -76,6 +78,9 @@ class Spool:
                 self._file.execute("PRAGMA journal_mode=WAL")
                 self._file.execute("PRAGMA synchronous=FULL")
                 self._file.execute(_TABLE)
+                columns = self._file.execute("PRAGMA table_info(batches)").fetchall()
+                if all(name != "digest" for _, name, *_ in columns):
+                    self._file.execute(_ADD_DIGEST)
                 self._batches, self._bytes = self._file.execute(_SIZE).fetchone()
             except (OSError, sqlite3.Error) as error:
                 raise self._failed(error) from error
@@ -89,8 +94,8 @@ class Spool:
         rows = [_row(topic, slot, each) for each in batches]
         size = sum(len(row[5]) + SPOOLED_BYTES for row in rows)
         self._change(
-            "INSERT INTO batches (topic, slot, source, sequence, batch_id, events, bytes, at_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO batches (topic, slot, source, sequence, batch_id, events, bytes, at_ms, digest)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
             size,
         )
@@ -107,6 +112,17 @@ class Spool:
             Spooled(row[0], Batch(row[2], _events(row[1]), *row[3:]), len(row[1]) + SPOOLED_BYTES)
             for row in rows
         ]
+
+    def known(self, topic: str, slot: int) -> Iterator[Batch]:
+        """Yield all of the slot's batches, oldest first, without their events."""
+        query = (
+            "SELECT source, bytes, sequence, batch_id, digest, CASE WHEN digest IS NULL THEN events END"
+            " FROM batches WHERE topic = ? AND slot = ? ORDER BY number"
+        )
+        with self._lock:
+            for source, size, sequence, batch_id, digest, events in self._file.execute(query, (topic, slot)):
+                told = _events(events) if events else ()
+                yield replace(Batch(source, told, size, sequence, batch_id, digest or b""), events=())
 
     def ends(self, topic: str, slot: int) -> dict[str, int]:
         """Return the last sequence of each source that has batches here."""
@@ -159,7 +175,10 @@ class Spool:
 
 def _row(topic: str, slot: int, batch: Batch) -> tuple[Any, ...]:
     events = orjson.dumps([[_text(event.key), _text(event.value), event.id] for event in batch.events])
-    return topic, slot, batch.source, batch.sequence, batch.id, events, batch.size_bytes, _now_ms()
+    return (
+        *(topic, slot, batch.source, batch.sequence, batch.id, events),
+        *(batch.size_bytes, _now_ms(), batch.digest),
+    )
 
 
 def _events(text: bytes) -> tuple[Event, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -19,25 +20,37 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
 # A browser's WebSocket has no header of one's own: its token is the name of a protocol that it offers.
-PROTOCOL = "sluice.v1"
+PROTOCOLS = ("sluice.v2", "sluice.v1")
 _TOKEN_PREFIX = "bearer."  # noqa: S105
 _COLUMNS = 5
+_WORDS = {"look", "name", "sources"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(slots=True, eq=False)
 class Token:
-    """What one token allows, and how much of it is used; ``streams`` None are all, so are connections."""
+    """What one token allows, and how much of it is used; ``streams`` None are all, so are connections.
+
+    ``sources`` are patterns of those it may send as, ``may_look`` lets it see who sends.
+    """
 
     streams: frozenset[str] | None
     events: Bucket
     bytes: Bucket
     most_connections: int | None
+    name: str = ""
+    sources: tuple[str, ...] = ("*",)
+    may_look: bool = False
     connections: int = 0
 
     def may_send(self, stream: str) -> bool:
         """True if the stream is one of its own."""
         return self.streams is None or stream in self.streams
+
+    def refuse_other(self, source: str) -> None:
+        """Raise ``RefusedError`` for a source that is none of its own."""
+        if not any(fnmatchcase(source, each) for each in self.sources):
+            raise RefusedError("the token is not for this source", "sourceId", HTTPStatus.FORBIDDEN)
 
     def connect(self) -> None:
         """Count one more connection. Raises ``RefusedError`` where it has as many as it may have."""
@@ -76,15 +89,21 @@ def secret_of(headers: Headers) -> str | None:
 
 
 def _token(columns: list[str]) -> tuple[str, Token]:
-    if len(columns) != _COLUMNS or not _HASH.fullmatch(columns[0]):
+    if len(columns) < _COLUMNS or not _HASH.fullmatch(columns[0]):
         raise _unreadable("a line has other columns")
-    digest, streams, events, size, connections = columns
+    digest, streams, events, size, connections, *words = columns
+    told = dict(word.partition("=")[::2] for word in words)
+    if told.keys() - _WORDS:
+        raise _unreadable("behind its columns a line has other words")
     try:
         return digest, Token(
             None if streams == "*" else frozenset(streams.split(",")),
             Bucket(_limit(events, int)),
             Bucket(_limit(size, parse_size_bytes)),
             _limit(connections, int),
+            told.get("name") or digest[:8],
+            tuple(told.get("sources", "*").split(",")),
+            "look" in told,
         )
     except ValueError as error:
         raise _unreadable(str(error)) from None
@@ -95,7 +114,8 @@ def _unreadable(why: str) -> ConfigError:
         f"the gateway's tokens cannot be read: {why}",
         code="gateway-tokens-unreadable",
         hint="A line is HASH STREAMS EVENTS/S BYTES/S CONNECTIONS, as HASH clicks,orders 1000 1MiB 20;"
-        " - is no limit, * is every stream, HASH is what printf %s TOKEN | sha256sum says.",
+        " - is no limit, * is every stream, HASH is what printf %s TOKEN | sha256sum says. Behind them may"
+        " stand name=WEB, sources=browser-*,job (else any source) and look (it may see who sends).",
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import orjson
 
 from spark_jobs.config.gateway import SLOTS
+from spark_jobs.gateway.messages import DIGEST_BYTES
 from spark_jobs.gateway.words import slot_of
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError, RetryableError
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 STATES_SUFFIX = ".sluice-sources"
 SOURCE, SEQUENCE, EVENT = "sluice-source", "sluice-sequence", "sluice-event"
 EVENT_ID, BATCH_ID = "sluice-event-id", "sluice-batch-id"
+# A header of a state, which gateways before it pass over.
+DIGESTS = "sluice-digests"
+# Of so many of a source's last numbers: twice what a client has on its way.
+_MOST_DIGESTS = 32
 # Of the gateway that has the slot; sources are texts that can be shown.
 OWNER_KEY = b"\0gateway"
 _MADE_SECONDS = 10.0
@@ -53,21 +58,42 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How far a source is: its last sequence, and how many events of its own lie in the topic."""
+    """How far a source is: its last sequence, and how many events of its own lie in the topic.
+
+    ``digests`` are of the batches of its last numbers, one behind the other; fewer where nobody kept them.
+    """
 
     sequence: int = 0
     events: int = 0
+    digests: bytes = b""
+
+    def after(self, digest: bytes, events: int) -> Stand:
+        """Return where it is one batch further."""
+        kept = (self.digests + digest)[-_MOST_DIGESTS * DIGEST_BYTES :]
+        return Stand(self.sequence + 1, self.events + events, kept)
+
+    def is_of(self, number: int, digest: bytes) -> bool | None:
+        """Return whether a number of before is that batch's, None where nobody knows."""
+        at = len(self.digests) - (self.sequence - number + 1) * DIGEST_BYTES
+        return self.digests[at : at + DIGEST_BYTES] == digest if at >= 0 else None
+
+    @property
+    def has_all(self) -> bool:
+        """True if a number that nobody knows is too long past for an honest client to send."""
+        return len(self.digests) == _MOST_DIGESTS * DIGEST_BYTES
 
     def to_bytes(self) -> bytes:
         """Return it as it is kept."""
         return orjson.dumps({"sequence": self.sequence, "events": self.events})
 
     @classmethod
-    def read(cls, value: bytes) -> Stand | None:
+    def read(cls, value: bytes, headers: Headers | None) -> Stand | None:
         """Return what was kept, whatever a newer gateway keeps beside it; None of what is none."""
-        told = _object(value)
+        told, digests = _object(value), dict(headers or ()).get(DIGESTS) or b""
         sequence, events = told.get("sequence"), told.get("events")
-        return cls(sequence, events) if type(sequence) is int and type(events) is int else None
+        if type(sequence) is int and type(events) is int:
+            return cls(sequence, events, digests)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +104,7 @@ class Owner:
     process: str
 
     @classmethod
-    def read(cls, value: bytes) -> Owner | None:
+    def read(cls, value: bytes, _headers: Headers | None = None) -> Owner | None:
         """Return what was kept, as of ``Stand``."""
         told = _object(value)
         url, process = told.get("url"), told.get("process")
@@ -155,13 +181,13 @@ class StreamTopics:
         """Return the gateway that took the slot last."""
         return self._kept(slot, Owner.read).get(OWNER_KEY)
 
-    def _kept(self, slot: int, read: Callable[[bytes], _Kept | None]) -> dict[bytes, _Kept]:
+    def _kept(self, slot: int, read: Callable[[bytes, Headers | None], _Kept | None]) -> dict[bytes, _Kept]:
         """Return the last of each key that can be read; what others wrote there is passed over."""
         last = dict[bytes, _Kept]()
-        for key, value, _, _ in self._read(self.states, slot, 0, self._admin.source_state(self.states)):
+        for key, value, headers, _ in self._read(self.states, slot, 0, self._admin.source_state(self.states)):
             if key is not None and value is None:
                 last.pop(key, None)
-            elif key is not None and value is not None and (kept := read(value)) is not None:
+            elif key is not None and value is not None and (kept := read(value, headers)) is not None:
                 last[key] = kept
         return last
 

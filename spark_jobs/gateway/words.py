@@ -9,7 +9,8 @@ from zlib import crc32
 
 from spark_jobs.config.gateway import SLOTS
 
-PROTOCOL_VERSION = 1
+# Of the second a status and a pong say what Kafka has beside what was accepted.
+VERSIONS = (1, 2)
 
 
 class State(StrEnum):
@@ -40,6 +41,7 @@ class Reason(StrEnum):
     INVALID_FORMAT = "invalid_format"
     INTERNAL_ERROR = "internal_error"
     SHUTTING_DOWN = "shutting_down"
+    FENCED = "fenced"
 
 
 _AGAIN_MS = {
@@ -91,6 +93,11 @@ class Nack:
     def should_retry(self) -> bool:
         """True if the same batch may be taken later, or elsewhere."""
         return self.reason in _AGAIN_MS or self.gateway is not None
+
+    @property
+    def is_taken(self) -> bool:
+        """True if its number is another batch's."""
+        return self.expected is not None and self.sequence is not None and self.expected > self.sequence
 
     def to_json(self, batch_id: str | None = None) -> dict[str, Any]:
         """Return it as it is sent."""

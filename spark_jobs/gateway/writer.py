@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from spark_jobs.gateway.topics import OWNER_KEY, Ids, Outgoing, Owner, Stand, StreamTopics
+from spark_jobs.gateway.topics import DIGESTS, OWNER_KEY, Ids, Outgoing, Owner, Stand, StreamTopics
 from spark_jobs.kafka.client_properties import new_client, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from spark_jobs.kafka.chunks import Headers
 
 ANSWER_SECONDS = 5.0
 # With every broker refusing connections for so long, waiting tells nothing more.
@@ -109,7 +111,7 @@ class Writer:
             for each in records:
                 self._produce(producer, self._topics.topic, each)
             for source, stand in stands.items():
-                self._keep(producer, source.encode(), stand.to_bytes())
+                self._keep(producer, source.encode(), stand.to_bytes(), [(DIGESTS, stand.digests)])
             self._flush(producer)
             self._reach("before-commit")
         self._reach("after-commit")
@@ -148,8 +150,8 @@ class Writer:
         self.close()
         raise error if isinstance(error, SluiceError) else self._named(error.args[0])
 
-    def _keep(self, producer: Producer, key: bytes, value: bytes) -> None:
-        self._produce(producer, self._topics.states, Outgoing(key, value), self._slot)
+    def _keep(self, producer: Producer, key: bytes, value: bytes, headers: Headers | None = None) -> None:
+        self._produce(producer, self._topics.states, Outgoing(key, value, headers), self._slot)
 
     def _produce(self, producer: Producer, topic: str, record: Outgoing, partition: int = -1) -> None:
         key, value, headers = record

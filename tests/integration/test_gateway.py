@@ -18,10 +18,13 @@ from docs.clients.gateway_client import GatewayClient
 from prove.lab.gateway_process import taking_events
 from prove.lab.pipeline_lab import make_lab
 from spark_jobs.checks.facts import SourceEvents
+from spark_jobs.gateway.topics import Outgoing, Owner, Stand, StreamTopics
+from spark_jobs.gateway.writer import Writer
 from spark_jobs.monitoring import source_events as source_events_module
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.source_events import source_events
 from spark_jobs.monitoring.survey import Surveyor
+from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.query.query import query
 from tests.support.new_lab import NewLab
 
@@ -64,7 +67,8 @@ def test_what_a_client_sends_is_in_the_table_once(new_lab: NewLab, monkeypatch: 
             assert status["lastAckSequence"] == 10
             granted = {"binary": "unsupported", "batching": "supported", "persisted": "supported"}
             assert status["capabilities"] == granted
-            again = {"type": "cdc_batch", "sequenceNumber": 10, "events": [{"value": {"id": 1}}]}
+            last = [{"key": f"k{number % 7}", "value": {"id": number}} for number in range(90, 95)]
+            again = {"type": "cdc_batch", "sequenceNumber": 10, "events": last}
             assert ask(again)["status"] == "duplicate"
             ahead = ask({**again, "sequenceNumber": 12})
             assert (ahead["reason"], ahead["details"]["expected"]) == ("invalid_sequence", 11)
@@ -186,3 +190,22 @@ def test_a_browser_keeps_a_table_of_changes(new_lab: NewLab) -> None:
     assert [row["_cdc_sequence"] for row in rows] == [row["_kafka_offset"] for row in rows]
     assert rows[0]["_cdc_timestamp"] == datetime.fromtimestamp(1, UTC)
     assert lab.audit().is_clean
+
+
+def test_a_gateway_that_was_cut_off_takes_nothing_back(new_lab: NewLab) -> None:
+    """Of two that are both alive the later one has the slot, though the earlier one asks for it again."""
+    lab = new_lab()
+    with lab.connections() as connections:
+        topics = StreamTopics(connections.kafka, connections.admin, lab.pipeline.topic, 0)
+        reach = connections.fail_points.reach
+        earlier, later = (Writer(topics, 0, Owner("http://here", name), reach) for name in ("a", "b"))
+        earlier.open()
+        earlier.write([Outgoing(None, b"{}")], {"s": Stand().after(b"eight by", 1)})
+        earlier.close()
+        assert later.open()[0] == {"s": Stand(1, 1, b"eight by")}
+        with pytest.raises(CommitConflict, match="gateway-fenced"):
+            earlier.open()
+        later.write([], {"s": Stand(2, 1)})
+        assert topics.stands(0) == {"s": Stand(2, 1)}
+        for each in (earlier, later):
+            each.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.gateway import intake as intake_module
 from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway import persisted as persisted_module
+from spark_jobs.gateway import spool as spool_module
 from spark_jobs.gateway.flushes import Flush, Flushes
 from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.messages import Batch, Event
@@ -299,9 +301,101 @@ def test_a_batch_counts_once_by_its_id_whatever_its_number(tmp_path: Path) -> No
     running = Running(kafka, spool)
     again = running.offer(replace(spooled, sequence=None))
     assert isinstance(again, Ack)
-    assert again.status in {Status.OK, Status.DUPLICATE}
-    assert running.offer(replace(spooled, sequence=3 - (again.status is Status.DUPLICATE))).skipped == 1  # type: ignore[union-attr]
+    assert again.status in {Status.FALLBACK, Status.DUPLICATE}
+    assert running.offer(replace(spooled, sequence=2)).skipped == 1  # type: ignore[union-attr]
     assert [each.value for each in kafka.records] == [b"1"]
+    running.close()
+
+
+def other(source: str, number: int) -> Batch:
+    """A batch of that number with events of somebody else."""
+    return Batch(source, (Event(None, b"{}", f"other {number}"),), 10, number)
+
+
+def test_a_number_is_one_batchs(tmp_path: Path) -> None:
+    """Another one under it is told so with the next number, wherever the first lies, over restarts too."""
+    kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
+    running = Running(kafka, spool)
+
+    def told(number: int) -> tuple[str, int | None]:
+        same, another = (running.offer(of("s", number)) for of in (events, other))
+        assert isinstance(same, Ack), same
+        assert isinstance(another, Nack), another
+        assert (another.reason, another.is_taken) == (Reason.INVALID_SEQUENCE, True)
+        return same.status, another.expected
+
+    assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
+    assert told(1) == (Status.DUPLICATE, 2)
+    kafka.is_away = True
+    assert running.offer(events("s", 2)) == Ack(2, Status.FALLBACK)
+    assert told(2) == (Status.FALLBACK, 3)
+    assert (running.lane.intake.accepted("s"), running.lane.intake.stand("s").sequence) == (2, 1)
+    running.close()
+    kafka.is_away, kafka.failures = False, ["before"] * 10_000
+    running = Running(kafka, spool)
+    assert (told(1), told(2)) == ((Status.DUPLICATE, 3), (Status.FALLBACK, 3))
+    kafka.failures = []
+    while spool.size().batches:
+        time.sleep(0.001)
+    assert told(2) == (Status.DUPLICATE, 3)
+    assert kafka.ids("s") == ["1.0", "1.1", "2.0", "2.1"]
+    running.close()
+
+
+def test_what_kept_no_digests_is_known_by_its_number(tmp_path: Path) -> None:
+    """A state and a spool of an older gateway; in time all honest numbers have one, older ones no place."""
+    old = sqlite3.connect(tmp_path / "spool.db")
+    old.execute(spool_module._TABLE.replace(", digest BLOB", ""))
+    old.execute(
+        "INSERT INTO batches VALUES (1, 'topic', 0, 'd', 1, NULL, '[[null, \"e30=\", \"1.0\"]]', 1, 1)"
+    )
+    old.commit()
+    spool = Spool(tmp_path / "spool.db", 1 << 20)
+    assert list(spool.known(*PLACE)) == [replace(events("d", 1, 1), size_bytes=1, events=())]
+    kafka = FakeKafka(stands={"s": Stand(5, 0)})
+    running = Running(kafka, spool)
+    assert running.offer(other("s", 3)) == Ack(3, Status.DUPLICATE, 0, 1)
+    for number in range(6, 38):
+        assert running.offer(events("s", number)) == Ack(number, Status.OK, 2)
+    for number in (6, 37, 5):
+        told = running.offer(other("s", number))
+        assert isinstance(told, Nack)
+        assert told.expected == 38
+    running.close()
+
+
+def test_what_another_gateway_wrote_under_its_number_is_no_duplicate(tmp_path: Path) -> None:
+    """A slot that is taken anew finds it: the batch is told of, and what is behind it finds no place."""
+
+    class Moved(FakeKafka):
+        def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
+            if "s" in stands and not self.stands:
+                self.stands["s"] = Stand().after(b"another.", 1)
+                self.failures.append("before")
+            super().write(records, stands)
+
+    running = Running(Moved(), Spool(tmp_path / "spool.db", 1 << 20))
+    told = [running.give(events("s", number)) for number in (1, 2)]
+    first, second = map(running.heard, told)
+    assert isinstance(first, Nack)
+    assert (first.reason, first.expected) == (Reason.INVALID_SEQUENCE, 2)
+    assert isinstance(second, Nack)
+    assert second.reason is Reason.INVALID_SEQUENCE
+    running.close()
+
+
+def test_two_batches_of_one_id_in_a_window_are_one(tmp_path: Path) -> None:
+    """Under two numbers, before Kafka has either: the second writes nothing."""
+    kafka = SlowKafka()
+    running = Running(kafka, Spool(tmp_path / "spool.db", 1 << 20))
+    kafka.may_write.clear()
+    told = [running.give(events("s", 1))]
+    while running.lane.intake.size()[0]:
+        time.sleep(0.001)
+    told += [running.give(Batch("s", (Event(None, b"{}"),), 1, number, "x")) for number in (2, 3)]
+    kafka.may_write.set()
+    assert [running.heard(each) for each in told][1:] == [Ack(2, Status.OK, 1), Ack(3, Status.OK, 0, 1)]
+    assert len(kafka.records) == 3
     running.close()
 
 

@@ -75,6 +75,74 @@ def test_whoever_asks_a_drain_is_started_once_in_freshness(tmp_path: Path) -> No
     assert started == ["clicks"]
 
 
+def test_of_two_tabs_with_one_source_the_later_has_it(tmp_path: Path) -> None:
+    """The earlier is told, and nothing more is taken of it; an event of either is nowhere else than told."""
+    of_slots = [FakeKafka() for _ in range(SLOTS)]
+    with gateway(tmp_path, kafkas=of_slots) as address, talking(address, "a") as one:
+        assert sent(one) == "ok"
+        with talking(address, "a") as other:
+            told = json.loads(one.recv(10))
+            assert (told["reason"], told["shouldRetry"]) == ("fenced", False)
+            with pytest.raises(ConnectionClosed):
+                sent(one, 2)
+            mine = {"type": "cdc_batch", "sequenceNumber": 1, "events": [{"value": "mine"}]}
+            answer = ask(other, mine)
+            assert (answer["reason"], answer["details"]["expected"]) == ("invalid_sequence", 2)
+            with pytest.raises(ConnectionClosed):  # its second batch would fit, and come before its first
+                ask(other, {**mine, "sequenceNumber": 2})
+        assert posted(address, body={**mine, "sourceId": "a"}).status_code == 409
+        with talking(address, "a") as other:
+            assert ask(other, {**mine, "sequenceNumber": 2})["status"] == "ok"
+    assert [each.value for kafka in of_slots for each in kafka.records] == [b"1"] * 50 + [b'"mine"']
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_page_that_is_loaded_anew_while_kafka_is_away_goes_on_behind_what_is_accepted(
+    tmp_path: Path, version: int
+) -> None:
+    """Told what Kafka has, its new events were answered `duplicate`, and lost."""
+    of_slots = [FakeKafka() for _ in range(SLOTS)]
+    hello = {"type": "connect", "sourceId": "a", "protocolVersion": version}
+    with gateway(tmp_path, kafkas=of_slots) as address:
+        away(of_slots, is_away=True)
+        for number in (1, 2):
+            with connect(f"ws://{address}", proxy=None) as page:
+                assert ask(page, hello)["lastAckSequence"] == number - 1
+                new = {"type": "cdc_batch", "sequenceNumber": number, "events": [{"value": number}]}
+                assert ask(page, new)["status"] == "fallback"
+                pong = ask(page, {"type": "heartbeat"})
+                assert pong["lastAckSequence"] == (0 if version == 1 else number)
+                assert pong.get("lastOkSequence") == (None if version == 1 else 0)
+        away(of_slots, is_away=False)
+        eventually(lambda: sum(len(kafka.records) for kafka in of_slots) == 2)
+    assert [each.value for kafka in of_slots for each in kafka.records] == [b"1", b"2"]
+
+
+def test_a_token_may_be_of_some_sources(tmp_path: Path) -> None:
+    """By WebSocket and by POST: who guesses another's name cannot send as it, nor fence it."""
+    by_token = {"Authorization": "Bearer secret"}
+    line = f"{hashlib.sha256(b'secret').hexdigest()} * - - - name=web sources=browser-*,job"
+    with gateway(tmp_path, tokens=line) as address:
+        for source, status in (("browser-1", 200), ("job", 200), ("jobs", 403)):
+            assert posted(address, source, headers=by_token).status_code == status
+        with connect(f"ws://{address}", proxy=None, additional_headers=by_token) as socket:
+            told = ask(socket, {"type": "connect", "sourceId": "jobs"})
+            assert (told["reason"], told["details"]["field"]) == ("invalid_format", "sourceId")
+            assert ask(socket, {"type": "connect", "sourceId": "browser-1"})["lastAckSequence"] == 1
+
+
+def test_a_version_that_nobody_speaks_is_refused_by_name(tmp_path: Path) -> None:
+    """With those that are spoken; who names none speaks the first."""
+    with gateway(tmp_path) as address, connect(f"ws://{address}", proxy=None) as socket:
+        for version in (3, "2", True):
+            told = ask(socket, {"type": "connect", "sourceId": "a", "protocolVersion": version})
+            assert (told["details"]["field"], told["details"]["message"]) == (
+                "protocolVersion",
+                "1 and 2 are spoken here",
+            )
+        assert ask(socket, {"type": "connect", "sourceId": "a"})["protocolVersion"] == 1
+
+
 def test_who_comes_before_kafka_was_reached_loses_nothing(tmp_path: Path) -> None:
     """How far a source is nobody knows then: told 0 its client would take its first batches for known."""
     of_slots = [FakeKafka(is_away=True, stands={"browser": Stand(50, 50)}) for _ in range(SLOTS)]
