@@ -67,6 +67,8 @@ def command(
         numbers = [name.replace("_", " ") for name in NUMBERS]
         row = (result.pipeline, *(getattr(result, name) for name in NUMBERS))
         output.table(("pipeline", *numbers), [row], numbers=numbers)
+        for kind, records in result.passed.items():
+            output.say(f"{records:,} {kind.replace('_', ' ')} passed over: no changes of a row")
         output.say(f"{result.pipeline}: {verdict(result)}")
         for each in result.rounded_columns:
             output.say(

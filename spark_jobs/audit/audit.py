@@ -22,6 +22,7 @@ from spark_jobs.audit.row_check import row_check
 from spark_jobs.audit.stretches import stretches_of
 from spark_jobs.connections.shape import shape_of
 from spark_jobs.connections.tables import PipelineTables, tables_as_one
+from spark_jobs.debezium.beside import KINDS
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.record_offsets import dead_letter_offsets, routed_rows
 from spark_jobs.lake.row_filters import rows_in
@@ -204,12 +205,15 @@ def _compare_chunk(
     )
     # A chunk has its offsets once each, whatever the table has: making sure would take a quarter of an audit.
     missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=True)
-    left_out = np.concatenate([NO_OFFSETS, *check.left_out(chunk, missing).values()])
+    by_reason = check.left_out(chunk, missing)
+    left_out = np.concatenate([NO_OFFSETS, *by_reason.values()])
+    passed = {why: len(at) for why, at in by_reason.items() if why in KINDS}
     differences = check.compare(chunk, held_rows)
     differing, rounded = differences.differing, differences.every_rounded
     found = AuditCounts(
         tombstones=int(is_tombstone.sum()),
-        filtered=len(left_out),
+        filtered=len(left_out) - sum(passed.values()),
+        passed=passed,
         differing=len(differing),
         rounded=len(rounded),
         rounded_columns=tuple(

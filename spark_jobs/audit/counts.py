@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.audit.findings import replay_command
@@ -20,9 +22,9 @@ MAX_EXAMPLES = 20
 class AuditCounts:
     """What was found so far, in a window or in all of them.
 
-    ``records`` = rows + routed + dead letters + tombstones + filtered + folded; ``routed`` are rows in other
-    tables; ``missing`` readable records that are none of
-    these;
+    ``records`` = rows + routed + dead letters + tombstones + filtered + folded + passed; ``routed`` are rows
+    in other tables; ``passed`` records that say nothing of a row, by kind; ``missing`` readable records that
+    are none of these;
     ``removed`` those of them that another writer took out, as the kept snapshots show;
     ``folded`` changes of a mirror that left no row: a newer one of the key came, or its row went;
     ``filtered`` those that the pipeline's filter leaves out, and that are neither;
@@ -52,10 +54,12 @@ class AuditCounts:
     outdated_ranges: tuple[OffsetRange, ...] = ()
     rounded_columns: tuple[RoundedColumn, ...] = ()
     examples: tuple[str, ...] = ()
+    passed: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: AuditCounts) -> AuditCounts:
-        names = [field.name for field in fields(AuditCounts)]
+        names = [field.name for field in fields(AuditCounts) if field.name != "passed"]
         sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        sums["passed"] = dict(Counter(self.passed) + Counter(other.passed))
         sums["rounded_columns"] = merged(sums["rounded_columns"])
         sums["outdated_ranges"] = merge(sums["outdated_ranges"])
         return AuditCounts(**{**sums, "examples": sums["examples"][:MAX_EXAMPLES]})
@@ -63,7 +67,8 @@ class AuditCounts:
     @property
     def records(self) -> int:
         """What the drained ranges came to."""
-        return self.rows + self.routed + self.dead_letters + self.tombstones + self.filtered + self.folded
+        rows = self.rows + self.routed + self.dead_letters
+        return rows + self.tombstones + self.filtered + self.folded + sum(self.passed.values())
 
     @property
     def is_clean(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -169,12 +170,15 @@ class _Reading:
         says_nothing = [value is None and not self.check.decoder.takes_tombstones for value in chunk.values]
         is_letter = np.isin(chunk.offsets, letters)
         records = chunk.take(np.flatnonzero(~(is_letter | says_nothing)).tolist())
-        rows = self.check.rows_of(records).table.to_pylist()
+        read = self.check.rows_of(records)
+        rows, passed = read.table.to_pylist(), read.passed
         # What the drain made a row of, and is none.
-        lost = np.setdiff1d(records.offsets, [row[OFFSET] for row in rows])
+        told = [*(row[OFFSET] for row in rows), *(records.offsets[at] for at in chain(*passed.values()))]
+        lost = np.setdiff1d(records.offsets, told)
         self.told += len(rows)
         self.counts += AuditCounts(
             tombstones=sum(says_nothing),
+            passed={kind: len(at) for kind, at in passed.items()},
             differing=len(lost),
             examples=example_offsets("differing", chunk.partition, lost),
         )

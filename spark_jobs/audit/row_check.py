@@ -67,13 +67,16 @@ class RowCheck:
     shaping: Shaping = NO_SHAPING
 
     def left_out(self, chunk: Chunk, offsets: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-        """Return which of these offsets hold records that the filter leaves out, by reason."""
-        if self.shaping.filter is None or not len(offsets):
+        """Return which of these offsets hold records that the filter leaves out, by reason.
+
+        And those that say nothing of a row, by their kind in a batch's balance.
+        """
+        if not len(offsets):
             return {}
         records = chunk.take(np.flatnonzero(np.isin(chunk.offsets, offsets)).tolist())
-        rows = self._rows(records, self._decoded(records))
+        rows = self.rows_of(records)
         every = np.asarray(records.offsets, np.int64)
-        return {reason: every[[*indices]] for reason, indices in rows.left_out.items()}
+        return {why: every[[*indices]] for why, indices in {**rows.left_out, **rows.passed}.items()}
 
     def rows_of(self, records: Chunk) -> Decoded:
         """Return what rows of these records must hold; those that can be none are left out."""
@@ -84,7 +87,7 @@ class RowCheck:
         return self.decoder.decode(records, self.shaping.decoded(columns))
 
     def _rows(self, records: Chunk, plain: PlainRows) -> Decoded:
-        decoded = Decoded(plain.table, plain.rows, is_archive=plain.is_archive)
+        decoded = Decoded(plain.table, plain.rows, is_archive=plain.is_archive, passed=plain.passed)
         return shaped(self.shaping, decoded, records, self.origin, self.schema)
 
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:

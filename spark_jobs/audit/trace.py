@@ -208,7 +208,8 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
         return replace(unjudged, where=Where.SKIPPED, why=passed_over, entry=entry)
     if facts.pipeline.is_mirror:
         booked = entry.counts.balances.get(spot.partition) if entry else None
-        judged = judge_folded(_ask_kafka(facts, spot)[0], booked)
+        kafka, passed = _ask_kafka(facts, spot)
+        judged = judge_folded(kafka, booked, passed)
         return replace(unjudged, where=judged.where, why=judged.why, entry=entry)
     drained = next((r for r in entry.ranges if r.partition == spot.partition), None) if entry else None
     inside = is_in_range(drained, spot.generation) if drained else None
@@ -236,7 +237,7 @@ def _passed_over(facts: _Facts, spot: Spot, entry: BookEntry | None) -> str | No
 
 
 def _ask_kafka(facts: _Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
-    """Read the offset again, when the topic is still the one it was drained from; and why it is filtered."""
+    """Read the offset again, when the topic is still the one it was drained from; why it makes no row."""
     progress = progress_of(facts.table)
     try:
         check_identity(progress, facts.source)
@@ -251,7 +252,7 @@ def _ask_kafka(facts: _Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
     values = [value for chunk in chunks for value in chunk.values]
     if not values or values[0] is None:
         return KafkaSays.TOMBSTONE if values else KafkaSays.NOTHING, None
-    if facts.pipeline.filter is None:
+    if facts.pipeline.filter is None and facts.pipeline.envelope is None:
         return KafkaSays.RECORD, None
     check = row_check(facts.pipeline, connections, facts.table)
     left_out = check.left_out(chunks[0], np.asarray(chunks[0].offsets))

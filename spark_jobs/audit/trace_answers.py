@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spark_jobs.debezium.beside import KINDS
 from spark_jobs.protocol.batch import Balance
 
 
@@ -16,6 +17,7 @@ class Where(StrEnum):
     TOMBSTONE = "tombstone"
     FILTERED = "filtered"
     FOLDED = "folded"
+    PASSED = "passed over"
     GAP = "gap"
     EMPTY = "tombstone or gap"
     SKIPPED = "skipped"
@@ -53,11 +55,11 @@ def judge_rowless(
 
     ``booked`` is the balance of its partition in the batch that drained it, None when nobody knows that
     batch; ``there`` is how many rows and dead letters of the same range are in the tables now. ``left_out``
-    is why the pipeline's filter has none of the record that Kafka holds.
+    is why the pipeline's filter has none of the record that Kafka holds, or of which kind one is that says
+    nothing of a row.
     """
     if left_out is not None:
-        value = "null" if left_out == "missing" else "false"
-        return Judgement(Where.FILTERED, f"the filter, as it is now, is {value} of the record ({left_out})")
+        return _left_out(left_out)
     removed = 0 if booked is None else booked.kept - there
     if kafka is KafkaSays.TOMBSTONE:
         return Judgement(Where.TOMBSTONE, "Kafka still holds it: a record without a value")
@@ -72,8 +74,13 @@ def judge_rowless(
     return _judge_by_balance(kafka, booked, removed)
 
 
-def judge_folded(kafka: KafkaSays, booked: Balance | None) -> Judgement:
-    """Return what became of a drained offset of a mirror that has neither a row nor a dead letter now."""
+def judge_folded(kafka: KafkaSays, booked: Balance | None, passed: str | None = None) -> Judgement:
+    """Return what became of a drained offset of a mirror that has neither a row nor a dead letter now.
+
+    ``passed`` is of which kind a record is that says nothing of a row.
+    """
+    if passed is not None:
+        return _left_out(passed)
     counted = "" if booked is None else f"; in the partition its batch counted {_terms(booked)}"
     if kafka is KafkaSays.TOMBSTONE:
         return Judgement(Where.TOMBSTONE, "Kafka still holds it: a record without a value")
@@ -81,6 +88,15 @@ def judge_folded(kafka: KafkaSays, booked: Balance | None) -> Judgement:
         return Judgement(Where.GAP, f"Kafka has no readable record there{counted}")
     why = "a mirror has the newest change of each key, and none of a key that was deleted: trace its key"
     return Judgement(Where.FOLDED, why + counted)
+
+
+def _left_out(why: str) -> Judgement:
+    if why in KINDS:
+        return Judgement(
+            Where.PASSED, f"no change of a row: {why.replace('_', ' ')} are counted and passed over"
+        )
+    value = "null" if why == "missing" else "false"
+    return Judgement(Where.FILTERED, f"the filter, as it is now, is {value} of the record ({why})")
 
 
 def _terms(balance: Balance) -> str:

@@ -7,6 +7,7 @@ once, and known again by its bytes.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -45,6 +46,11 @@ class Document:
     def whole(self) -> str:
         """The object as it is written."""
         return self.text[self.start : self.end]
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the members."""
+        return self.members
 
     def said(self, name: str) -> Any:
         """Return the value under a name, None without one."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from spark_jobs.debezium.beside import Beside, Said, beside
 from spark_jobs.debezium.documents import Document, Documents, NotReadError
 
 DELETE, TRUNCATE, SNAPSHOT = "d", "t", "r"
@@ -43,15 +44,12 @@ class KeyNotReadError(NotReadError):
     """A key that is not what it should be."""
 
 
-class Event(Protocol):
+class Event(Said, Protocol):
     """An event's value, whatever it is written in."""
 
     @property
     def schema(self) -> str | None:
         """Return the schema's text as Connect's JSON has it, None where there is none."""
-
-    def said(self, name: str) -> Any:
-        """Return the value under a name as JSON has it, None without one."""
 
     def written(self, name: str) -> bytes:
         """Return what stands under a name as JSON writes it."""
@@ -64,10 +62,10 @@ class Events:
     keys: Documents
     values: Documents
 
-    def read(self, key: bytes | None, value: bytes) -> Change:
+    def read(self, key: bytes | None, value: bytes) -> Change | Beside:
         """Return what an event of Debezium says. Raises ``NotReadError``."""
         event = self.values.read(value)
-        return change_of(event, None if key is None else read_key(self.keys, key).whole)
+        return beside(event) or change_of(event, None if key is None else read_key(self.keys, key).whole)
 
 
 def change_of(event: Event, identity: str | None) -> Change:

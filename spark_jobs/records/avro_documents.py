@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -45,6 +45,11 @@ class AvroDocument:
         if not self.columns.is_record:
             raise NotReadError("not a record")
         return orjson.dumps({name: self.said(name) for name in self.columns.members}).decode()
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the members."""
+        return self.columns.members
 
     def said(self, name: str) -> Any:
         """Return the value under a name as JSON has it, None without one."""

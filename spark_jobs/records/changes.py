@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.new_fields import Growth
+from spark_jobs.debezium.beside import Beside
 from spark_jobs.debezium.documents import Documents, NotReadError
 from spark_jobs.debezium.envelopes import read_enveloped
 from spark_jobs.debezium.events import TRUNCATE, Change, Events, KeyNotReadError
@@ -50,6 +51,14 @@ UNUSABLE = frozenset({"schema-unreadable", "schema-unsupported"})
 _OWN_NAME = b'"_cdc_'
 
 
+class Told(NamedTuple):
+    """What records say, by index: changes, what can be no row, and what is beside changes by its kind."""
+
+    changes: dict[int, Change]
+    bad: list[BadValue]
+    passed: defaultdict[str, list[int]]
+
+
 @dataclass(frozen=True, slots=True)
 class ChangesDecoder(ABC):
     """Rows without a schema by ``rows``; those with one by it, in the columns that ``placed`` says."""
@@ -77,7 +86,7 @@ class ChangesDecoder(ABC):
         named = () if self.growth.has_ended else self.new_schemas(records)
         if named:
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
-        changes, bad = self.changes(records)
+        changes, bad, passed = self.changes(records)
         of_rows = pa.schema([column for column in columns if column.name not in own_names(self.is_mirror)])
         parts: list[Part] = []
         new: list[Evidence] = []
@@ -99,13 +108,13 @@ class ChangesDecoder(ABC):
             parts.append(Part(decoded.table, rows, own, Counter(decoded.ignored)))
         if new:
             return Decoded(no_rows(columns), [], new_fields=reduce(Evidence.merge, new))
-        together = in_order(parts, bad, len(records.offsets), of_rows)
+        together = replace(in_order(parts, bad, len(records.offsets), of_rows), passed=passed)
         beside = columns_beside(changes, together.indices, records, is_mirror=self.is_mirror)
         return together.beside(beside, columns)
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``: fields of rows without a schema, and the schemas of others."""
-        changes, bad = self.changes(records)
+        changes, bad, _ = self.changes(records)
         seen = Evidence(undecodable=len(bad), schemas=self.new_schemas(records))
         for (schema, _), indices in _alike(changes).items():
             if schema is None:
@@ -118,8 +127,8 @@ class ChangesDecoder(ABC):
         return seen.within(self.growth.max_fields_seen)
 
     @abstractmethod
-    def changes(self, records: Chunk) -> tuple[dict[int, Change], list[BadValue]]:
-        """Return what records say, by index, and those that say nothing that can be a row."""
+    def changes(self, records: Chunk) -> Told:
+        """Return what records say."""
 
     def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:  # noqa: ARG002
         """Return which schemas the records name that are not known."""
@@ -142,13 +151,13 @@ class JsonChangesDecoder(ChangesDecoder):
 
     __slots__ = ()
 
-    def changes(self, records: Chunk) -> tuple[dict[int, Change], list[BadValue]]:
+    def changes(self, records: Chunk) -> Told:
         """See ``ChangesDecoder``."""
         return changes_of(records, self.change, is_mirror=self.is_mirror)
 
     @staticmethod
     @abstractmethod
-    def change(documents: Events, records: Chunk, index: int) -> Change | None:
+    def change(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
         """Return what a record says, None for one that says nothing. Raises ``NotReadError``."""
 
 
@@ -158,7 +167,7 @@ class DebeziumDecoder(JsonChangesDecoder):
     __slots__ = ()
 
     @staticmethod
-    def change(documents: Events, records: Chunk, index: int) -> Change | None:
+    def change(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
         """See ``JsonChangesDecoder``."""
         value = records.values[index]
         return None if value is None else documents.read(records.keys[index], value)
@@ -201,22 +210,23 @@ def _time_of_record(records: Chunk, index: int) -> int | None:
 
 
 def changes_of(
-    records: Chunk, read: Callable[[Events, Chunk, int], Change | None], *, is_mirror: bool
-) -> tuple[dict[int, Change], list[BadValue]]:
-    """Return what records say, by index, and those that say nothing that can be a row."""
+    records: Chunk, read: Callable[[Events, Chunk, int], Change | Beside | None], *, is_mirror: bool
+) -> Told:
+    """Return what records say."""
     documents = Events(Documents(), Documents())
-    changes: dict[int, Change] = {}
-    bad = []
+    told = Told({}, [], defaultdict(list))
     for index in range(len(records.offsets)):
         try:
             change = read(documents, records, index)
-            if change is not None:
+            if isinstance(change, Beside):
+                told.passed[change].append(index)
+            elif change is not None:
                 _refuse_own_names(change, own_names(is_mirror))
-                changes[index] = keyed(change) if is_mirror else change
+                told.changes[index] = keyed(change) if is_mirror else change
         except NotReadError as error:
             phase = Phase.KEY if isinstance(error, KeyNotReadError) else Phase.DECODE
-            bad.append(BadValue(index, phase, error.field, str(error)))
-    return changes, bad
+            told.bad.append(BadValue(index, phase, error.field, str(error)))
+    return told
 
 
 def _alike(changes: Mapping[int, Change]) -> dict[tuple[str | None, bool], list[int]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from spark_jobs.debezium.beside import beside
 from spark_jobs.debezium.documents import NotReadError
 from spark_jobs.debezium.events import Change, KeyNotReadError, change_of
 from spark_jobs.records.avro_documents import AvroDocument, documents_of
 from spark_jobs.records.by_schema import SchemaDecoder, framed_values
-from spark_jobs.records.changes import ChangesDecoder, keyed
+from spark_jobs.records.changes import ChangesDecoder, Told, keyed
 from spark_jobs.records.changes_plain import PlainChangesDecoder, plain_change
 from spark_jobs.records.decoder import BadValue, Phase
 from spark_jobs.records.encoded import Encoded
@@ -33,13 +35,17 @@ class AvroChangesDecoder(ChangesDecoder):
 
     schemas: KnownSchemas = _NO_SCHEMAS
 
-    def changes(self, records: Chunk) -> tuple[dict[int, Change], list[BadValue]]:
+    def changes(self, records: Chunk) -> Told:
         """See ``ChangesDecoder``."""
         values, bad = _documents(_values(records), self.schemas)
         keys, bad_keys = _documents(_keys(records), _of_keys(self.schemas))
         wrong = {each.index: _of_key(each) for each in bad_keys}
-        changes = {}
+        changes: dict[int, Change] = {}
+        passed: defaultdict[str, list[int]] = defaultdict(list)
         for index, event in values.items():
+            if (kind := beside(event)) is not None:
+                passed[kind].append(index)
+                continue
             if index in wrong:
                 bad.append(wrong[index])
                 continue
@@ -49,7 +55,7 @@ class AvroChangesDecoder(ChangesDecoder):
             except NotReadError as error:
                 phase = Phase.KEY if isinstance(error, KeyNotReadError) else Phase.DECODE
                 bad.append(BadValue(index, phase, error.field, str(error)))
-        return changes, bad
+        return Told(changes, bad, passed)
 
     def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:
         """See ``ChangesDecoder``."""
@@ -63,19 +69,21 @@ class PlainAvroChangesDecoder(PlainChangesDecoder):
 
     schemas: KnownSchemas = _NO_SCHEMAS
 
-    def _changes(self, records: Chunk) -> dict[int, Change]:
+    def _changes(self, records: Chunk) -> Told:
         values = dict(_plain_documents(_values(records), self.schemas))
         keys = dict(_plain_documents(_keys(records), _of_keys(self.schemas)))
-        changes = {}
+        told = Told({}, [], defaultdict(list))
         for index, event in values.items():
-            if records.keys[index] is None or index in keys:
+            if (kind := beside(event)) is not None:
+                told.passed[kind].append(index)
+            elif records.keys[index] is None or index in keys:
                 try:
-                    told = {name: event.said(name) for name in event.columns.members}
-                    change = plain_change(told, event.schema, _identity(keys.get(index)))
-                    changes[index] = keyed(change) if self.is_mirror else change
+                    said = {name: event.said(name) for name in event.names}
+                    change = plain_change(said, event.schema, _identity(keys.get(index)))
+                    told.changes[index] = keyed(change) if self.is_mirror else change
                 except UNREADABLE:
                     continue  # no row is made of it, and if there is one it has no basis
-        return changes
+        return told
 
 
 def _identity(key: AvroDocument | None) -> str | None:

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 
 from spark_jobs.config.new_fields import Growth
+from spark_jobs.debezium.beside import Beside, beside
 from spark_jobs.debezium.documents import Documents, NotReadError
 from spark_jobs.debezium.events import (
     DELETE,
@@ -31,6 +32,7 @@ from spark_jobs.records.change_source import PlacedRows
 from spark_jobs.records.changes import (
     UNUSABLE,
     EnvelopeDecoder,
+    Told,
     UpsertDecoder,
     changes_of,
     columns_beside,
@@ -58,7 +60,7 @@ class PlainChangesDecoder(ABC):
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
-        changes = self._changes(records)
+        changes, _, passed = self._changes(records)
         of_rows = pa.schema([column for column in columns if column.name not in own_names(self.is_mirror)])
         alike: defaultdict[tuple[str | None, bool], list[int]] = defaultdict(list)
         for index, change in changes.items():
@@ -83,11 +85,12 @@ class PlainChangesDecoder(ABC):
             rows,
             sorted(row for part in parts for row in part.has_more),
             rounded,
+            passed=passed,
         )
 
     @abstractmethod
-    def _changes(self, records: Chunk) -> dict[int, Change]:
-        """Return what records say, by index; those that say nothing that can be a row are left out."""
+    def _changes(self, records: Chunk) -> Told:
+        """Return what records say; those that say nothing that can be a row may be left out."""
 
     def _plain(self, chunk: Chunk, schema: str | None, columns: pa.Schema, *, is_whole: bool) -> PlainRows:
         if schema is None:
@@ -106,16 +109,19 @@ class PlainDebeziumDecoder(PlainChangesDecoder):
 
     __slots__ = ()
 
-    def _changes(self, records: Chunk) -> dict[int, Change]:
-        documents, changes = Documents(), {}
+    def _changes(self, records: Chunk) -> Told:
+        documents, told = Documents(), Told({}, [], defaultdict(list))
         for index, value in enumerate(records.values):
             if value is not None:
                 try:
                     change = _change(documents, records.keys[index], value)
-                    changes[index] = keyed(change) if self.is_mirror else change
+                    if isinstance(change, Beside):
+                        told.passed[change].append(index)
+                    else:
+                        told.changes[index] = keyed(change) if self.is_mirror else change
                 except UNREADABLE:
                     continue  # no row is made of it, and if there is one it has no basis
-        return changes
+        return told
 
 
 class PlainUpsertDecoder(PlainChangesDecoder):
@@ -124,8 +130,8 @@ class PlainUpsertDecoder(PlainChangesDecoder):
     __slots__ = ()
     takes_tombstones: ClassVar[bool] = True
 
-    def _changes(self, records: Chunk) -> dict[int, Change]:
-        return changes_of(records, UpsertDecoder.change, is_mirror=self.is_mirror)[0]
+    def _changes(self, records: Chunk) -> Told:
+        return changes_of(records, UpsertDecoder.change, is_mirror=self.is_mirror)
 
 
 class PlainEnvelopeDecoder(PlainChangesDecoder):
@@ -133,15 +139,28 @@ class PlainEnvelopeDecoder(PlainChangesDecoder):
 
     __slots__ = ()
 
-    def _changes(self, records: Chunk) -> dict[int, Change]:
-        return changes_of(records, EnvelopeDecoder.change, is_mirror=self.is_mirror)[0]
+    def _changes(self, records: Chunk) -> Told:
+        return changes_of(records, EnvelopeDecoder.change, is_mirror=self.is_mirror)
 
 
-def _change(documents: Documents, key: bytes | None, value: bytes) -> Change:
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """An event that was parsed as a whole."""
+
+    names: dict[str, Any]
+
+    def said(self, name: str) -> Any:
+        """See ``Said``."""
+        return self.names.get(name)
+
+
+def _change(documents: Documents, key: bytes | None, value: bytes) -> Change | Beside:
     event, schema = _object(read_exactly(value)), None
     if event.keys() == {"schema", "payload"} and isinstance(event["schema"], dict | None):
         schema = None if event["schema"] is None else json.dumps(event["schema"], default=str)
         event = _object(event["payload"])
+    if (kind := beside(_Parsed(event))) is not None:
+        return kind
     return plain_change(event, schema, None if key is None else read_key(documents, key).whole)
 
 

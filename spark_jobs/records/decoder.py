@@ -61,7 +61,8 @@ class Decoded:
     records' order. With ``new_fields`` the chunk has fields that columns can be added for, or names schemas
     that are not known yet: ``table`` is empty, decode again with them. ``ignored`` fields have no column and
     are in no row: by dotted name, how many values they have. ``left_out`` are the indices of records that a
-    filter keeps from being rows, by reason. ``routes`` say where rows go. Rows of an archive
+    filter keeps from being rows, by reason, ``passed`` of those that say nothing of a row, by the balance's
+    term. ``routes`` say where rows go. Rows of an archive
     (``is_archive``) are to get what Kafka says of each record.
     """
 
@@ -71,6 +72,7 @@ class Decoded:
     new_fields: Evidence | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
     is_archive: bool = False
     routes: Routes | None = None
 
@@ -132,7 +134,8 @@ class PlainRows:
     """What rows must hold, by the indices of their records; ``has_more`` are those that say more than that.
 
     Records that can be no row are in neither. ``rounded`` are those with an integer of which a column holds
-    only the nearest double, by the column's dotted name and the Iceberg type that would hold it.
+    only the nearest double, by the column's dotted name and the Iceberg type that would hold it. ``passed``
+    are those that say nothing of a row, by the balance's term.
     """
 
     table: pa.Table
@@ -140,6 +143,7 @@ class PlainRows:
     has_more: list[int]
     rounded: Mapping[tuple[str, str], list[int]] = field(default_factory=dict)
     is_archive: bool = False
+    passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 class PlainDecoder(Protocol):

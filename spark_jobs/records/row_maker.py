@@ -34,7 +34,8 @@ class ChunkRows:
     """What a chunk came to; ``balances`` count its records by partition, not the gaps between them.
 
     ``ignored`` counts values of fields that have no column, by dotted name. ``left_out`` are the
-    offsets of records that a filter left out, by reason. ``routed`` are rows, in the columns of ``rows``,
+    offsets of records that a filter left out, by reason, ``passed`` of those that say nothing of a row, by
+    the balance's term. ``routed`` are rows, in the columns of ``rows``,
     that go to other tables; ``unlisted`` counts those that stay for want of a table listed for their value.
     """
 
@@ -44,6 +45,7 @@ class ChunkRows:
     ignored: Mapping[str, int] = field(default_factory=dict)
     dead_letter_phases: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, list[int]] = field(default_factory=dict)
+    passed: Mapping[str, list[int]] = field(default_factory=dict)
     routed: Mapping[str, pa.Table] = field(default_factory=dict)
     unlisted: Mapping[str, int] = field(default_factory=dict)
 
@@ -107,7 +109,10 @@ class RowMaker:
         rows, routed = by_table(shaped)
         balances = _balances(chunk, records, shaped, routed)
         phases = Counter(bad.phase.value for bad in shaped.bad)
-        left_out = {reason: [records.offsets[i] for i in which] for reason, which in shaped.left_out.items()}
+        left_out, passed = (
+            {why: [records.offsets[i] for i in which] for why, which in each.items()}
+            for each in (shaped.left_out, shaped.passed)
+        )
         return ChunkRows(
             rows,
             dead_letters,
@@ -115,6 +120,7 @@ class RowMaker:
             decoded.ignored,
             phases,
             left_out,
+            passed,
             {table: each.rows for table, each in routed.items()},
             shaped.routes.unlisted if shaped.routes else {},
         )
@@ -139,6 +145,7 @@ def _balances(
     there = records.counts
     bad = Counter(records.partitions[[value.index for value in shaped.bad]].tolist())
     left_out = Counter(records.partitions[[*chain(*shaped.left_out.values())]].tolist())
+    passed = {term: Counter(records.partitions[[*at]].tolist()) for term, at in shaped.passed.items()}
     gone = Counter[int]()
     if routed:
         rows = np.concatenate([each.indices for each in routed.values()])
@@ -146,11 +153,13 @@ def _balances(
         gone.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
     return {
         partition: Balance(
-            rows=there.get(partition, 0) - bad[partition] - left_out[partition] - gone[partition],
+            rows=there.get(partition, 0)
+            - (bad + left_out + gone + sum(passed.values(), Counter()))[partition],
             dead_letters=bad[partition],
             tombstones=count - there.get(partition, 0),
             **({"filtered": left_out[partition]} if left_out[partition] else {}),
             **({"routed": gone[partition]} if gone[partition] else {}),
+            **{term: at[partition] for term, at in passed.items() if at[partition]},
         )
         for partition, count in chunk.counts.items()
     }

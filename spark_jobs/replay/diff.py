@@ -127,7 +127,9 @@ class _Differ:
             made_rows = placed_rows(made.rows, made.routed)
             new_rows.append(_offsets(made_rows))
             new_dead.append(_offsets(made.dead_letters))
-            left_out += [np.asarray(offsets, np.int64) for offsets in made.left_out.values()]
+            left_out += [
+                np.asarray(offsets, np.int64) for offsets in (*made.left_out.values(), *made.passed.values())
+            ]
             self.found.filtered += sum(made.filtered_reasons.values())
             self._compare_rows(rows, made_rows)
         before, after = _offsets(rows), np.concatenate(new_rows)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.beside_changes import BESIDE
 from prove.lab.debezium_events import Source
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import PIPELINE, configure
 from spark_jobs.acts.skip import skip
+from spark_jobs.audit.audit import audit
+from spark_jobs.audit.trace import trace
+from spark_jobs.audit.trace_answers import Where
+from spark_jobs.books.history import history
 from spark_jobs.protocol.errors import BadRecord, ConfigError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from tests.support.new_lab import DEAD_LETTERS, NewLab
@@ -89,3 +95,22 @@ def test_a_topic_without_keys_is_no_mirror(new_lab: NewLab) -> None:
     assert raised.value.code == "mirror-without-key"
     configure(lab, f"pipelines/{PIPELINE}", {"layout": "changes"})
     assert lab.drain().balance.rows == 1
+
+
+@pytest.mark.parametrize("layout", ["changes", "mirror"])
+def test_what_is_beside_changes_stops_nothing(new_lab: NewLab, layout: str) -> None:
+    """Each kind is a term of the batch's balance and of the books, and counted by audits; a trace says it."""
+    beside = [
+        Record(json.dumps(value).encode(), key=json.dumps(key).encode()) for key, value in BESIDE.values()
+    ]
+    lab = new_lab([change(1, qty=1), *beside, change(2, qty=2)], layout=layout)
+    drained = lab.drain()
+    assert drained.balance.further == dict.fromkeys(BESIDE, 1)
+    assert (drained.balance.rows, drained.balance.dead_letters, drained.balance.offsets) == (2, 0, 6)
+    with lab.connections() as connections:
+        (line,) = history(lab.pipeline, connections, limit=10)
+        found = audit(lab.pipeline, connections)
+        (traced,) = trace(lab.pipeline, connections, 0, 1)
+    assert line.entry.counts.balance.further == dict.fromkeys(BESIDE, 1)
+    assert (found.passed, found.records, found.is_clean) == (dict.fromkeys(BESIDE, 1), 6, True)
+    assert (traced.where, "heartbeats" in traced.why) == (Where.PASSED, True)

@@ -54,6 +54,7 @@ class Table:
         assert decoded.new_fields is None
         plain = self.format().plain.decode(chunk, self.columns)
         said = dict(zip(plain.rows, plain.table.to_pylist(), strict=True))
+        assert plain.passed == decoded.passed
         # It may know rows where a drain makes a dead letter.
         assert repr([said[index] for index in decoded.indices]) == repr(decoded.table.to_pylist())
         assert decoded.ignored or not set(plain.has_more).intersection(decoded.indices)
