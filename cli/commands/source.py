@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
 from cli.work import opened
+from spark_jobs.audit.findings import replay_command
 from spark_jobs.config.start import Start, parse_start
 from spark_jobs.protocol import mends
 
 if TYPE_CHECKING:
     from spark_jobs.acts.accept_restart import Restart
     from spark_jobs.acts.accept_source import SourceComparison
+    from spark_jobs.config.settings import PipelineConfig
 
 _OFFSETS = re.compile("[0-9:, ]+")
 
@@ -50,10 +53,11 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
     """Compare PIPELINE's topic with the one its table was filled from: ids, and the last rows by partition.
 
     With --accept the table follows. Where the same records stand at the same offsets, the log was moved (a
-    mirror, a migrated broker) and nothing else changes. Every other topic becomes the next generation: its
-    rows are told apart by _kafka_generation, those that are there stay. So does a log that lost its end.
-    Whole batches of the source that ends are committed first; a held one wants a decision. Safe to repeat: a
-    source that has not changed is left alone.
+    mirror, a migrated broker) and nothing else changes. Offsets past the last row (skipped, filtered, dead
+    letters) show nothing of the log: the command that reads them again is told. Every other topic becomes
+    the next generation: its rows are told apart by _kafka_generation, those that are there stay. So does a
+    log that lost its end. Whole batches of the source that ends are committed first; a held one wants a
+    decision. Safe to repeat: a source that has not changed is left alone.
 
     Of a mirror it is also looked for where its database began anew in the same topic (source-restarted): with
     --accept positions count anew from there, and the check exact fails until a rebuild.
@@ -83,6 +87,8 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
     if accepted is not None and seen.has_changed:
         how, progress = "goes on in" if seen.continues else "begins", accepted.progress
         output.say(f"{chosen.name}: {how} generation {progress.generation} at {progress.next_offsets}")
+        for line in _unread(chosen, seen):
+            output.say(line)
     elif accepted is not None:
         output.say(f"{chosen.name}: positions count anew; {mends.act('rebuild', chosen.name)} makes it exact")
 
@@ -102,6 +108,14 @@ def _print(name: str, seen: SourceComparison, restart: Restart | None) -> None:
     for objection in seen.objections:
         output.say(f"  {objection}")
     output.say(f"{name}: {_verdict(seen, restart)}")
+
+
+def _unread(pipeline: PipelineConfig, seen: SourceComparison) -> Iterator[str]:
+    """Tell which offsets are read only by a command: without rows, nothing shows what stands there."""
+    if seen.continues and seen.unshown:
+        ranges = " ".join(map(str, seen.unshown))
+        yield f"{pipeline.name}: {ranges} has no rows to compare: records that are there today are not read"
+        yield f"  {replay_command(pipeline.name, ranges, is_mirror=pipeline.is_mirror)} reads them"
 
 
 def _verdict(seen: SourceComparison, restart: Restart | None) -> str:
@@ -127,6 +141,7 @@ def _to_json(name: str, seen: SourceComparison) -> dict[str, object]:
         "same": seen.same,
         "objections": seen.objections,
         "cut": seen.cut,
+        "unshown": [str(each) for each in seen.unshown],
         "table": {"cluster_id": seen.progress.cluster_id, "topic_id": seen.progress.topic_id},
         "topic": {"cluster_id": seen.source.cluster_id, "topic_id": seen.source.topic_id},
     }

@@ -2,7 +2,8 @@
 
 The last rows of every partition decide. Where the same records stand at the same offsets, the log was moved
 as it is, and the table goes on; everything else is another log, and becomes the table's next generation. So
-does one that lost its end and grew again, whatever stands there now.
+does one that lost its end and grew again, whatever stands there now. Offsets past the last row (skipped,
+discarded, filtered, letters) say nothing of the log: they are named, with what reads them again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from spark_jobs.drain.planning import resolve_start
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.record_offsets import routed_rows
-from spark_jobs.lake.row_filters import rows_in
+from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import batch_summary
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from spark_jobs.commit.swap import Swap
     from spark_jobs.connections.connect import Connections
 
-COMPARED_OFFSETS = 100  # by partition, the last ones the table has
+COMPARED_OFFSETS = 100  # by partition, up to the last row
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class SourceComparison:
     """The table's source and today's: ``same`` of ``compared`` rows are in the topic at their offsets.
 
     ``objections`` say in words what speaks against its being the same log; ``progress`` is the table's.
-    Of the partitions ``cut`` Kafka lost what the table had reached, whatever stands there now.
+    Of the partitions ``cut`` Kafka lost what the table had reached, whatever stands there now. At ``unshown``
+    offsets the table has no row, and no later one in their partition: other records may stand there.
     """
 
     progress: Progress
@@ -64,6 +66,7 @@ class SourceComparison:
     same: int
     objections: tuple[str, ...]
     cut: tuple[int, ...] = ()
+    unshown: tuple[OffsetRange, ...] = ()
 
     @property
     def has_changed(self) -> bool:
@@ -91,19 +94,22 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
         row_check(pipeline, connections, table),
         load_routed(partial(load_fresh, connections), table),
     )
-    compared, same, objections = 0, 0, []
+    compared, same, objections, unshown = 0, 0, [], []
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for partition, end in sorted(progress.next_offsets.items()):
             if (objection := _out_of_reach(source, progress, partition)) is not None:
                 objections.append(objection)
                 continue
-            for window in _last_drained(progress, source, partition, end):
+            shown = _after_last_row(table, routed, progress, partition)
+            if (first := max(shown, source.low[partition])) < end:
+                unshown.append(OffsetRange(partition, first, end))
+            for window in _last_drained(progress, source, partition, shown):
                 rows, equal = _compare(check, table, routed, reader, window)
                 compared, same = compared + rows, same + equal
                 if equal < rows:
                     objections.append(f"{rows - equal} of {rows} rows of {window} are not in the topic so")
     cut = tuple(p for p in sorted(progress.next_offsets) if _is_cut(connections, progress, source, p))
-    return SourceComparison(progress, source, compared, same, tuple(objections), cut)
+    return SourceComparison(progress, source, compared, same, tuple(objections), cut, tuple(unshown))
 
 
 def accept_source(
@@ -185,6 +191,19 @@ def _out_of_reach(source: SourceState, progress: Progress, partition: int) -> st
     if low > end:
         return f"partition {partition} begins at offset {low}, past the table's next offset {end}"
     return None
+
+
+def _after_last_row(table: Table, routed: Mapping[str, Table], progress: Progress, partition: int) -> int:
+    """Return the offset after the last row of a partition, in any table; where it starts without one."""
+    start, below = progress.starts.get(partition, 0), progress.next_offsets[partition]
+    size = COMPARED_OFFSETS
+    while below > start:
+        window = OffsetRange(partition, max(start, below - size), below)
+        rows = [offsets_in(each, window, progress.generation) for each in (table, *routed.values())]
+        if (found := np.concatenate(rows)).size:
+            return int(found.max()) + 1
+        below, size = window.start, 2 * size
+    return start
 
 
 def _last_drained(progress: Progress, source: SourceState, partition: int, end: int) -> Iterator[OffsetRange]:

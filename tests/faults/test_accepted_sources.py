@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from cli.commands import source
 from prove.lab.kafka_server import KafkaBroker, Record, start_test_kafka
 from prove.lab.pipeline_lab import configure, orders, progress
 from servers.process import ServerFolder
 from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source
-from spark_jobs.acts.held import publish
+from spark_jobs.acts.held import discard, publish
 from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.settle import settle
 from spark_jobs.config.start import Start
 from spark_jobs.protocol.errors import BatchHeld, ConfigError, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRange
 from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
@@ -101,6 +104,33 @@ def test_a_held_batch_of_the_topic_that_is_gone_is_decided_on_first(new_lab: New
         publish(lab.pipeline, connections, reason="a sale")
         settle(lab.pipeline, connections, then="accept")
     assert lab.rows().num_rows == 15
+
+
+def test_what_was_discarded_is_not_taken_for_drained(new_lab: NewLab) -> None:
+    """Offsets without rows show nothing of the log: they are named with the replay that reads them."""
+    cheap = {"expect_column_values_to_be_between": {"column": "price", "max_value": 20}}
+    first = [Record(value, timestamp_ms=1_767_225_600_000 + n) for n, value in enumerate(orders(0, 10))]
+    lab = new_lab(first, quality=[{"name": "strict", "when": "gate", "expectations": [cheap]}])
+    lab.drain()
+    new_lab.produce(lab, orders(30, 150))
+    assert lab.drain().stopped == "held"
+    topic = lab.pipeline.topic
+    new_lab.kafka.delete_topic(topic)
+    new_lab.kafka.create_topic(topic, retention_ms=-1)
+    new_lab.kafka.produce(topic, [*first, *orders(0, 10) * 15])
+    with lab.connections() as connections:
+        discard(lab.pipeline, connections, reason="a sale")
+    accepted = CliRunner().invoke(
+        source.command, ["orders", "--accept", "--reason", "restored"], env={"SLUICE_CONFIG": str(lab.path)}
+    )
+    assert accepted.exit_code == 0, accepted.output
+    assert "0:10-160 has no rows to compare: records that are there today are not read" in accepted.output
+    assert './sluice replay orders --range 0:10-160 --reason "..." reads them' in accepted.output
+    assert lab.drain().stopped == "caught-up"
+    lab.replay(OffsetRange(0, 10, 160))
+    assert sorted(lab.rows()["id"].to_pylist()) == sorted([*range(10)] * 16)
+    found = lab.audit()
+    assert (found.is_clean, found.skipped, found.lag) == (True, 0, 0), found
 
 
 def test_a_broker_that_took_the_log_over_is_followed(new_lab: NewLab, tmp_path: Path) -> None:
