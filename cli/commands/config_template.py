@@ -161,6 +161,6 @@ defaults:
 {pipelines}
 
 # Team files, each with pipelines of its own; a bad one does not stop the others.
-# Their webhooks use only what is lent here.
-# include: [{{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com]}}]
+# They use only what is lent here: secrets and hosts of webhooks, registries, sources.
+# include: [{{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com], registries: [a]}}]
 """

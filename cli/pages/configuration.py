@@ -282,20 +282,21 @@ file with a mistake, or with a pipeline or table that another file named before 
 whole; all other files' pipelines go on. `./sluice validate` and `status` show what was left out and why.
 
 A team file gets only what the main file lends it:
-`include: [{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com]}]`. Its webhooks
-may name those secrets and go to those hosts, by https unless the host is lent as `http://host`; a webhook
-that is one lent secret goes where that says. A plain glob lends nothing. Registries stand in the main file
-alone; like its topics, every team file's pipelines may name each of them, none learns its credentials."""
+`include: [{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com], registries: [main],
+sources: [shop]}]`. Its `notify` may name those secrets, its webhooks go to those hosts, by https unless the
+host is lent as `http://host`; a webhook that is one lent secret goes where that says. Registries and sources
+stand in the main file alone; a team's pipelines may name those that are lent, none learns their credentials.
+What the main file's own `defaults` name needs no lending. A plain glob lends nothing."""
 
 _SECRETS = """## Secrets
 
 `${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
 anywhere inside a value under `kafka`, `catalog`, `state` and `spark.conf`, in `spark.remote` and
-`spark.session_secret`, in `sources`, in `notify.webhook`, in a registry's `url` and `auth`, and in `tokens`
+`spark.session_secret`, in `sources`, in `notify`, in a registry's `url` and `auth`, and in `tokens`
 (which are read when the listener starts).
 They are read when a run starts, so a rotated secret needs no restart, and their values are kept out of logs,
 errors, the UI and the transaction log. One that is not there is an error that names the key (of
-`notify.webhook` a warning).
+`notify` a warning).
 
 Spark that Sluice starts is given `spark.conf` in files that only its user reads, never on a command line. A
 secret that is written out in a file works as well; `./sluice validate` notes its key and line."""

@@ -1,10 +1,10 @@
-"""What a team file may use of the platform: secrets and webhook hosts that the main file lends. Pure."""
+"""What a team file may use of the platform: what the main file lends by name, secrets and hosts too. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from spark_jobs.config.problems import Document, Finding, Path
@@ -20,27 +20,33 @@ class Lent:
 
     secrets: frozenset[str] = frozenset()
     webhook_hosts: frozenset[str] = frozenset()
+    registries: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, entry: object) -> Lent:
         """Return what one entry of ``include`` lends; a plain glob lends nothing."""
         given = entry if isinstance(entry, Mapping) else {}
-        secrets, hosts = (given.get(key) for key in ("secrets", "webhook_hosts"))
-        return cls(_texts(secrets), _texts(hosts))
+        return cls(*(_texts(given.get(each.name)) for each in fields(cls)))
 
     def __or__(self, other: Lent) -> Lent:
-        return Lent(self.secrets | other.secrets, self.webhook_hosts | other.webhook_hosts)
+        both = {each.name: getattr(self, each.name) | getattr(other, each.name) for each in fields(self)}
+        return Lent(**both)
 
 
 def check_borrowed(team: Document, lent: Lent) -> Iterator[Finding]:
-    """Give a finding for every webhook that names a secret or goes to a host that is not lent."""
-    for path, webhook in _webhooks(team.content):
+    """Give a finding for every registry, source, secret of webhooks and host that is not lent."""
+    for path, kind, name in _named(team.content):
+        if name not in getattr(lent, kind):
+            told = f"uses {name}, which the main file does not lend to team files"
+            yield Finding(path, told, _line(team, f"{kind}: [{name}]"))
+    for path, webhook in _said(team.content, "notify", ("webhook", "trouble", "secret")):
         references = REFERENCE.findall(webhook)
         for name in references:
             if name not in lent.secrets:
                 told = f"uses ${{{name}}}, which the main file does not lend to team files"
                 yield Finding(path, told, _line(team, f'secrets: ["{name}"]'))
-        if REFERENCE.fullmatch(webhook):
+        if path[-1] == "secret" or REFERENCE.fullmatch(webhook):
             continue  # where it leads is the secret's, and so the platform's choice
         origin = _ORIGIN.fullmatch(webhook)
         if origin is None:
@@ -66,17 +72,29 @@ def _line(team: Document, lends: str) -> str:
     return f"Write include: [{{files: {team.file}, {lends}}}] in the main file."
 
 
-def _webhooks(content: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+def _named(content: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
+    """Give what is used by its name, and under which key of the main file it stands."""
+    for section, key, kind in (
+        ("value", "registry", "registries"),
+        ("key", "registry", "registries"),
+        ("mirror", "source", "sources"),
+    ):
+        for path, name in _said(content, section, (key,)):
+            yield path, kind, name
+
+
+def _said(content: dict[str, Any], section: str, keys: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """Give the texts under these keys of a section, of the file's defaults and of each pipeline."""
     pipelines = content.get("pipelines")
     owners: list[tuple[Path, Any]] = [(("defaults",), content.get("defaults"))]
     if isinstance(pipelines, dict):
         owners += [(("pipelines", name), settings) for name, settings in pipelines.items()]
     for path, settings in owners:
-        notify = settings.get("notify") if isinstance(settings, dict) else None
-        for key in ("webhook", "trouble"):
-            webhook = notify.get(key) if isinstance(notify, dict) else None
-            if isinstance(webhook, str):
-                yield (*path, "notify", key), webhook
+        said = settings.get(section) if isinstance(settings, dict) else None
+        for key in keys:
+            text = said.get(key) if isinstance(said, dict) else None
+            if isinstance(text, str):
+                yield (*path, section, key), text
 
 
 def _texts(value: object) -> frozenset[str]:

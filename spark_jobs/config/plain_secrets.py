@@ -28,7 +28,8 @@ def _property_of(path: Path) -> str:
         return ".".join(path[2:]) if "auth" in path[2:] else ""
     if path[:2] in _TOKENS:
         return "token"
-    return path[-1] if path[:-1] in _PROPERTIES or path == _SESSION_SECRET else ""
+    is_property = path[:-1] in _PROPERTIES or path == _SESSION_SECRET or path[-2:] == ("notify", "secret")
+    return path[-1] if is_property else ""
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

@@ -268,6 +268,12 @@ class NotifySettings(Frozen):
         " of the pipeline went well. Its `text` is what chat rooms show.",
         shown="nobody",
     )
+    secret: Secret | None = key(
+        None,
+        "What both are signed with (HMAC, in the header `Sluice-Signature`), at least 16 characters, best as"
+        " `${NAME}`.",
+        shown="not signed",
+    )
 
 
 class PipelineSettings(Frozen):

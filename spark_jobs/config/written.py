@@ -89,10 +89,16 @@ class WrittenInclude(Frozen):
 
     files: str = Field(description="Team files, as a glob relative to this file.")
     secrets: OneOrMany[str] = key(
-        (), "What their webhooks may name as `${…}`: `A_HOOK`, `file:/run/secrets/a`.", shown="none"
+        (), "What their `notify` may name as `${…}`: `A_HOOK`, `file:/run/secrets/a`.", shown="none"
     )
     webhook_hosts: OneOrMany[str] = key(
         (), "Where their webhooks may go: `host[:port]` for https, `http://host[:port]`.", shown="none"
+    )
+    registries: OneOrMany[RegistryName] = key(
+        (), "Which of `registries` their pipelines may be read by.", shown="none"
+    )
+    sources: OneOrMany[SourceName] = key(
+        (), "Which of `sources` their mirrors may be of, and so be compared with.", shown="none"
     )
 
 

@@ -121,7 +121,7 @@ def _failure(error: SluiceError) -> Failure:
 def _tell(pipeline: PipelineConfig, work: str, error: SluiceError) -> bool:
     if pipeline.notify.trouble is None:
         return False
-    to_receiver = receiver_of("notify.trouble", pipeline.notify.trouble)
+    to_receiver = receiver_of(pipeline.notify, "trouble")
     posted = to_receiver(trouble_of(pipeline, work, error, time.time_ns() // 1000))
     if posted.delivery is not Delivery.DELIVERED:
         _log.warning("trouble of %s is told by the next failed run: %s", pipeline.name, posted.detail)

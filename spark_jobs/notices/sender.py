@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from spark_jobs.config.secrets import remember, resolve
-from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.settings import NotifySettings, PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.data_files import partition_path
 from spark_jobs.lake.tables import progress_of
@@ -29,7 +29,6 @@ from spark_jobs.txlog.entries import Attempt, Notified, ParquetWritten
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from pydantic import SecretStr
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
@@ -40,6 +39,7 @@ _log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+SHORTEST_SECRET = 16  # as an empty variable would be, which anybody can sign with
 _OWED = "notices of %s stay owed and are sent by a later run: %s"
 _GIVEN_UP = "GIVEN UP: the notice of commit %s of %s (%s, %s): drop what you cached of it by hand"
 # A receiver that answers has the last commit's notice within this; a slow one gets it from the next run.
@@ -70,7 +70,7 @@ def send_owed(
     table = load_fresh(connections, pipeline.table) if webhook else None
     if webhook is None or table is None:
         return NoticesSent()
-    to_receiver = receiver_of("notify.webhook", webhook)
+    to_receiver = receiver_of(pipeline.notify, "webhook")
     log, table_uuid = connections.txlog, str(table.metadata.table_uuid)
     sent = NoticesSent()
     for attempt in filter(owes_notice, log.read_each(table_uuid, log.untold(table_uuid))):
@@ -184,12 +184,20 @@ def _mark(attempt: Attempt, outcome: str, connections: Connections) -> None:
     connections.txlog.append(attempt.table_uuid, attempt.batch, mark, reached=attempt.reached)
 
 
-def receiver_of(key: str, written: SecretStr) -> ToReceiver:
-    """Return what takes a notice: the URL of that key, or one that is away when it cannot be resolved."""
+def receiver_of(notify: NotifySettings, key: str) -> ToReceiver:
+    """Return what takes a notice at the URL of that key, signed where there is a secret.
+
+    It is one that is away where either cannot be resolved, or the secret is none.
+    """
+    written = {f"notify.{name}": getattr(notify, name) for name in (key, "secret")}
     try:
-        url = resolve({key: written.get_secret_value()})[key]
+        found = resolve({name: each.get_secret_value() for name, each in written.items() if each is not None})
     except ConfigError as error:
         away = Posted(Delivery.AWAY, str(error))
         return lambda _notice: away
-    remember(url)
-    return partial(post, url)
+    remember(url := found[f"notify.{key}"])
+    secret = found.get("notify.secret")
+    if secret is not None and len(secret) < SHORTEST_SECRET:
+        short = Posted(Delivery.AWAY, f"notify.secret has fewer than {SHORTEST_SECRET} characters")
+        return lambda _notice: short
+    return partial(post, url, secret=secret)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from email.message import Message
 
 
 @dataclass
 class Receiver:
     """``status`` and ``delay_seconds`` are the next answers', ``released`` ends delays early.
 
-    ``taken`` are the bodies that were answered with 2xx.
+    ``taken`` are the bodies that were answered with 2xx, ``raw`` all that came: headers and bytes.
     """
 
     url: str = ""
@@ -25,6 +26,7 @@ class Receiver:
     delay_seconds: float = 0.0
     released: threading.Event = field(default_factory=threading.Event)
     taken: list[dict[str, Any]] = field(default_factory=list)
+    raw: list[tuple[Message, bytes]] = field(default_factory=list)
 
 
 @contextmanager
@@ -34,7 +36,8 @@ def receiving() -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            receiver.raw.append((self.headers, self.rfile.read(int(self.headers["Content-Length"]))))
+            body = json.loads(receiver.raw[-1][1])
             assert self.headers["Idempotency-Key"] == body["id"]
             status = receiver.status
             receiver.released.wait(receiver.delay_seconds)

@@ -319,6 +319,52 @@ def test_a_team_file_uses_only_what_the_main_file_lends(tmp_path, webhook, told,
     assert [each.name for each in config.pipelines] == ["a"]
 
 
+BORROWED = {
+    "value: {format: avro, registry: main}": ("value.registry", "registries: [main]"),
+    "value: {format: string}, key: {format: avro, registry: main}": ("key.registry", "registries: [main]"),
+    "layout: mirror, mirror: {source: shop}": ("mirror.source", "sources: [shop]"),
+    "notify: {secret: '${A_HOOK}'}": ("notify.secret", 'secrets: ["A_HOOK"]'),
+}
+
+
+@pytest.mark.parametrize("of", ["defaults", "pipeline"])
+@pytest.mark.parametrize("settings", BORROWED)
+def test_a_team_file_names_only_registries_and_sources_that_are_lent(tmp_path, settings, of):
+    """It is left out with the line to add, in its defaults too; with that line it is taken."""
+    key, line = BORROWED[settings]
+    place = "defaults" if of == "defaults" else "pipelines.b"
+    pipeline = "topic: b, table: l.b" + (f", {settings}" if of == "pipeline" else "")
+    main = team_folder(
+        tmp_path, b=f"defaults: {{{settings * (of == 'defaults')}}}\npipelines: {{b: {{{pipeline}}}}}\n"
+    )
+    main.write_text(
+        main.read_text() + "registries: {main: {url: 'http://r'}}\nsources: {shop: '${SHOP_POSTGRES}'}\n"
+    )
+    config = load_config(main)
+    (problem,) = config.problems
+    assert problem.key == f"{place}.{key}"
+    assert "which the main file does not lend to team files" in problem.message
+    assert [each.name for each in config.pipelines] == ["a"]
+    entry = f"{{files: {tmp_path}/teams/b.yaml, {line}}}"
+    assert entry in problem.hint
+    main.write_text(main.read_text().replace("teams/*.yaml", f"[{entry}]"))
+    config = load_config(main)
+    assert config.problems == ()
+    assert [each.name for each in config.pipelines] == ["a", "b"]
+
+
+def test_what_the_main_files_defaults_name_needs_no_lending(tmp_path):
+    """The platform said it of every pipeline, those of teams too."""
+    main = team_folder(tmp_path, b="pipelines: {b: {topic: b, table: l.b}}\n")
+    main.write_text(
+        main.read_text().replace("defaults: {", "defaults: {value: {format: avro, registry: main}, ")
+        + "registries: {main: {url: 'http://r'}}\n"
+    )
+    config = load_config(main)
+    assert config.problems == ()
+    assert config.pipelines[1].value.registry == "main"
+
+
 @pytest.mark.parametrize("webhook", ["https://hooks.example.com:443/x", "https://hooks.example.com/x"])
 @pytest.mark.parametrize("host", ["hooks.example.com", "hooks.example.com:443"])
 def test_the_port_that_a_scheme_has_anyway_makes_no_other_host(tmp_path, webhook, host):
