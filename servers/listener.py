@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+from functools import cache
 from typing import Any
 
 from servers.process import is_listening
-from spark_jobs.config.listener import Address, ListenerSettings
+from spark_jobs.config.listener import CLEAR_HINT, Address, ListenerSettings
 from spark_jobs.config.secrets import resolve
 from spark_jobs.protocol.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 SHORTEST_TOKEN = 16
 INSECURE = "--insecure"  # lets one be open to others without tokens
@@ -55,8 +59,13 @@ def tls_of(settings: ListenerSettings) -> dict[str, Any]:
 
 
 def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:
-    """Raise ``ConfigError`` (``listener-without-tokens``) when others than this machine's would be let in."""
+    """Raise ``ConfigError`` (``listener-without-tokens``) when others than this machine's would be let in.
+
+    Tokens that they would send in clear are told, once a process.
+    """
     guard = guard_of(settings)
+    if settings.tokens_in_clear and not insecure:
+        _warn(f"{settings.section}: {settings.tokens_in_clear}. {CLEAR_HINT}")
     if settings.listen is None or settings.listen.is_loopback or guard["tokens"] or insecure:
         return
     raise ConfigError(
@@ -65,6 +74,11 @@ def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:
         hint='Write tokens: ["${TOKEN}"] beside listen, or let a proxy with a login listen there'
         " (docs/OPERATIONS.md#what-listens), or open it as it is with --insecure.",
     )
+
+
+@cache
+def _warn(told: str) -> None:
+    _log.warning(told)
 
 
 def refuse_taken(address: Address) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,9 @@ from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.expansion import expand
 from spark_jobs.config.expressions import judge_expressions
 from spark_jobs.config.lending import Lent, check_borrowed
+from spark_jobs.config.listener import CLEAR_HINT
 from spark_jobs.config.plain_secrets import plain_secrets
-from spark_jobs.config.problems import ConfigProblem, Document, in_order
+from spark_jobs.config.problems import ConfigProblem, Document, Finding, in_order
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.yaml_document import parse_document
@@ -79,12 +80,18 @@ def read_config(path: Path | None = None) -> ConfigReading:
     folder = (file or home).parent
     teams, team_problems = _read_teams(main, folder)
     built = build_config(main, teams, home=str(home), folder=str(folder), judge=judge_expressions)
-    notes = tuple(plain_secrets(main))
     mistakes = in_order([*problems, *built.problems])
     if built.config is None:
-        return ConfigReading(None, mistakes, notes)
+        return ConfigReading(None, mistakes, tuple(plain_secrets(main)))
+    notes = (*plain_secrets(main), *_tokens_in_clear(main, built.config))
     config = built.config.model_copy(update={"problems": (*team_problems, *built.config.problems)})
     return ConfigReading(config, mistakes, notes)
+
+
+def _tokens_in_clear(main: Document, config: SluiceConfig) -> Iterator[ConfigProblem]:
+    for each in (config.ui, config.metrics, config.catalog_server, config.serve, config.gateway):
+        if told := each.tokens_in_clear:
+            yield main.locate(Finding((each.section, "listen"), told, CLEAR_HINT))
 
 
 def with_listed_topics(config: SluiceConfig) -> SluiceConfig:

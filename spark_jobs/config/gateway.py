@@ -86,6 +86,7 @@ class RateSettings(Frozen):
 class GatewaySettings(ListenerSettings):
     """Streams for clients that cannot speak Kafka, over WebSocket and HTTP. See docs/GATEWAY.md."""
 
+    section = "gateway"
     listen: AddressOrOff = key(
         str(DEFAULT_GATEWAY),
         "Where it listens, as of `ui`: by `./sluice gateway`, and by `./sluice up` where there are `streams`;"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, WithJsonSchema
@@ -41,6 +41,11 @@ class Address:
             return self.host == "localhost"
 
 
+# What mends tokens that come in clear, or says that a proxy before it does.
+CLEAR_HINT = (
+    "Write tls beside listen, or listen at 127.0.0.1 behind a proxy that speaks TLS; where that proxy is on"
+    " another machine, --insecure says that it is meant."
+)
 DEFAULT_UI = Address("127.0.0.1", 3000)
 DEFAULT_METRICS = Address("127.0.0.1", 9464)
 DEFAULT_CATALOG = Address("127.0.0.1", 8183)
@@ -88,8 +93,9 @@ class TlsSettings(Frozen):
 
 
 class ListenerSettings(Frozen):
-    """What every listener has; ``listen`` None is off."""
+    """What every listener has; ``listen`` None is off. ``section`` is its key in the file."""
 
+    section: ClassVar[str]
     listen: Address | None = None
     hosts: OneOrMany[str] = key(
         (),
@@ -112,10 +118,22 @@ class ListenerSettings(Frozen):
         None, "`{cert: FILE, key: FILE}` (PEM; no `key` where `cert` holds it): speak TLS.", shown="none"
     )
 
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Return where it listens."""
+        return (self.listen,) if self.listen else ()
+
+    @property
+    def tokens_in_clear(self) -> str | None:
+        """Return what to say of tokens that whoever is on the way can read, None where none go so."""
+        beyond = next((each for each in self.addresses if not each.is_loopback), None)
+        return f"tokens come to {beyond} in clear" if beyond and self.tokens and self.tls is None else None
+
 
 class UiSettings(ListenerSettings):
     """Dagster's UI, served by `./sluice up`; others have its keys too. See docs/OPERATIONS.md."""
 
+    section = "ui"
     listen: Annotated[
         Address, parsed(_address, Address), WithJsonSchema({"type": "string", "pattern": r":\d+$"})
     ] = key(str(DEFAULT_UI), "Where it listens. Beyond this machine it wants `tokens`, or `--insecure`.")
@@ -124,6 +142,7 @@ class UiSettings(ListenerSettings):
 class MetricsSettings(ListenerSettings):
     """Prometheus metrics, served by `./sluice up` beside Dagster, or by `./sluice metrics` elsewhere."""
 
+    section = "metrics"
     listen: AddressOrOff = key(
         str(DEFAULT_METRICS),
         "Where they are served, as of `ui`; with `off` `./sluice up` serves none. Not written, `up` takes a"
@@ -134,6 +153,7 @@ class MetricsSettings(ListenerSettings):
 class CatalogServerSettings(ListenerSettings):
     """The catalog for other engines to read, over Iceberg's REST protocol: by `./sluice catalog`, or `up`."""
 
+    section = "catalog_server"
     listen: AddressOrOff = key(
         "off",
         "Where it is served, as of `ui`; `./sluice up` serves it when this is written,"
@@ -144,6 +164,7 @@ class CatalogServerSettings(ListenerSettings):
 class ServeSettings(ListenerSettings):
     """Queries over tables and what Kafka has beyond them, of `hot` pipelines. See docs/SERVING.md."""
 
+    section = "serve"
     listen: AddressOrOff = key(
         str(DEFAULT_SERVE),
         "Where they are answered, as of `ui`: by `./sluice serve`, and by `./sluice up` where a pipeline is"
@@ -171,3 +192,8 @@ class ServeSettings(ListenerSettings):
         alias="query_timeout",
     )
     max_queries: Count = key("8", "Queries at once; more wait a second and are refused (`too-many-queries`).")
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Return where it listens, Flight SQL too."""
+        return tuple(each for each in (self.listen, self.flight) if each)

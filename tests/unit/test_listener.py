@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cli.stand import running
-from servers import beside, gateway
+from servers import beside, gateway, listener
 from servers.beside import SERVE, Beside
 from servers.listener import guard_of, refuse_open, refuse_taken, tls_of, url_of
 from servers.process import free_ports
 from spark_jobs.config.build import ConfigReading, build_config
+from spark_jobs.config.file import read_config
 from spark_jobs.config.listener import (
     Address,
     CatalogServerSettings,
@@ -123,6 +124,42 @@ def test_others_are_let_in_with_a_token_or_on_purpose(monkeypatch: pytest.Monkey
         assert refusal(named) == "token-too-short"
         monkeypatch.setenv("SLUICE_TEST_TOKEN", TOKEN)
         refuse_open(named, insecure=False)
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ("ui", "listen: '10.0.0.7:3000'"),
+        ("metrics", "listen: '0.0.0.0:9464'"),
+        ("catalog_server", "listen: '[::]:8183'"),
+        ("serve", "listen: 'sluice.example.com:8181'"),
+        ("serve", "listen: off, flight: '10.0.0.7:8182'"),
+        ("gateway", "listen: '10.0.0.7:8088'"),
+    ],
+)
+def test_tokens_that_come_in_clear_are_told_by_name(
+    section: str, text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By ``validate`` and at the start; with TLS, on this machine alone or on purpose they are not."""
+    monkeypatch.setattr(listener, "_warn", listener._log.warning)  # once a process otherwise
+    file, tls = tmp_path / "sluice.yaml", "tls: {cert: /c.pem}"
+
+    def told(settings: str, *, insecure: bool = False) -> tuple[list[str], list[str]]:
+        file.write_text(f"version: 1\n{section}: {{tokens: ['{TOKEN}'], {settings}}}\n")
+        reading = read_config(file)
+        assert reading.config is not None
+        caplog.clear()
+        listens = getattr(reading.config, section)
+        refuse_open(listens, insecure=insecure)
+        return [str(note) for note in reading.notes if "in clear" in str(note)], caplog.messages
+
+    (note,), (warning,) = told(text)
+    assert f"sluice.yaml:2 {section}.listen: tokens come to " in note
+    assert warning.startswith(f"{section}: tokens come to ")
+    assert "in clear. Write tls beside listen" in warning
+    assert told(f"{text}, {tls}") == ([], [])
+    assert told(text, insecure=True)[1] == []
+    assert told("listen: '127.0.0.1:3000'") == ([], [])
 
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
