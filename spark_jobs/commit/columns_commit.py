@@ -16,7 +16,7 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.swap import send, stage_change
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
-from spark_jobs.lake.evolution import MAX_TRIES, evolve_table, not_seen, table_gone
+from spark_jobs.lake.evolution import MAX_TRIES, evolve_table, not_seen, refuse_held, table_gone
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.schema.evolution import Evolution, bind
 
@@ -54,6 +54,7 @@ def commit_columns(
                 additions = [(path, kind) for path, kind, _ in evolution.additions]
                 return evolve_table(open_catalog, identifier, additions)
             check_anchor(table)
+            refuse_held(table, (path for path, _, _ in evolution.additions))
             with staging(table):
                 staged = _staged(table, evolution)
             fail_points.reach("columns.before-swap")

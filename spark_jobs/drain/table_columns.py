@@ -48,6 +48,7 @@ from spark_jobs.schema.additions import (
 from spark_jobs.schema.change_columns import ROW_ID
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
+from spark_jobs.schema.free_names import free_evolution
 from spark_jobs.schema.iceberg_types import declared_fields, type_text
 from spark_jobs.schema.metadata_columns import IDENTITY
 from spark_jobs.spark.outcomes import SplitOutcome
@@ -193,7 +194,8 @@ class _Lacks:
         progress = progress_of(table)
         known = self.connections.schemas(self.pipeline).known(progress)
         columns = format_of(self.pipeline, known, takes_all_but=self.takes_all_but).columns
-        evolution, sentences = columns.evolution(table.schema(), progress.columns, self.evidence)
+        schema, specs = table.schema(), table.specs().values()
+        evolution, sentences = free_evolution(columns, schema, specs, progress.columns, self.evidence)
         self.told = self.told or sentences
         return evolution
 

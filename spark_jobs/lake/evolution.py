@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import AssertTableUUID
@@ -12,7 +12,8 @@ from pyiceberg.types import ListType, MapType, StructType
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
 from spark_jobs.lake.tables import load_table
-from spark_jobs.protocol.errors import RetryableError, SourceChanged
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
+from spark_jobs.schema.free_names import held_names
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 from spark_jobs.schema.sort_order import order_to_set
 
@@ -108,6 +109,20 @@ def _changed_if_any(
     return _changed(open_catalog, ".".join(table.name()), staged)
 
 
+def refuse_held(table: Table, paths: Iterable[Path]) -> None:
+    """Raise ``ConfigError`` where a new column is called as a field of the partitioning, now or before."""
+    held = held_names(table.schema(), table.specs().values())
+    if (name := next((each for each in map(".".join, paths) if each in held), None)) is not None:
+        raise ConfigError(
+            f"there can be no column {name}: a field of the table's partitioning is or was called so",
+            code="column-clash",
+            hint=f"Declare it by another: `columns: {{{name}_1: {{type: string, sql: {name}}}}}`. A field"
+            " inside an object: rename it, or have letters of it by `schema: {new_fields: dead_letter}`.",
+            table=".".join(table.name()),
+            column=name,
+        )
+
+
 def _changed(
     open_catalog: Callable[[], Catalog], identifier: str, staged: Callable[[Table], Transaction | None]
 ) -> Table:
@@ -163,6 +178,7 @@ def _missing(table: Table, additions: Sequence[tuple[Path, IcebergType]]) -> lis
 
 
 def _staged(table: Table, missing: Sequence[tuple[Path, IcebergType]]) -> Transaction:
+    refuse_held(table, (path for path, _ in missing))
     transaction = table.transaction()
     with transaction.update_schema() as update:
         for path, kind in missing:

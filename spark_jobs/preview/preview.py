@@ -41,6 +41,7 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import bind, evolved
+from spark_jobs.schema.free_names import free_evolution
 from spark_jobs.schema.iceberg_types import declared_fields, known_fields
 from spark_jobs.schema.inference import Field
 from spark_jobs.schema.metadata_columns import (
@@ -200,7 +201,7 @@ def _schema(
         return schema, bound, (), notes
     declared = declared_evolution(pipeline, table.schema())
     schema, progress = evolved(table.schema(), declared), progress_of(table)
-    lacks, told = columns.evolution(schema, progress.columns, evidence)
+    lacks, told = free_evolution(columns, schema, table.specs().values(), progress.columns, evidence)
     notes = table_notes(pipeline, table, progress)
     schema = evolved(schema, lacks)
     bound = bind(progress.columns, lacks.bindings, schema)
@@ -245,5 +246,7 @@ def _partition_uses(schema: Schema, spec: PartitionSpec, tables: Sequence[pa.Tab
         values = None
         if rows is not None and name.split(".")[0] not in METADATA_COLUMNS:
             values = different_values(rows, each, schema)
-        uses.append(PartitionUse(f"{each.transform}({name})", values))
+        kind = str(each.transform).partition("[")[0]
+        called = "" if each.name in {name, f"{name}_{kind}"} else f" as {each.name}"
+        uses.append(PartitionUse(f"{each.transform}({name}){called}", values))
     return uses

@@ -34,10 +34,12 @@ from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
+from spark_jobs.records.renamed import PlainRenamedDecoder, RenamedDecoder
 from spark_jobs.records.shaping import Shaping, shaping_of
 from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
 from spark_jobs.schema.change_columns import CHANGE_COLUMNS, MIRROR_COLUMNS
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
+from spark_jobs.schema.free_names import as_fields, field_names
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.placing import Rules
 
@@ -83,6 +85,22 @@ def format_of(
     Rows of a ``table`` can be decoded only by the format for it and for what it keeps of its columns'
     fields, ``bound``. ``takes_all_but`` is of a mirror that is made anew: see ``Rules``.
     """
+    names = field_names(table, bound)
+    if table is None or not names:
+        return _format_of(pipeline, schemas, table, bound, takes_all_but)
+    inner = _format_of(pipeline, schemas, as_fields(table, names), bound, takes_all_but)
+    return Format(
+        RenamedDecoder(inner.decoder, names), PlainRenamedDecoder(inner.plain, names), inner.columns
+    )
+
+
+def _format_of(
+    pipeline: PipelineConfig,
+    schemas: KnownSchemas,
+    table: Schema | None,
+    bound: ColumnMap | None,
+    takes_all_but: frozenset[str] | None,
+) -> Format:
     if pipeline.is_archive:
         return _archive(pipeline, schemas, table, bound or {})
     growth, shaping = pipeline.table_schema.growth, shaping_of(pipeline)

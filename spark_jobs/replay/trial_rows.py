@@ -12,6 +12,7 @@ from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.additions import declared_evolution
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evolution import Evolution, bind, evolved
+from spark_jobs.schema.free_names import free_evolution
 from spark_jobs.schema.metadata_columns import dead_letter_schema
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class TrialRows:
         progress = progress_of(self._table)
         known = self._schemas.known(progress).names
         found = format_of(self._pipeline, self._schemas.learn(evidence.schemas, progress))
-        lacks, _ = found.columns.evolution(self._schema, self._bound, evidence)
+        specs = self._table.specs().values()
+        lacks, _ = free_evolution(found.columns, self._schema, specs, self._bound, evidence)
         self._add_columns(lacks)
         is_new = lacks or self._schemas.known(progress).names != known
         self._decoder = self._decoder_of(self._decoder.growth if is_new else self._decoder.growth.ended())

@@ -76,9 +76,8 @@ def refuse(
     elif declared is not None and type_text(declared_type(declared)) != type_name:
         message = f"sluice.yaml declares {column} as {declared}"
         hint = "Declare the type it is to have: drains are refused while the two differ."
-    elif any(field.source_id == columns[column].field_id for field in table.spec().fields):
-        message = f"the table is partitioned by {column}"
-        hint = f"Change partition_by first, then: {mends.act('repartition', pipeline.name)}."
+    elif (partitioned := _of_partitioning(pipeline, table, column, type_name)) is not None:
+        message, hint = partitioned
     elif pipeline.value.format is not ValueFormat.JSON and not _can_hold_any(table, column, type_name):
         message = f"no value of {column} can be {type_name}: it is {type_of(table, column)}"
         hint = (
@@ -88,6 +87,22 @@ def refuse(
     else:
         return
     raise ConfigError(message, code="cannot-retype", hint=hint, pipeline=pipeline.name, table=pipeline.table)
+
+
+def _of_partitioning(
+    pipeline: PipelineConfig, table: Table, column: str, type_name: str
+) -> tuple[str, str] | None:
+    """Return what speaks against another column of the name, and what to do: Iceberg keeps past specs."""
+    field_id = table.schema().find_field(column).field_id
+    if any(field.source_id == field_id for field in table.spec().fields):
+        mend = mends.act("repartition", pipeline.name)
+        return f"the table is partitioned by {column}", f"Change partition_by first, then: {mend}."
+    if any(field.name == column for spec in table.specs().values() for field in spec.fields):
+        return (
+            f"the table was partitioned by {column}, and Iceberg keeps the name for this column alone",
+            f"Have another beside it: `columns: {{{column}_2: {{type: {type_name}, sql: {column}}}}}`.",
+        )
+    return None
 
 
 def _can_hold_any(table: Table, column: str, type_name: str) -> bool:

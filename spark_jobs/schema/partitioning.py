@@ -25,6 +25,7 @@ from pyiceberg.transforms import (
 from spark_jobs.config.partition_terms import PartitionTerm, misfit, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.free_names import free_name
 from spark_jobs.schema.iceberg_types import type_text
 from spark_jobs.schema.metadata_columns import HEADERS
 
@@ -104,10 +105,8 @@ def _free_name(term: PartitionTerm, taken: set[str]) -> str:
     """Return what the field is called: an identity as its column, any other as no column of the table."""
     if term.transform == "identity":
         return term.column
-    lower = {name.lower() for name in taken}
-    first = f"{term.column}_{term.transform}"
-    names = (first, *(f"{first}_{number}" for number in range(1, len(taken) + 1)))
-    return next(name for name in names if name.lower() not in lower)
+    name, lower = f"{term.column}_{term.transform}", {each.lower() for each in taken}
+    return free_name(name, lower) if name.lower() in lower else name
 
 
 def _refuse_type(schema: Schema, term: PartitionTerm, column: NestedField) -> None:
