@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection
 
 from dagster import ResourceParam, SensorEvaluationContext, SkipReason, sensor
 
 from assets.failures import named_failures
 from orchestration import switches
 from resources.sluice import Sluice
+from spark_jobs.config.settings import SluiceConfig
 
 SECONDS_BETWEEN_TICKS = 30
 _LOAD_SECONDS = 120
@@ -30,16 +32,22 @@ def topics_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     """One tick; it asks for no run."""
     from spark_jobs.connections.broker_topics import refresh_topics  # noqa: PLC0415  (librdkafka, never at import)
 
-    loaded = {pipeline.name for pipeline in sluice.config.pipelines}
-    listed = {pipeline.name for pipeline in refresh_topics(sluice.config).pipelines}
-    if listed == loaded:
+    now = refresh_topics(sluice.config)
+    loaded, listed = _drained(sluice.config), _drained(now)
+    left_out = [str(problem) for problem in now.problems if problem not in sluice.config.problems]
+    if listed == loaded and not left_out:
         return SkipReason(f"No topic came or went: {len(loaded)} pipelines.")
-    told = f"{_names('new', listed - loaded)}{_names('gone', loaded - listed)}"
+    told = f"{_names('new', listed - loaded)}{_names('gone', loaded - listed)}{_names('left out', left_out)}"
     context.log.info("the topics of the broker have changed:%s", told)
     return SkipReason(f"The definitions are to be loaded again:{told}{_load_again()}")
 
 
-def _names(word: str, names: set[str]) -> str:
+def _drained(config: SluiceConfig) -> set[str]:
+    """Return the pipelines, by name and topic: of two topics that want one name another may have it."""
+    return {f"{pipeline.name} ({pipeline.topic})" for pipeline in config.pipelines}
+
+
+def _names(word: str, names: Collection[str]) -> str:
     return f" {word}: {', '.join(sorted(names))}." if names else ""
 
 

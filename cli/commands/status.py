@@ -42,8 +42,8 @@ def command(pipeline: str | None, as_json: bool) -> int:
 
     Exit code 0 when all is well, 1 when something needs a person.
     """  # noqa: D301  (click's mark for a block it must not wrap)
-    config = load_config()
-    seen = look(config, pipeline)
+    config = _with_topics_of_today(load_config())
+    seen = _look(config, pipeline)
     hot = _followed(config, {facts.pipeline.name for facts, _ in seen if facts.pipeline.hot})
     if as_json:
         shown = {"pipelines": [_to_json(facts, state) for facts, state in seen]}
@@ -58,8 +58,11 @@ def command(pipeline: str | None, as_json: bool) -> int:
 
 def look(config: SluiceConfig, pipeline: str | None = None) -> list[tuple[PipelineFacts, PipelineState]]:
     """Look at every pipeline once, in the configuration's order, or at the one of that name."""
-    today = _with_topics_of_today(config)
-    chosen = today.model_copy(update={"pipelines": pipelines_named(today, pipeline)})
+    return _look(_with_topics_of_today(config), pipeline)
+
+
+def _look(config: SluiceConfig, pipeline: str | None) -> list[tuple[PipelineFacts, PipelineState]]:
+    chosen = config.model_copy(update={"pipelines": pipelines_named(config, pipeline)})
     return [(facts, judge(facts)) for facts in _facts(chosen)]
 
 

@@ -267,7 +267,9 @@ by `_`.
 broker. Dagster's `topics_sensor` lists them twice a minute (`./sluice up`, `validate` and `status` do too)
 and keeps the list under `state:`, where every machine finds it. When it differs the code server is asked to
 load again: docs/OPERATIONS.md says what that takes under a Dagster of your own. A topic that a pipeline of
-its own names is left to that pipeline.
+its own names is left to that pipeline. Of two that would have one name or table the one keeps it whose
+records fill the table, else who was listed before; the other is left out, and `status`, `check` and Dagster's
+log name it.
 
 Two pipelines never write one table; `<table>_dead_letters` counts as the pipeline's too."""
 

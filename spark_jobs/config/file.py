@@ -101,12 +101,18 @@ def with_listed_topics(config: SluiceConfig) -> SluiceConfig:
     """
     if not config.templates:
         return config
-    return expand(config, json.loads(read_latest(_store(config), LISTING) or "[]"))
+    return expand(config, listed_topics(config))
+
+
+def listed_topics(config: SluiceConfig) -> list[str]:
+    """Return the broker's topics as last listed, those that have a name or a table first."""
+    topics: list[str] = json.loads(read_latest(_store(config), LISTING) or "[]")
+    return topics
 
 
 def write_topics(config: SluiceConfig, topics: Iterable[str]) -> None:
     """Remember a listing of the broker's topics, unless it is the one that is remembered."""
-    store, listing = _store(config), json.dumps(sorted(topics))
+    store, listing = _store(config), json.dumps([*topics])
     if read_latest(store, LISTING) != listing:
         write_latest(store, LISTING, listing)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.config.build import build_config
-from spark_jobs.config.expansion import expand
+from spark_jobs.config.expansion import contested, expand
 from spark_jobs.config.file import load_config, write_topics
 from spark_jobs.config.start import StartKind
 from spark_jobs.config.templates import safe_name
@@ -209,14 +209,15 @@ def test_a_pipeline_knows_the_gateways_stream_that_writes_its_topic():
 
 
 def test_two_topics_with_one_safe_name_are_a_problem():
-    """Only the first is drained, and the other is named."""
+    """Only the first of the listing is drained, whatever its name, and the other is named."""
     config = config_of("pipelines:\n  shop: {topics_regex: 'shop.*', table: 'l.{topic}'}\n")
     expanded = expand(config, ["shop_a", "shop.a"])
-    assert [p.topic for p in expanded.pipelines] == ["shop.a"]
+    assert [p.topic for p in expanded.pipelines] == ["shop_a"]
     (problem,) = expanded.problems
     assert problem.line == 3
-    assert "shop_a" in problem.message
-    assert expand(expanded, ["shop_a"]).problems == ()
+    assert "topic shop.a would be the pipeline shop_a into l.shop_a, which topic shop_a is" in problem.message
+    assert contested(config, ["shop_a", "shop.a", "shop.b"]) == {"l.shop_a"}
+    assert expand(expanded, ["shop.a"]).problems == ()
 
 
 def test_expanding_keeps_what_a_team_got_wrong(tmp_path, monkeypatch):
