@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +21,17 @@ from spark_jobs.connections.tables import load_drained
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, fold
+from spark_jobs.mirror.retold import first_new, had_by
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import check_identity, check_starts
+from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, TIMESTAMP
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from spark_jobs.audit.row_check import RowCheck
     from spark_jobs.commit.landing import Committed
     from spark_jobs.config.settings import PipelineConfig
@@ -65,7 +70,7 @@ def find_restart(pipeline: PipelineConfig, connections: Connections) -> Restart 
             event
             for partition, start in sorted(starts.items())
             for event in _restarted(
-                check, reader, OffsetRange(partition, start, source.end[partition]), progress
+                check, reader, OffsetRange(partition, start, source.end[partition]), table
             )
         ]
     if not found:
@@ -102,17 +107,20 @@ def _standing(progress: Progress) -> tuple[object, ...]:
 
 
 def _restarted(
-    check: RowCheck, reader: RangeReader, offsets: OffsetRange, progress: Progress
+    check: RowCheck, reader: RangeReader, offsets: OffsetRange, table: Table
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the first event that shows it, of one partition: Kafka's time in milliseconds, and its place."""
-    cdc = progress.cdc or Cdc()
+    columns = pa.schema([check.schema.field(name) for name in _READ_COLUMNS if name in check.schema.names])
+    parts = [no_rows(columns)]
     for chunk in reader.read(offsets) if len(offsets) else ():
         values = chunk.take([index for index, value in enumerate(chunk.values) if value is not None])
-        rows = check.rows_of(values).table.select(_READ_COLUMNS)
-        numbers = pa.array(np.arange(len(rows)))
-        folded = fold(rows.append_column(FILE, numbers).append_column(ROW, numbers), cdc)
-        if folded.restarted is not None:
-            (event,) = folded.events.slice(folded.restarted, 1).to_pylist()
-            yield int(event[TIMESTAMP].timestamp() * 1000), event[PARTITION], event[OFFSET]
-            return
-        cdc = folded.cdc
+        parts.append(check.rows_of(values).table.select(columns.names))
+    rows = pa.concat_tables(parts)
+    numbers = pa.array(np.arange(len(rows)))
+    folded = fold(
+        rows.append_column(FILE, numbers).append_column(ROW, numbers), progress_of(table).cdc or Cdc()
+    )
+    new = first_new(folded, partial(had_by, table))
+    if new is not None:
+        (event,) = folded.events.slice(new, 1).to_pylist()
+        yield int(event[TIMESTAMP].timestamp() * 1000), event[PARTITION], event[OFFSET]

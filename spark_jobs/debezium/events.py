@@ -17,6 +17,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_US = round((datetime.min.replace(tzinfo=UTC) - EPOCH).total_seconds()) * 1_000_000
 _LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - EPOCH).total_seconds()) * 1_000_000
 _MOST = 1 << 63
+_NAMES = ("connector", "name", "db", "schema", "table", "collection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Change:
     ``sequence`` is None where the source says no position that is known here, ``commit_sequence`` where it
     does not say both: its own, and that of the last commit that was told before. ``row_id`` is the key as
     text, None where there is none. ``schema`` is the envelope's, None where values come without; ``is_whole``
-    if the row has all columns.
+    if the row has all columns. ``source`` says whose change it is, None where its envelope knows of none.
     """
 
     operation: str
@@ -38,6 +39,7 @@ class Change:
     schema: str | None = None
     is_whole: bool = True
     commit_sequence: int | None = None
+    source: str | None = None
 
 
 class KeyNotReadError(NotReadError):
@@ -88,6 +90,7 @@ def change_of(event: Event, identity: str | None) -> Change:
         event.schema,
         is_whole,
         commit_position(source),
+        identity_of(source),
     )
 
 
@@ -113,6 +116,12 @@ def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, boo
     if type(event.said("before")) is not dict:
         raise NotReadError("a delete with neither a key nor a row", "before")
     return event.written("before"), False
+
+
+def identity_of(source: Mapping[str, Any]) -> str:
+    """Return whose events they are, as JSON: what is said of connector, database and table."""
+    said = {name: source[name] for name in _NAMES if type(source.get(name)) is str}
+    return json.dumps(said, separators=(",", ":"))
 
 
 def position(source: Mapping[str, Any]) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,11 +17,13 @@ import pyarrow.compute as pc
 from spark_jobs.debezium.events import SNAPSHOT, TRUNCATE
 from spark_jobs.drain.bad_changes import stop_at_bad_changes
 from spark_jobs.drain.batch_run import BatchRun
+from spark_jobs.drain.foreign_events import refuse_foreign, tell_first_source
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import Fate, Folded, fold
 from spark_jobs.mirror.key_fields import first_of_others
 from spark_jobs.mirror.lookup import made_whole
+from spark_jobs.mirror.retold import first_new, had_by
 from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind, WrittenFile
@@ -66,12 +69,14 @@ def fold_written(
     """Return what the batch comes to, and by partition and offset why events cannot be rows.
 
     ``table`` is loaded after the files were written. Where there are any of the latter nothing is folded:
-    the batch is to be written again without them. Raises ``SourceChanged`` (``source-restarted``,
-    ``partitions-changed``), ``ConfigError`` (``mirror-key-changed``), ``BadRecord``, and ``NotToldYet``.
+    the batch is to be written again without them. Raises ``SourceChanged`` (``another-source``,
+    ``another-table``, ``source-restarted``, ``partitions-changed``), ``ConfigError``
+    (``mirror-key-changed``), ``BadRecord``, and ``NotToldYet``.
     """
     folded = _folded(run, table, written)
+    refuse_foreign(run, folded)
     _refuse_other_keys(run, folded)
-    _refuse_restart(run, folded)
+    _refuse_restart(run, table, folded)
     _refuse_unordered(run, folded)
     _refuse_without_snapshot(run, table, folded)
     # A rebuild may read partitions that the table does not know yet.
@@ -83,6 +88,7 @@ def fold_written(
     if whole.missing:
         _stop_at(run, whole.missing)
         return written, whole.missing
+    tell_first_source(run, progress_of(table), folded)
     files = (*written.data_files, *_write(run, table, whole.rows))
     return replace(written, data_files=files, balances=folded.balances(written.balances)), {}
 
@@ -139,13 +145,15 @@ def _refuse_other_keys(run: BatchRun, folded: Folded) -> None:
         )
 
 
-def _refuse_restart(run: BatchRun, folded: Folded) -> None:
-    if folded.restarted is None:
+def _refuse_restart(run: BatchRun, table: Table, folded: Folded) -> None:
+    new = first_new(folded, partial(had_by, table))
+    if new is None:
         return
-    event = folded.events.slice(folded.restarted, 1).to_pylist()[0]
+    event = folded.events.slice(new, 1).to_pylist()[0]
     raise SourceChanged(
-        f"the source's log stood at {event[COMMIT_SEQUENCE]}, {event[SEQUENCE]} in an event that is newer"
-        " than those that stood further: it began anew, as a database does that is restored from a backup",
+        f"the source's log stood at {event[COMMIT_SEQUENCE]}, {event[SEQUENCE]} in an event that was not told"
+        " before, though others stood further: it began anew, as it does where a database is restored from a"
+        " backup, or a server takes over that had not got as far",
         code="source-restarted",
         hint="Nothing was committed. Have the connector make a new snapshot, then make the mirror anew from"
         f" there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}. Or go on with what the source has"

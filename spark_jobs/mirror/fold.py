@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import product
@@ -12,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.debezium.events import DELETE, SNAPSHOT, TRUNCATE
+from spark_jobs.debezium.events import DELETE, TRUNCATE
 from spark_jobs.mirror.each_once import each_once
 from spark_jobs.mirror.identity import Cut, identities_of
 from spark_jobs.mirror.key_fields import fields_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
-from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE, TIME
+from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE, SOURCE
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 # Where an event's file and the row in it are: beside the columns that a fold is of.
 FILE, ROW = "file", "row"
-FOLDED_COLUMNS = (PARTITION, OFFSET, ROW_ID, OPERATION, SEQUENCE, COMMIT_SEQUENCE, TIME)
+FOLDED_COLUMNS = (PARTITION, OFFSET, ROW_ID, OPERATION, SEQUENCE, COMMIT_SEQUENCE, SOURCE)
 _LEAST = -(1 << 63)
 
 
@@ -58,17 +59,19 @@ class Folded:
     """``events`` in the order that they have in their partitions, and the ``fates`` of them.
 
     ``cdc`` is what the next fold goes on from; rows of the table that ``cut`` takes go with the batch.
-    ``restarted`` is the first event that is told again by its
-    position and later by its time: its source's log began anew; None when there is none. ``unordered`` is an
-    event of a key that is in several partitions, of a source that says no position: nobody knows which is the
-    newest.
+    ``ranks`` are in the order of what each partition's events say of where the source stood;
+    ``is_where_it_stood`` are events at the very place that was the furthest before the batch. ``unordered``
+    is an event of a key that is in several partitions, of a source that says no position: nobody knows which
+    is the newest. ``is_foreign`` are events of another source than the table's: nothing of it holds then.
     """
 
     events: pa.Table
     fates: NDArray[np.int8]
     cdc: Cdc
+    ranks: NDArray[np.int64]
+    is_where_it_stood: NDArray[np.bool_]
+    is_foreign: NDArray[np.bool_]
     cut: Cut | None = None
-    restarted: int | None = None
     unordered: int | None = None
 
     @property
@@ -110,7 +113,8 @@ def fold(events: pa.Table, cdc: Cdc) -> Folded:
     is_op = {name: operations.indices.to_numpy() == names.index(name) for name in names}
     nothing = np.zeros(len(events), bool)
     is_truncate = is_op.get(TRUNCATE, nothing)
-    told_again, restarts, positions = _told_again(events, cdc, is_op.get(SNAPSHOT, nothing))
+    told_again, ranks, is_where_it_stood, positions = _told_again(events, cdc)
+    source, is_foreign = _source(events, cdc)
     cut = _cut(events.filter(pa.array(is_truncate & ~told_again)), cdc)
     below = _further(cut, cdc)
     is_before = nothing if below is None else below.takes(*_places(events)) & ~is_truncate
@@ -121,11 +125,24 @@ def fold(events: pa.Table, cdc: Cdc) -> Folded:
     fates[is_truncate] = Fate.TRUNCATES
     fates[told_again] = Fate.TOLD_AGAIN
     key = cdc.key if cdc.key is not None else _key_of(events, is_truncate)
-    first = int(np.flatnonzero(restarts)[0]) if restarts.any() else None
-    folded = replace(cdc, key=key, positions=positions)
+    folded = replace(cdc, key=key, positions=positions, source=source)
     if below is not None:
         folded = replace(folded, truncated_below=below.sequence, truncated_in=below.identity)
-    return Folded(events, fates, folded, cut, first, unordered)
+    return Folded(events, fates, folded, ranks, is_where_it_stood, is_foreign, cut, unordered)
+
+
+def _source(events: pa.Table, cdc: Cdc) -> tuple[str | None, NDArray[np.bool_]]:
+    """Return whose changes the table has, the first that says so if nobody did, and which are another's."""
+    if SOURCE not in events.column_names:  # a table of an earlier version
+        return cdc.source, np.zeros(len(events), bool)
+    told = pc.dictionary_encode(events.column(SOURCE)).combine_chunks()
+    which = told.indices.fill_null(-1).to_numpy()
+    names = told.dictionary.to_pylist()
+    source = cdc.source
+    if source is None and (which >= 0).any():
+        source = names[which[which >= 0][0]]
+    own = names.index(source) if source in names else len(names)
+    return source, (which >= 0) & (which != own)
 
 
 def _cut(truncates: pa.Table, cdc: Cdc) -> Cut | None:
@@ -160,41 +177,40 @@ def _in_order(events: pa.Table) -> pa.Table:
 
 
 def _told_again(
-    events: pa.Table, cdc: Cdc, is_snapshot: NDArray[np.bool_]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], dict[int, Position]]:
-    """Return which events lie strictly below what their partition told before, and which of them are later.
+    events: pa.Table, cdc: Cdc
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.bool_], dict[int, Position]]:
+    """Return which events lie strictly below what their partition told before, their ranks in it, and more.
 
     Only what is of the same identity of the source is compared. Where a half of the position is not told
     nothing is said of the event. With "below or equal" events of one place would be lost: a key that changes
     is two.
     """
-    told_again, restarts = np.zeros(len(events), bool), np.zeros(len(events), bool)
-    positions = dict(cdc.positions)
-    has_place = events.column(COMMIT_SEQUENCE).is_valid().to_numpy()
+    told_again, is_where_it_stood = np.zeros(len(events), bool), np.zeros(len(events), bool)
+    every, positions = np.zeros(len(events), np.int64), dict(cdc.positions)
     commits, sequences = _numbers(events, COMMIT_SEQUENCE), _numbers(events, SEQUENCE)
-    times = events.column(TIME).cast(pa.int64()).fill_null(_LEAST).to_numpy()
-    partitions, offsets = _numbers(events, PARTITION), _numbers(events, OFFSET)
-    identities = identities_of(partitions, offsets, cdc.restarts)
-    for partition, identity in product(each_once(partitions).tolist(), range(len(cdc.restarts) + 1)):
-        at = np.flatnonzero((partitions == partition) & (identities == identity) & has_place)
-        if not len(at):
-            continue
-        before = positions.get(partition)
-        known: tuple[int, int, int | None] = (_LEAST, _LEAST, None)
+    for partition, identity, at in compared(events, cdc):
+        before, known = positions.get(partition), (_LEAST, _LEAST)
         if before is not None and before.identity == identity:
-            known = before.commit, before.sequence, before.time_us
+            known = before.commit, before.sequence
         ranks = _ranks(np.append(known[0], commits[at]), np.append(known[1], sequences[at]))
         furthest = np.maximum.accumulate(ranks)
-        latest = np.maximum.accumulate(np.append(_LEAST if known[2] is None else known[2], times[at]))
-        told_again[at] = ranks[1:] < furthest[:-1]
-        restarts[at] = told_again[at] & (times[at] > latest[:-1]) & ~is_snapshot[at]
+        told_again[at], every[at] = ranks[1:] < furthest[:-1], ranks[1:]
+        is_where_it_stood[at] = ranks[1:] == ranks[0]
         best = int(np.argmax(ranks))
-        commit, sequence = (
-            known[:2] if best == 0 else (int(commits[at[best - 1]]), int(sequences[at[best - 1]]))
-        )
-        last = int(latest[-1])
-        positions[partition] = Position(commit, sequence, None if last == _LEAST else last, identity)
-    return told_again, restarts, positions
+        place = known if best == 0 else (int(commits[at[best - 1]]), int(sequences[at[best - 1]]))
+        positions[partition] = Position(*place, identity)
+    return told_again, every, is_where_it_stood, positions
+
+
+def compared(events: pa.Table, cdc: Cdc) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
+    """Yield by partition and identity of the source which events say where it stood, in their order."""
+    has_place = events.column(COMMIT_SEQUENCE).is_valid().to_numpy()
+    partitions = _numbers(events, PARTITION)
+    identities = identities_of(partitions, _numbers(events, OFFSET), cdc.restarts)
+    for partition, identity in product(each_once(partitions).tolist(), range(len(cdc.restarts) + 1)):
+        at = np.flatnonzero((partitions == partition) & (identities == identity) & has_place)
+        if len(at):
+            yield partition, identity, at
 
 
 def _ranks(major: NDArray[np.int64], minor: NDArray[np.int64]) -> NDArray[np.int64]:

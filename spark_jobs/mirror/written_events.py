@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table import FileScanTask
 
 from spark_jobs.lake.data_files import to_scanned_file
@@ -14,6 +15,7 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.mirror.each_once import each_once
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
+from spark_jobs.schema.change_columns import SOURCE
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ def events_of(table: Table, files: Sequence[WrittenFile]) -> pa.Table:
 
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
-    schema = table.schema().select(*FOLDED_COLUMNS)
+    there = [name for name in FOLDED_COLUMNS if name in table.schema().column_names]
+    schema = table.schema().select(*there)
     return pa.concat_tables([_placed(no_rows(arrow_schema(schema)), 0, 0), *_parts(table, files, schema)])
 
 
@@ -44,6 +47,9 @@ def _parts(table: Table, files: Sequence[WrittenFile], schema: Schema) -> Iterat
 
 
 def _placed(rows: pa.Table, number: int, first: int) -> pa.Table:
+    if SOURCE in rows.column_names:  # one text for all
+        encoded = pc.dictionary_encode(rows.column(SOURCE))
+        rows = rows.set_column(rows.column_names.index(SOURCE), SOURCE, encoded)
     placed = rows.append_column(FILE, pa.array(np.full(len(rows), number, np.int32)))
     return placed.append_column(ROW, pa.array(np.arange(first, first + len(rows))))
 

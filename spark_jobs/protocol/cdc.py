@@ -5,22 +5,65 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_jobs.protocol.json_codec import stored_as
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """The furthest an event of a partition stood: of the last commit told before it, and its own.
 
     They are compared in this order: transactions that overlap are told commit by commit, and their own
-    positions go back. ``time_us`` is the latest time of the source by then. It says nothing of events of
-    another ``identity`` of the source, of which there is one more each time that a restart was accepted.
+    positions go back. It says nothing of events of another ``identity`` of the source, of which there is one
+    more each time that a restart was accepted.
     """
 
     commit: int
     sequence: int
-    time_us: int | None = None
     identity: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _OfSource:
+    positions: dict[int, Position] = field(default_factory=dict)
+    truncated_below: int | None = None
+    truncated_in: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What a source said is under its name; of one without, and of earlier versions, beside ``sources``."""
+
+    key: tuple[str, ...] | None = None
+    positions: dict[int, Position] = field(default_factory=dict)
+    truncated_below: int | None = None
+    began: dict[int, int] = field(default_factory=dict)
+    truncated_in: int = 0
+    restarts: tuple[dict[int, int], ...] = ()
+    sources: dict[str, _OfSource] = field(default_factory=dict)
+
+
+def _write(cdc: Cdc) -> dict[str, object]:
+    told = {name: getattr(cdc, name) for name in ("positions", "truncated_below", "truncated_in")}
+    of_source = told if cdc.source is None else {"sources": {cdc.source: told}}
+    return {"key": cdc.key, "began": cdc.began, "restarts": cdc.restarts, **of_source}
+
+
+def _read(stored: _Stored) -> Cdc:
+    source, told = None, _OfSource(stored.positions, stored.truncated_below, stored.truncated_in)
+    if stored.sources:
+        ((source, told),) = stored.sources.items()
+    return Cdc(
+        stored.key,
+        told.positions,
+        told.truncated_below,
+        stored.began,
+        told.truncated_in,
+        stored.restarts,
+        source,
+    )
+
+
+@stored_as(_Stored, write=_write, read=_read)
 @dataclass(frozen=True, slots=True)
 class Cdc:
     """What the fold of the next batch goes on from.
@@ -30,6 +73,7 @@ class Cdc:
     the source than ``truncated_in``, are gone, and so is what comes of them later. ``began`` are the offsets
     that the fold of today's rows began at, where a rebuild did; else it began where the table did.
     ``restarts`` are by partition the first offsets of each identity of the source but the first, in order.
+    ``source`` says whose changes they all are: None where they do not say, or before the first.
     """
 
     key: tuple[str, ...] | None = None
@@ -38,6 +82,7 @@ class Cdc:
     began: dict[int, int] = field(default_factory=dict)
     truncated_in: int = 0
     restarts: tuple[dict[int, int], ...] = ()
+    source: str | None = None
 
     def anew(self, begins: Mapping[int, int]) -> Cdc:
         """Return what a fold goes on from that begins at these offsets: restarts before are behind it."""

@@ -20,7 +20,7 @@ from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.schema_spans import Spans, after_drain, after_replay
 from spark_jobs.protocol.shaped_spans import ShapedSpans
 
-FORMAT_VERSION = 4  # the newest that is read; what is written is the oldest that can say it
+FORMAT_VERSION = 5  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20
 MIRROR = "mirror"
 
@@ -333,10 +333,10 @@ class Progress(ActState):
 
         A version before the second would forget which columns are whose; one before the third what it owes
         the tables that rows are routed to, and it would go back past a redrive without its letters; one
-        before the fourth would append to a mirror.
+        before the fourth would append to a mirror; one before the fifth would not see whose changes it takes.
         """
         if self.cdc is not None:
-            return 4
+            return 4 if self.cdc.source is None else 5
         if self.routes or self.routed_from is not None or self.redrives:
             return 3
         return 2 if self.columns or self.schema_spans or self.layout is not None else 1

@@ -57,6 +57,9 @@ class ChangeColumns:
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; what takes every type gets new columns in that of the newest schema."""
         lacks, told = self.rows.evolution(table, bound, evidence.without(self.own.column_names))
+        # An earlier version had fewer.
+        own = (each for each in self.own.fields if each.name not in table.column_names)
+        lacks = lacks.then(made_of(Schema(*own)))
         is_anew = self.rules.takes_all_but is not None
         written, _ = self._written(evidence.texts_newest_first if is_anew else evidence.texts_in_order)
         of_schemas = place(written, evolved(table, lacks), bound, self.rules)[0]

@@ -36,6 +36,7 @@ from spark_jobs.schema.change_columns import (
     OPERATION,
     ROW_ID,
     SEQUENCE,
+    SOURCE,
     TIME,
     TRANSACTION,
 )
@@ -87,6 +88,8 @@ class ChangesDecoder(ABC):
         if named:
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
         changes, bad, passed = self.changes(records)
+        if self.is_mirror and SOURCE not in columns.names and any(each.source for each in changes.values()):
+            return Decoded(no_rows(columns), [], new_fields=Evidence())  # of a version that had it not
         of_rows = pa.schema([column for column in columns if column.name not in own_names(self.is_mirror)])
         parts: list[Part] = []
         new: list[Evidence] = []
@@ -304,6 +307,7 @@ def columns_beside(
         ROW_ID: [each.row_id for each in every],
         TRANSACTION: [each.transaction for each in every],
         COMMIT_SEQUENCE: [each.commit_sequence for each in every],
+        SOURCE: [each.source for each in every],
     }
     own = arrow_schema(MIRROR_COLUMNS if is_mirror else CHANGE_COLUMNS)
     return {field.name: pa.array(items[field.name], field.type) for field in own}

@@ -47,6 +47,8 @@ from spark_jobs.schema.known_schemas import KnownSchemas
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
 
+_WHOSE = ("connector", "name", "db", "schema", "table", "collection")
+
 
 @dataclass(frozen=True, slots=True)
 class PlainChangesDecoder(ABC):
@@ -184,7 +186,17 @@ def plain_change(event: dict[str, Any], schema: str | None, identity: str | None
         schema,
         operation in WITH_A_ROW,
         commit_position(source),
+        _source(source),
     )
+
+
+def _source(source: dict[str, Any]) -> str:
+    told = (f"{json.dumps(name)}:{json.dumps(source[name])}" for name in _WHOSE if _is_text(source, name))
+    return f"{{{','.join(told)}}}"
+
+
+def _is_text(source: dict[str, Any], name: str) -> bool:
+    return isinstance(source.get(name), str)
 
 
 def _object(value: Any) -> dict[str, Any]:

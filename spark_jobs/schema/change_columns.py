@@ -7,6 +7,7 @@ from pyiceberg.types import IcebergType, LongType, NestedField, StringType, Time
 
 SEQUENCE, TIME, OPERATION = "_cdc_sequence", "_cdc_timestamp", "_cdc_operation"
 ROW_ID, TRANSACTION, COMMIT_SEQUENCE = "_cdc_row_id", "_cdc_transaction", "_cdc_commit_sequence"
+SOURCE = "_cdc_source"
 _COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
     (SEQUENCE, LongType(), "where its source stood; the offset where that says no position"),
     (TIME, TimestamptzType(), "when the source changed the row"),
@@ -18,6 +19,7 @@ _OF_MIRRORS: tuple[tuple[str, IcebergType, str], ...] = (
     *(each for each in _COLUMNS if each[0] != ROW_ID),
     (ROW_ID, StringType(), "the record's key as text: one live row has it"),
     (COMMIT_SEQUENCE, LongType(), "where the last commit stood that was told before; null if not said"),
+    (SOURCE, StringType(), "which connector, database and table told it, as JSON"),
 )
 
 

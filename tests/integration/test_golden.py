@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -16,7 +17,7 @@ from spark_jobs.acts.pause import resume
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.books.history import history
 from spark_jobs.protocol.offsets import OffsetRange
-from tests.support.golden import FORMAT_1, FORMAT_1_BY_SCHEMA, Golden, put_up
+from tests.support.golden import FORMAT_1, FORMAT_1_BY_SCHEMA, FORMAT_4_MIRROR, Golden, put_up
 from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ def golden(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
 def by_schema(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
     """The pipeline of the first format that is drained by schemas."""
     state = put_up(FORMAT_1_BY_SCHEMA, servers_folder, s3_endpoint)
+    yield state
+    state.kafka.process.stop()
+
+
+@pytest.fixture(scope="module")
+def mirrors(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
+    """The mirrors of the fourth format."""
+    state = put_up(FORMAT_4_MIRROR, servers_folder, s3_endpoint)
     yield state
     state.kafka.process.stop()
 
@@ -139,6 +148,22 @@ def test_a_table_from_before_column_maps_gets_one(by_schema: Golden) -> None:
     assert [rows[n]["price"] for n in (0, 119, 120)] == [0.5, 119.5, 120.25]
     assert [(rows[n]["code"], rows[n]["code_2"]) for n in (8, 125)] == [(1, None), (None, "c125")]
     assert set(progress(lab).columns) == {"id", "price", "amount", "code", "customer"}
+
+
+@pytest.mark.parametrize(("name", "told_again"), [("mirrored", 1), ("in-flight", 0)])
+def test_a_mirror_of_before_gets_a_source(mirrors: Golden, name: str, told_again: int) -> None:
+    """It goes on, its files without a column for it are adopted, and what was told before is known again."""
+    lab = replace(mirrors.lab(name, layout="mirror"), is_here=True)
+    before = progress(lab).cdc
+    assert (before and before.source, progress(lab).format_version) == (None, 4)
+    assert "_cdc_source" not in lab.table().schema().column_names
+    result = lab.drain()
+    assert result.balance.get("told_again", 0) == told_again
+    assert len(result.recovery.adopted) == (name == "in-flight")
+    scores = {row["id"]: row["score"] for row in lab.rows().to_pylist()}
+    changed = {4: 44, 5: 55} if told_again else {4: 44}
+    assert scores == {n: n for n in range(10) if n != 3} | changed
+    assert lab.audit().is_clean
 
 
 def _of_later_schema(registry: RegistryStandIn, number: int) -> bytes:

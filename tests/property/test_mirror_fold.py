@@ -8,8 +8,9 @@ import random
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -19,11 +20,15 @@ from spark_jobs.audit.plain_fold import OLD_KEY
 from spark_jobs.audit.plain_fold import fold as plain_fold
 from spark_jobs.mirror.fold import FILE, ROW, Fate, fold
 from spark_jobs.mirror.identity import identity_of
+from spark_jobs.mirror.retold import first_new
 from spark_jobs.mirror.unavailable import NotToldYetError, Telling, source_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
-from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE, TIME
+from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 RECORDED_PARTITIONS = 3
 # A long run asks for more: SLUICE_FOLD_SEEDS=10000.
@@ -55,12 +60,7 @@ def _play(seed: int) -> None:
 
 def test_a_recorded_debezium_has_the_rows_of_its_database() -> None:
     """At each moment of the recording, drained from one to the next; each rule of the fold is needed."""
-    log: dict[int, list[Told]] = {partition: [] for partition in range(RECORDED_PARTITIONS)}
-    places: dict[int, list[int]] = {partition: [] for partition in log}
-    for partition, offset, key, value, headers in recording()["records"]["bare.customers"]:
-        if value is not None:
-            log[partition].append(_told(key, json.loads(value), dict(headers)))
-            places[partition].append(offset)
+    log, places = recorded_log()
     mirror, taken = Mirror(), dict.fromkeys(log, 0)
     for moment in recording()["moments"]:
         until = moment["ends"]["bare"]
@@ -69,6 +69,17 @@ def test_a_recorded_debezium_has_the_rows_of_its_database() -> None:
             taken = mirror.take(log, taken, ends)
         found = {key: (told.score, note) for key, (told, note) in mirror.rows.items()}
         assert found == {row[0]: (row[3], row[2]) for row in moment["rows"]}, moment["name"]
+
+
+def recorded_log() -> tuple[dict[int, list[Told]], dict[int, list[int]]]:
+    """Return by partition the recorded events of the table without schemas, and their offsets."""
+    log: dict[int, list[Told]] = {partition: [] for partition in range(RECORDED_PARTITIONS)}
+    places: dict[int, list[int]] = {partition: [] for partition in log}
+    for partition, offset, key, value, headers in recording()["records"]["bare.customers"]:
+        if value is not None:
+            log[partition].append(_told(key, json.loads(value), dict(headers)))
+            places[partition].append(offset)
+    return log, places
 
 
 def _told(key: str | None, event: dict[str, Any], headers: dict[str, str]) -> Told:
@@ -86,15 +97,6 @@ def _told(key: str | None, event: dict[str, Any], headers: dict[str, str]) -> To
         row.get("note"),
         None if old_key is None else json.loads(old_key)["id"],
     )
-
-
-def test_a_snapshot_that_is_told_again_is_no_restart() -> None:
-    """It is read anew, at a later time; a change below what was told, of a later time, is another log's."""
-    first = Told("u", 1, 500, 490, 5_000)
-    for operation, restarted in (("u", 1), ("r", None)):
-        later = Told(operation, 2, 400, 390, 6_000)
-        folded = fold(_table([(0, 0, first), (0, 1, later)]), Cdc())
-        assert (folded.restarted, folded.fates[1]) == (restarted, Fate.TOLD_AGAIN)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -152,21 +154,27 @@ class Mirror:
     def __init__(self) -> None:
         self.rows: dict[int, tuple[Told, str | None]] = {}
         self._history: list[tuple[int, Told, str | None]] = []
+        self._told: set[tuple[str, int]] = set()
         self._newest: dict[int, tuple[int, int, int]] = {}
         self._identity: dict[Told, int] = {}
         self.cdc = Cdc()
+
+    def _had(self, events: pa.Table) -> NDArray[np.bool_]:
+        """Return which of these the batches before told, as a table's files do."""
+        places = zip(events[ROW_ID].to_pylist(), events[SEQUENCE].to_pylist(), strict=True)
+        return np.array([place in self._told for place in places])
 
     def take(
         self, log: dict[int, list[Told]], starts: dict[int, int], ends: dict[int, int]
     ) -> dict[int, int]:
         """Fold one batch, up to where all is told; return its ends. Its balance has each event once."""
         batch = [(p, at, log[p][at]) for p in log for at in range(starts[p], ends[p])]
-        folded = fold(_table(batch), self.cdc)
+        folded = fold(as_events(batch), self.cdc)
         self._identity |= {told: identity_of(p, at, self.cdc.restarts) for p, at, told in batch}
         counted = {p: Balance(rows=ends[p] - starts[p]) for p in log}
         balances = folded.balances(counted)
         assert {p: each.offsets for p, each in balances.items()} == {p: ends[p] - starts[p] for p in log}
-        assert folded.restarted is None
+        assert first_new(folded, self._had) is None
         tellings: defaultdict[str, list[Telling]] = defaultdict(list)
         known = [*self._history, *((p, told, told.note) for p, _, told in batch if told.operation in "cur")]
         for index, (p, told, note) in enumerate(known):
@@ -199,6 +207,7 @@ class Mirror:
                 assert told.key is not None
                 rows[told.key] = (told, note)
                 whole.append((p, told, note))
+        self._told |= {(_row_id(told.key), told.sequence) for _, _, told in batch}
         self.rows, self._history, self.cdc, self._newest = rows, [*known, *whole], folded.cdc, newest
         return ends
 
@@ -226,7 +235,11 @@ def _telling(index: int, partition: int, told: Told, identity: int) -> Telling:
     )
 
 
-def _table(batch: list[tuple[int, int, Told]]) -> pa.Table:
+def _row_id(key: int | None) -> str:
+    return "" if key is None else f'{{"id":{key}}}'
+
+
+def as_events(batch: list[tuple[int, int, Told]]) -> pa.Table:
     """Return the events as their files have them, in any order."""
     chance = random.Random(len(batch))
     batch = chance.sample(batch, len(batch))
@@ -235,13 +248,10 @@ def _table(batch: list[tuple[int, int, Told]]) -> pa.Table:
         {
             PARTITION: pa.array([p for p, _, _ in batch], pa.int32()),
             OFFSET: pa.array([at for _, at, _ in batch], pa.int64()),
-            ROW_ID: pa.array(
-                ["" if each.key is None else f'{{"id":{each.key}}}' for each in told], pa.string()
-            ),
+            ROW_ID: pa.array([_row_id(each.key) for each in told], pa.string()),
             OPERATION: pa.array([each.operation for each in told], pa.string()),
             SEQUENCE: pa.array([each.sequence for each in told], pa.int64()),
             COMMIT_SEQUENCE: pa.array([each.commit for each in told], pa.int64()),
-            TIME: pa.array([each.time_ms * 1000 for each in told], pa.timestamp("us", "UTC")),
             FILE: pa.array([0] * len(batch), pa.int32()),
             ROW: pa.array(range(len(batch)), pa.int64()),
         }

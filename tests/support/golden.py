@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ARCHIVES = Path(__file__).parent.parent / "golden"
 FORMAT_1 = _ARCHIVES / "format-1.tar.xz"
 FORMAT_1_BY_SCHEMA = _ARCHIVES / "format-1-by-schema.tar.xz"
+FORMAT_4_MIRROR = _ARCHIVES / "format-4-mirror.tar.xz"
 BUCKET = "golden"
 
 

@@ -124,14 +124,18 @@ def test_rows_are_found_in_whichever_row_groups_they_are(catalog: Catalog, wante
 
 
 def test_a_truncate_takes_what_is_below_it(catalog: Catalog) -> None:
-    """Files that are wholly below go, of others the rows below; what comes later from below is not let in."""
+    """Files that are wholly below go, of others the rows below; what comes later from below is not let in.
+
+    A row at its very place stays, also where it is the last of its file.
+    """
     _take(catalog, ("c", "a", 1), ("c", "b", 2))
     _take(catalog, ("c", "c", 3), ("c", "d", 9))
+    _take(catalog, ("c", "g", 4), ("c", "h", 5))
     table = _take(catalog, ("t", "", 5), ("c", "e", 4), ("c", "f", 6))
-    assert _keys(table) == ["d", "f"]
-    assert len(list(table.scan().plan_files())) == 2
+    assert _keys(table) == ["d", "f", "h"]
+    assert len(list(table.scan().plan_files())) == 3
     table = _take(catalog, ("c", "a", 4), ("u", "d", 10))
-    assert _keys(table) == ["d", "f"]
+    assert _keys(table) == ["d", "f", "h"]
 
 
 def test_a_key_that_is_there_twice_is_not_committed_to(catalog: Catalog) -> None:

@@ -212,7 +212,7 @@ def test_a_newer_format_and_damage_are_named() -> None:
     """Never read as if nothing had been drained yet."""
     good = replace(Progress("orders", 1, {0: 1}), anchor=3).to_properties()
     assert not has_progress({})
-    for version in ("5", "", "x"):
+    for version in ("6", "", "x"):
         with pytest.raises(CorruptLog) as caught:
             progress_from_properties({**good, PROPERTY_FORMAT_VERSION: version}, table="a.b")
         assert caught.value.code == "newer-format"

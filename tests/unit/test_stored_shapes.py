@@ -198,13 +198,20 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
     assert mirrored.to_properties() == Progress("t", 0, {0: 1}).to_properties() | {
         "sluice.format-version": "4",
         "sluice.cdc": '{"began":{},"key":["id"],'
-        '"positions":{"0":{"commit":7,"identity":1,"sequence":9,"time_us":null}},'
+        '"positions":{"0":{"commit":7,"identity":1,"sequence":9}},'
         '"restarts":[{"0":4}],"truncated_below":5,"truncated_in":0}',
     }
     assert progress_from_properties(mirrored.to_properties(), table="a.b") == mirrored
-    earlier = '{"began":{},"key":["id"],"positions":{"0":{"commit":7,"sequence":9}},"truncated_below":5}'
+    earlier = '{"key":["id"],"positions":{"0":{"commit":7,"sequence":9,"time_us":3}},"truncated_below":5}'
     before = progress_from_properties(mirrored.to_properties() | {"sluice.cdc": earlier}, table="a.b")
     assert before.cdc == Cdc(("id",), {0: Position(7, 9)}, 5)
+    of_source = replace(mirrored, cdc=replace(cdc, source='{"db":"shop"}'))
+    assert of_source.to_properties() == mirrored.to_properties() | {
+        "sluice.format-version": "5",
+        "sluice.cdc": r'{"began":{},"key":["id"],"restarts":[{"0":4}],"sources":{"{\"db\":\"shop\"}":'
+        '{"positions":{"0":{"commit":7,"identity":1,"sequence":9}},"truncated_below":5,"truncated_in":0}}}',
+    }
+    assert progress_from_properties(of_source.to_properties(), table="a.b") == of_source
     by_place = Progress("t", 0, {0: 1}, schema_spans=progress.schema_spans)
     assert by_place.to_properties()["sluice.format-version"] == "2"
     redriven = replace(
