@@ -28,7 +28,7 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.record_offsets import dead_letter_offsets
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.shaped_spans import is_outdated
-from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, ROW_ID, SEQUENCE
+from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, ROW_ID, SEQUENCE, SOURCE
 from spark_jobs.schema.metadata_columns import HEADERS, METADATA_COLUMNS, OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -237,6 +237,8 @@ class _Judging:
         else:
             self.rows += 1
             compared = self.compared
+            if held.get(SOURCE) is None:  # a row of an earlier version
+                compared = [name for name in compared if name != SOURCE]
             if self._is_told_again(held, said):
                 compared = [name for name in compared if name not in METADATA_COLUMNS]
             if any(not _is_same(held[name], said[name]) for name in compared):

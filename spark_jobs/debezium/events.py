@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 from spark_jobs.debezium.beside import Beside, Said, beside
@@ -17,7 +18,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_US = round((datetime.min.replace(tzinfo=UTC) - EPOCH).total_seconds()) * 1_000_000
 _LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - EPOCH).total_seconds()) * 1_000_000
 _MOST = 1 << 63
-_NAMES = ("connector", "name", "db", "schema", "table", "collection")
+# What says whose change an event is, where it is said: all of it is constant of one table of one source.
+WHOSE = ("connector", "name", "db", "schema", "table", "collection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,14 @@ def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, boo
 
 
 def identity_of(source: Mapping[str, Any]) -> str:
-    """Return whose events they are, as JSON: what is said of connector, database and table."""
-    said = {name: source[name] for name in _NAMES if type(source.get(name)) is str}
-    return json.dumps(said, separators=(",", ":"))
+    """Return whose change it is, as JSON: what is said of connector, database and table."""
+    return _identity(tuple(said if type(said := source.get(name)) is str else None for name in WHOSE))
+
+
+@lru_cache(64)
+def _identity(told: tuple[str | None, ...]) -> str:
+    named = {name: said for name, said in zip(WHOSE, told, strict=True) if said is not None}
+    return json.dumps(named, separators=(",", ":"))
 
 
 def position(source: Mapping[str, Any]) -> int | None:

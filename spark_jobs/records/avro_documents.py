@@ -15,6 +15,7 @@ from spark_jobs.avro.parsing import parse
 from spark_jobs.avro.schema import avro_schema
 from spark_jobs.debezium.avro_schemas import Show, connect_schema, shown
 from spark_jobs.debezium.documents import NotReadError
+from spark_jobs.debezium.events import WHOSE
 from spark_jobs.records.projection import one_array
 from spark_jobs.schema.one_column import OneColumn
 from spark_jobs.schema.writer_schema import SchemaText, Unread, WriterSchema
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_SCHEMAS = 64
 # Of where an event comes from, what is asked of it: the other dozen fields cost as much as the row.
-_ASKED = {"source": frozenset({"sequence", "lsn", "txId", "ts_us", "ts_ms"})}
+_ASKED = {"source": frozenset({"sequence", "lsn", "txId", "ts_us", "ts_ms", *WHOSE})}
 
 
 @dataclass(frozen=True, slots=True)

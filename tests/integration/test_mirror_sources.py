@@ -126,7 +126,7 @@ def test_a_mirror_of_before_takes_the_first_source_that_it_meets_and_says_so_onc
     lab = new_lab([event("c", 1, 500)], layout="mirror")
     with pytest.MonkeyPatch.context() as before:
         before.setattr(
-            "spark_jobs.mirror.fold._source", lambda events, cdc: (None, np.zeros(len(events), bool))
+            "spark_jobs.mirror.fold._source", lambda events, _cdc: (None, np.zeros(len(events), bool))
         )
         lab.drain()
     cdc = progress(lab).cdc

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from cli.stand.recorded_changes import recording
@@ -15,6 +15,9 @@ from spark_jobs.mirror.fold import Fate, fold
 from spark_jobs.mirror.retold import first_new
 from spark_jobs.protocol.cdc import Cdc
 from tests.property.test_mirror_fold import Mirror, as_events, recorded_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @pytest.mark.parametrize("seed", range(20))
