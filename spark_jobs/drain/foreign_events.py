@@ -44,6 +44,8 @@ def refuse_foreign(run: BatchRun, folded: Folded) -> None:
         partition=event[PARTITION],
         offset=event[OFFSET],
     )
+    firsts = {each[PARTITION]: each[OFFSET] for each in reversed(foreign)}
+    error.before = run.batch.ranges.before(firsts)
     raise error
 
 

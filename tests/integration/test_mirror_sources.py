@@ -60,7 +60,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("what", FOREIGN)
 def test_what_another_source_or_table_tells_stops_a_mirror(new_lab: NewLab, what: str) -> None:
-    """By name, with both and the place, before anything of it is committed; the rows stay."""
+    """By name, with both and the place, before anything of it is committed; what is before it is."""
     code, record = FOREIGN[what]
     lab = new_lab([event("c", 1, 500), event("c", 2, 510)], layout="mirror")
     lab.drain()
@@ -71,14 +71,14 @@ def test_what_another_source_or_table_tells_stops_a_mirror(new_lab: NewLab, what
     assert "0:3" in words
     assert OWN in words
     assert "layout: changes" in words
-    assert keys(lab)[1] == 500
+    assert keys(lab) == {1: 500, 2: 520}
 
 
-def test_of_two_sources_in_a_first_batch_nothing_is_committed(new_lab: NewLab) -> None:
-    """The first one is the mirror's."""
+def test_of_two_sources_in_a_first_batch_the_first_is_the_mirrors(new_lab: NewLab) -> None:
+    """Nothing of the other is committed."""
     lab = new_lab([event("c", 1, 500), event("c", 2, 50, name="other")], layout="mirror")
     found, words = stopped(lab)
-    assert (found, lab.rows().num_rows) == ("another-source", 0)
+    assert (found, keys(lab)) == ("another-source", {1: 500})
     assert '"name":"other"' in words
 
 
