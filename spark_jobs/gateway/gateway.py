@@ -192,7 +192,7 @@ class Gateway:
             self.connections.fail_points.reach(f"gateway.{place}")
 
         return Lane(
-            Writer(topics, slot, self._own, reach),
+            Writer(topics, slot, self._own, reach, self.settings.max_batch_bytes),
             self.spool,
             (topics.topic, slot),
             ids_seconds=self.settings.event_ids_seconds,

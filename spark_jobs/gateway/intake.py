@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
+from spark_jobs.gateway.limits import WINDOW_BYTES
 from spark_jobs.gateway.messages import Batch
 from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
@@ -20,7 +21,6 @@ from spark_jobs.protocol.errors import SluiceError
 # A transaction costs a broker the same whatever is in it: with 5 ms, eight slots kept it busy by small ones.
 WINDOW_SECONDS = 0.025
 WINDOW_BATCHES = 500
-_WINDOW_BYTES = 16 << 20
 QUEUE_BATCHES = 2_000
 QUEUE_BYTES = 32 << 20
 SLOW_DOWN_ABOVE = 0.8
@@ -185,8 +185,11 @@ class Intake:
         with self._changed:
             self._changed.wait_for(lambda: self.is_closing, seconds)
 
-    def next_window(self, until: float) -> list[Waiting] | None:
-        """Return what waits in its order, nothing from ``until`` on, None when all is done."""
+    def next_window(self, until: float, most_bytes: int = WINDOW_BYTES) -> list[Waiting] | None:
+        """Return what waits in its order, nothing from ``until`` on, None when all is done.
+
+        It is no larger than ``most_bytes``, unless it is one batch.
+        """
         with self._changed:
             while not self._queue:
                 if self.is_closing:
@@ -200,9 +203,12 @@ class Intake:
         window: list[Waiting] = []
         size = 0
         with self._changed:
-            while self._queue and len(window) < WINDOW_BATCHES and size < _WINDOW_BYTES:
+            while self._queue and len(window) < WINDOW_BATCHES:
+                next_bytes = self._queue[0].batch.size_bytes
+                if window and size + next_bytes > most_bytes:
+                    break
                 window.append(self._queue.popleft())
-                size += window[-1].batch.size_bytes
+                size += next_bytes
             self._queue_bytes -= size
         return window
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from spark_jobs.config.secrets import scrub
 from spark_jobs.gateway.intake import Intake, Waiting, taken
+from spark_jobs.gateway.limits import Pace
 from spark_jobs.gateway.spool import Spool, SpoolFullError
 from spark_jobs.gateway.topics import Ids, Outgoing, Stand, records_of
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
@@ -22,6 +23,7 @@ from spark_jobs.protocol.errors import CommitConflict, ConfigError, SluiceError
 TRIES = 3
 _BETWEEN_TRIES_SECONDS = 1.0
 RETRY_SECONDS = 5.0
+_DRAIN_SECONDS = 5.0
 _START_RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -48,7 +50,8 @@ class Lane:
         self._on_end = on_end
         self.intake = Intake(ids_seconds, spool.known(*place))
         self._on_disk = spool.ends(*place)  # the last sequence of each source that has batches there
-        self._is_draining = False
+        self._is_draining = self._is_halfway = False
+        self._pace = Pace()
         self._try_at = 0.0
         self._told = ""
         self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
@@ -94,7 +97,7 @@ class Lane:
                 intake.pause(_START_RETRY_SECONDS)
         while self.intake.ended is None:
             until = self._try_at if self._on_disk else time.monotonic() + RETRY_SECONDS
-            window = intake.next_window(until)
+            window = intake.next_window(until, self._pace.most_bytes)
             if window is None:
                 return
             self._handle(window)
@@ -114,7 +117,7 @@ class Lane:
             if self._is_brought(window) or self.intake.ended is not None:
                 return
         if tries:
-            self._try_at = time.monotonic() + RETRY_SECONDS
+            self._try_at = time.monotonic() + (0 if self._is_halfway else RETRY_SECONDS)
         self._put_away(self.intake.still_waiting(window))
 
     def _is_brought(self, window: Sequence[Waiting] = ()) -> bool:
@@ -123,6 +126,7 @@ class Lane:
         False: Kafka is away, or the slot is to end before all that lies on the disk is written. Nothing goes
         on where another has the slot, nor with what never worked.
         """
+        self._is_halfway = False
         try:
             if not self._writer.is_open:
                 self._take_slot()
@@ -138,7 +142,7 @@ class Lane:
                 _log.warning("%s", scrub(str(error)))
             return False
         finally:
-            self._is_draining = False
+            self._is_draining = self._is_halfway
         self._told = ""
         return True
 
@@ -147,9 +151,12 @@ class Lane:
         self._settle(self.intake.open(*self._writer.open()))
 
     def _drain_spool(self) -> bool:
-        self._is_draining = bool(self._on_disk)
+        """Write what lies on the disk, for some time: what came meanwhile goes behind it, and is told of."""
+        self._is_draining, until = bool(self._on_disk), time.monotonic() + _DRAIN_SECONDS
         while self._on_disk and not self.intake.is_closing:
-            if not (spooled := self._spool.first(*self._place)):
+            if self._is_halfway:
+                return False
+            if not (spooled := self._spool.first(*self._place, self._pace.most_bytes)):
                 self._on_disk.clear()
                 break
             window = [self.intake.of_spool(each.batch) for each in spooled]
@@ -160,6 +167,7 @@ class Lane:
                 what = "%d batches of the spool are not taken by Kafka, from number %d of source %s on"
                 _log.error(what, len(left), left[0].sequence, left[0].source)
                 self._on_disk = self._spool.ends(*self._place)
+            self._is_halfway = time.monotonic() > until
         return not self._on_disk
 
     def _write(self, window: Sequence[Waiting]) -> None:
@@ -188,7 +196,8 @@ class Lane:
         self, records: Sequence[Outgoing], stands: dict[str, Stand], fits: Sequence[Waiting]
     ) -> bool:
         try:
-            self._writer.write(records, stands)
+            with self._pace.kept(sum(each.batch.size_bytes for each in fits)):
+                self._writer.write(records, stands)
         except RecordRefusedError as error:
             if len(fits) == 1:
                 self._refuse(fits, Reason.INVALID_FORMAT, f"Kafka does not take it: {error}")

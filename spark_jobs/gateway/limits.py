@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from spark_jobs.protocol.errors import RetryableError
+
+WINDOW_BYTES = 16 << 20  # of batches in one transaction
+_LEAST_BYTES = 64 << 10
+_SOON_SECONDS = 1.0
 
 
 class Bucket:
@@ -73,3 +80,23 @@ class Limits:
         for bucket, amount in costs:
             bucket.take(amount)
         return 0
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many bytes of batches go into one transaction: half of what did not arrive, twice what came soon."""
+
+    most_bytes: int = WINDOW_BYTES
+    clock: Callable[[], float] = time.monotonic
+
+    @contextmanager
+    def kept(self, size_bytes: int) -> Iterator[None]:
+        """Learn from a transaction of that size."""
+        began = self.clock()
+        try:
+            yield
+        except RetryableError:
+            self.most_bytes = max(_LEAST_BYTES, min(size_bytes, self.most_bytes) // 2)
+            raise
+        if self.clock() - began < _SOON_SECONDS:
+            self.most_bytes = min(WINDOW_BYTES, 2 * self.most_bytes)

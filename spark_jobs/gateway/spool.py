@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from spark_jobs.config.gateway import SPOOLED_BYTES
+from spark_jobs.gateway.limits import WINDOW_BYTES
 from spark_jobs.gateway.messages import Batch, Event
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.storage.state_files import make_private
@@ -100,14 +101,19 @@ class Spool:
             size,
         )
 
-    def first(self, topic: str, slot: int) -> list[Spooled]:
-        """Return the slot's oldest batches, some hundred at most."""
+    def first(self, topic: str, slot: int, most_bytes: int = WINDOW_BYTES) -> list[Spooled]:
+        """Return the slot's oldest batches: some hundred at most, or so many bytes, or one."""
         query = (
             "SELECT number, events, source, bytes, sequence, batch_id FROM batches"
             " WHERE topic = ? AND slot = ? ORDER BY number LIMIT ?"
         )
+        rows, size = list[tuple[Any, ...]](), 0
         with self._lock:
-            rows = self._file.execute(query, (topic, slot, _MOST_AT_ONCE)).fetchall()
+            for row in self._file.execute(query, (topic, slot, _MOST_AT_ONCE)):
+                size += row[3]
+                if rows and size > most_bytes:
+                    break
+                rows.append(row)
         return [
             Spooled(row[0], Batch(row[2], _events(row[1]), *row[3:]), len(row[1]) + SPOOLED_BYTES)
             for row in rows

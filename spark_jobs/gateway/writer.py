@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Headers
 
 ANSWER_SECONDS = 5.0
+# The slowest uplink that a batch comes through: what is sent has so much longer to arrive.
+SLOWEST_BYTES = 128 << 10
+_RECORD_BYTES = 100  # of each beside key and value
 # With every broker refusing connections for so long, waiting tells nothing more.
 _ALL_DOWN_SECONDS = 1.0
 _SLICE_SECONDS = 0.5
@@ -29,9 +32,10 @@ _ROOM_SECONDS = 0.1
 _PROPERTIES = {
     # Flushing ends it: a partition's records of a transaction go in one request, however slowly they come.
     "linger.ms": "100",
-    # Who takes the slot of a gateway that died ends its transaction; others wait no longer than this.
-    "transaction.timeout.ms": "15000",
 }
+# Who takes the slot of a gateway that died ends its transaction; others wait no longer than this, and what
+# the largest batch needs.
+_TRANSACTION_SECONDS = 15.0
 _REFUSED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE})
 
 
@@ -42,11 +46,20 @@ class RecordRefusedError(Exception):
 class Writer:
     """Takes the slot, fencing who had it, and writes. Not thread-safe: its slot's thread alone asks it."""
 
-    def __init__(self, topics: StreamTopics, slot: int, own: Owner, reach: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        topics: StreamTopics,
+        slot: int,
+        own: Owner,
+        reach: Callable[[str], None],
+        max_batch_bytes: int = 0,
+    ) -> None:
         self._topics = topics
         self._slot = slot
         self._own = own
         self._reach = reach
+        self._most_seconds = _TRANSACTION_SECONDS + max_batch_bytes / SLOWEST_BYTES
+        self._began, self._seconds = 0.0, ANSWER_SECONDS  # of the transaction
         self._producer: Producer | None = None
         self._troubles = ClientTroubles()
         self._failure: KafkaError | None = None
@@ -70,8 +83,9 @@ class Writer:
         # Who was away must not take back what another gateway has taken since.
         if self._was_ours and self._topics.owner(self._slot) != self._own:
             raise self._fenced()
+        timeout = {"transaction.timeout.ms": str(round(self._most_seconds * 1000))}
         properties = transactional_properties(
-            _PROPERTIES | dict(self._topics.kafka), f"sluice-gateway-{self._topics.topic}-{self._slot}"
+            _PROPERTIES | timeout | dict(self._topics.kafka), f"sluice-gateway-{self._topics.topic}-{self._slot}"
         )
         self._troubles = ClientTroubles()
         producer = new_client(_producer, properties, self._troubles)
@@ -100,13 +114,14 @@ class Writer:
             for partition in unmarked:
                 self._produce(producer, self._topics.topic, Outgoing(OWNER_KEY, None), partition)
 
-    def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
+    def write(self, records: Sequence[Outgoing], stands: Mapping[str, Stand]) -> None:
         """Write all of it in one transaction.
 
         Raises ``RecordRefusedError``, ``CommitConflict`` (``gateway-fenced``), and ``RetryableError``:
         then nobody knows whether it is there, and the slot has to be taken again.
         """
-        with self._transaction() as producer:
+        size = sum(len(each.key or b"") + len(each.value or b"") + _RECORD_BYTES for each in records)
+        with self._transaction(size) as producer:
             self._reach("after-begin")
             for each in records:
                 self._produce(producer, self._topics.topic, each)
@@ -123,8 +138,11 @@ class Writer:
             producer.purge()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Producer]:
+    def _transaction(self, size_bytes: int = 0) -> Iterator[Producer]:
         producer, self._failure = self._producer, None
+        # The broker ends it a moment later.
+        self._seconds = min(ANSWER_SECONDS + size_bytes / SLOWEST_BYTES, self._most_seconds - ANSWER_SECONDS)
+        self._began = time.monotonic()
         if producer is None:
             raise AssertionError("the slot is taken first")
         try:
@@ -155,15 +173,13 @@ class Writer:
 
     def _produce(self, producer: Producer, topic: str, record: Outgoing, partition: int = -1) -> None:
         key, value, headers = record
-        began = None
         while True:
             try:
                 producer.produce(topic, value, key, partition, self._told, headers=headers)  # type: ignore[arg-type]
                 break
             except BufferError:
-                began = began or time.monotonic()
                 producer.poll(_ROOM_SECONDS)
-                self._wait_no_longer(began, "no room for records")
+                self._wait_no_longer(self._began, "no room for records", self._seconds)
 
     def _told(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and (self._failure is None or self._failure.code() not in _REFUSED):
@@ -186,14 +202,13 @@ class Writer:
                 return
 
     def _flush(self, producer: Producer) -> None:
-        began = time.monotonic()
         while producer.flush(_SLICE_SECONDS):
-            self._wait_no_longer(began, "records do not arrive")
+            self._wait_no_longer(self._began, "records do not arrive", self._seconds)
 
-    def _wait_no_longer(self, began: float, why: str) -> None:
+    def _wait_no_longer(self, began: float, why: str, seconds: float = ANSWER_SECONDS) -> None:
         """Raise if waiting since then tells nothing more."""
         waited = time.monotonic() - began
-        if waited > ANSWER_SECONDS or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
+        if waited > seconds or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
             raise self._away(why)
 
     def _named(self, error: KafkaError) -> SluiceError:

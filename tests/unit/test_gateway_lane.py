@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -68,6 +69,19 @@ class SlowKafka(FakeKafka):
         self.tried += 1
         assert self.may_write.wait(10)
         time.sleep(self._seconds)
+        super().write(records, stands)
+
+
+class Uplink(FakeKafka):
+    """One behind an uplink: what is larger than it takes in time does not arrive."""
+
+    most_bytes = 150_000
+
+    def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
+        """Fail for that."""
+        records = list(records)
+        if sum(len(each.value or b"") for each in records) > self.most_bytes:
+            self.failures.insert(0, "before")
         super().write(records, stands)
 
 
@@ -242,6 +256,55 @@ def test_what_the_broker_refuses_of_a_spool_is_told_and_its_source_goes_on(
     ]
     assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
     assert kafka.ids("other") == ["1.0", "1.1"]
+    running.close()
+
+
+def large(number: int, size: int = 100_000) -> Batch:
+    """A batch of so many bytes."""
+    return Batch("s", (Event(None, b"x" * size, f"{number}.0"),), size, number)
+
+
+def test_a_spool_behind_a_slow_uplink_drains(tmp_path: Path) -> None:
+    """A transaction has no more bytes than arrive in time: all of them at once never did."""
+    kafka, spool = Uplink(), Spool(tmp_path / "spool.db", 1 << 30)
+    spool.put(*PLACE, [large(number) for number in range(1, 31)])
+    running = Running(kafka, spool)
+    deadline = time.monotonic() + 10
+    while spool.size().batches:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert kafka.ids("s") == [f"{number}.0" for number in range(1, 31)]
+    running.close()
+
+
+def test_what_comes_while_a_long_spool_drains_is_told_of_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes behind that, on the disk: nobody waits for all of it."""
+    monkeypatch.setattr(lane_module, "_DRAIN_SECONDS", 0.0)
+    monkeypatch.setattr(spool_module, "_MOST_AT_ONCE", 1)
+    kafka, spool = SlowKafka(seconds=0.2), Spool(tmp_path / "spool.db", 1 << 30)
+    spool.put(*PLACE, [large(number) for number in range(1, 6)])
+    running = Running(kafka, spool)
+    assert running.offer(events("s", 6)) == Ack(6, Status.FALLBACK)
+    assert spool.size().batches > 1
+    while spool.size().batches:
+        time.sleep(0.001)
+    assert kafka.ids("s") == [*(f"{number}.0" for number in range(1, 6)), "6.0", "6.1"]
+    running.close()
+
+
+def test_a_window_behind_a_slow_uplink_gets_through(tmp_path: Path) -> None:
+    """By way of the disk at first; those that come later are of the size that arrives."""
+    kafka = Uplink()
+    running = Running(kafka, Spool(tmp_path / "spool.db", 1 << 30))
+    for first in (1, 11):
+        told = [running.give(large(number)) for number in range(first, first + 10)]
+        for each in told:
+            running.heard(each)
+        while running.lane.state is not State.READY:
+            time.sleep(0.001)
+    assert kafka.ids("s") == [f"{number}.0" for number in range(1, 21)]
     running.close()
 
 
@@ -505,11 +568,14 @@ def test_a_slot_that_breaks_begins_anew_and_ends_nothing(
 ) -> None:
     """Its clients are told to come again, and have each event there once; other slots hear nothing of it."""
 
-    def broken(*_: object) -> None:
-        monkeypatch.undo()
-        raise ValueError("a record that nobody thought of")
-
     kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
+    right, breaks = getattr(kafka, place), [True]
+
+    def broken(*told: Any) -> Any:
+        if breaks and breaks.pop():
+            raise ValueError("a record that nobody thought of")
+        return right(*told)
+
     monkeypatch.setattr(kafka, place, broken)
     running = Running(kafka, spool)
     told = running.offer(events("s", 1))
