@@ -16,6 +16,7 @@ from prove.hostile import (
     fresh,
     gateway,
     gateway_away,
+    gateway_far,
     gateway_noise,
     kafka,
     lake,
@@ -83,6 +84,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
         gateway,
         gateway_noise,
         gateway_away,
+        gateway_far,
     )
     servers = (storage, catalog, machine, clocks)
     scenarios = (

@@ -66,7 +66,8 @@ def serve_gateway(
     with closing(gateway):
         gateway.start()
         wait_until_taken(gateway, ending)
-        flushes, persisted = Flushes(_drain_of(config)), Persisted(connections)
+        flushes, persisted = Flushes(_drain_of(config)), Persisted(connections, settings.memory.persisted)
+        gateway.metrics.watch_persisted(persisted.__len__)
         api = GatewayApi(gateway, tokens, persisted, flushes, settings.origins)
         if not ending.is_set():
             serve(

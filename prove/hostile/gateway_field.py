@@ -33,12 +33,14 @@ class Field:
     clients: list[HostileClient]
     stack: ExitStack
 
-    def gateway(self, **settings: Any) -> GatewayProcess:
-        """Start one more and wait for it."""
+    def gateway(self, kafka: str = "", **settings: Any) -> GatewayProcess:
+        """Start one more and wait for it; ``kafka`` is how it reaches the broker, where not as all else."""
         folder = self.lab.path.parent / unique_name("gateway")
         (folder / "home").mkdir(parents=True)
         document = yaml.safe_load(self.lab.path.read_text())
         document["gateway"] = gateway_settings(self.lab.pipeline.topic, **settings)
+        if kafka:
+            document["kafka"]["bootstrap.servers"] = kafka
         path = folder / "sluice.yaml"
         path.write_text(yaml.safe_dump(document))
         gateway = GatewayProcess(path)

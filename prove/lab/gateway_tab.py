@@ -43,14 +43,16 @@ class Tab:
     page: Page
     socket: str
     token: str
+    per_batch = 5
 
-    def load(self, origin: str) -> None:
-        """Go to a page of the site, and begin anew."""
+    def load(self, origin: str, first: int = 0) -> None:
+        """Go to a page of the site, and begin anew with the event of that number."""
         self.page.open(f"{origin}/{_NAME}")
         self.page.evaluate(f"{(_CLIENTS / _NAME).read_text()}; window.GatewayClient = GatewayClient; 1")
         self.page.evaluate(
             f"window.client = new GatewayClient('{self.socket}', 'tab',"
-            f" {{token: '{self.token}', most: 5, seconds: 0.2}}); window.number = 0; 1"
+            f" {{token: '{self.token}', most: {self.per_batch}, seconds: 0.2}});"
+            f" window.number = {first}; 1"
         )
 
     def send(self, count: int) -> None:

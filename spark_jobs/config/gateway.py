@@ -83,6 +83,21 @@ class RateSettings(Frozen):
     address: Count | None = key(None, "Of one client's address, all its connections.", shown="no limit")
 
 
+class MemorySettings(Frozen):
+    """What a gateway keeps in memory of a stream; beyond these it reads Kafka, or says so."""
+
+    sources: Count = key(
+        100_000,
+        "Most sources whose last numbers are kept; others' are read from Kafka when they come.",
+    )
+    event_ids: Count = key(
+        1_000_000, "Most ids within `event_ids`; beyond them batches with ids are `buffer_full` for a while."
+    )
+    persisted: Count = key(
+        10_000, "Most batches that wait to be told `persisted`, a tenth of these of one source."
+    )
+
+
 class GatewaySettings(ListenerSettings):
     """Streams for clients that cannot speak Kafka, over WebSocket and HTTP. See docs/GATEWAY.md."""
 
@@ -111,6 +126,9 @@ class GatewaySettings(ListenerSettings):
         alias="event_ids",
     )
     max_batch_bytes: Size = key("1MiB", "Most bytes of one batch as it is sent.")
+    memory: MemorySettings = key(
+        MemorySettings(), "What it remembers of a stream: `sources`, `event_ids`, `persisted`."
+    )
     rates: RateSettings = key(
         RateSettings(), "Most events a second: `connection`, `address`.", shown="no limit"
     )

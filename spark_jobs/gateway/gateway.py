@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.gateway.intake import Listener
+from spark_jobs.gateway.intake import QUEUE_BATCHES, QUEUE_BYTES, Listener
 from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.limits import Buckets, Limits
 from spark_jobs.gateway.messages import Batch
@@ -64,9 +64,19 @@ class Gateway:
         self.spool = Spool(home / settings.spool.path, settings.spool.max_bytes)
         self.connected = 0
         self.senders = Senders()
-        self.metrics = GatewayMetrics(self.spool.size, lambda: self.connected)
+        self.metrics = GatewayMetrics(
+            self.spool.size,
+            lambda: self.connected,
+            lambda: sum(len(lane.intake.stands) for lane in self._lanes()),
+            lambda: sum(len(lane.intake.ids) for lane in self._lanes()),
+        )
         self.addresses = Buckets(settings.rates.address)
         self.posters = Buckets(settings.rates.connection)
+        memory, slots = settings.memory, len(settings.sources)
+        # Sources fall into slots alike.
+        self._memory = memory.model_copy(
+            update={"sources": -(-memory.sources // slots), "event_ids": -(-memory.event_ids // slots)}
+        )
         self._own = Owner(url, uuid.uuid4().hex)
         self._on_end = on_end
         self._is_closing = False
@@ -163,7 +173,13 @@ class Gateway:
         batches, size, used = zip((0, 0, 0.0), *(lane.intake.size() for lane in lanes), strict=True)
         return {
             "state": max((lane.state for lane in lanes), key=_STATES.index, default=State.READY),
-            "buffer": {"batches": sum(batches), "bytes": sum(size), "used": round(max(used), 3)},
+            "buffer": {
+                "batches": sum(batches),
+                "bytes": sum(size),
+                "used": round(max(used), 3),
+                "maxBatches": QUEUE_BATCHES,
+                "maxBytes": QUEUE_BYTES,
+            },
             "connectedSources": self.connected,
         }
 
@@ -196,6 +212,7 @@ class Gateway:
             self.spool,
             (topics.topic, slot),
             ids_seconds=self.settings.event_ids_seconds,
+            memory=self._memory,
             reach=reach,
             on_end=self._ended,
         )

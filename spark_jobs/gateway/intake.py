@@ -10,9 +10,9 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from operator import itemgetter
 
-from spark_jobs.gateway.limits import WINDOW_BYTES
 from spark_jobs.gateway.messages import Batch
 from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
@@ -25,6 +25,7 @@ QUEUE_BATCHES = 2_000
 QUEUE_BYTES = 32 << 20
 SLOW_DOWN_ABOVE = 0.8
 _MOST_LISTENERS = 3
+_READ_MS = 500
 
 Listener = Callable[[Answer], None]
 
@@ -63,8 +64,16 @@ class Intake:
     ``stands`` and ``ids`` are what Kafka is known to have; the slot's thread alone has them changed.
     """
 
-    def __init__(self, ids_seconds: int, on_disk: Iterable[Batch]) -> None:
-        """Begin with what lies on the disk, without its events."""
+    def __init__(
+        self,
+        ids_seconds: int,
+        on_disk: Iterable[Batch],
+        *,
+        most_sources: int = 1 << 30,
+        most_ids: int = 1 << 30,
+    ) -> None:
+        """Begin with what lies on the disk, without its events; of the rest so much is remembered."""
+        self._most_sources, self._most_ids = most_sources, most_ids
         self._ids_seconds = ids_seconds
         self._changed = threading.Condition()
         self._queue: deque[Waiting] = deque()
@@ -76,6 +85,8 @@ class Intake:
             self._know(Waiting(batch, is_spooled=True))
         self.stands: dict[str, Stand] = {}
         self.ids: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._wanted: set[str] = set()  # sources that were forgotten, and ask
+        self._has_forgotten = False
         self.was_open = self.is_closing = False
         self.ended: SluiceError | None = None
 
@@ -135,13 +146,21 @@ class Intake:
             return Nack(Reason.SHUTTING_DOWN, "this gateway ends", sequence)
         if self._used() >= 1:
             return Nack(Reason.BUFFER_FULL, "too many batches wait", sequence)
-        return self.unknown(sequence)
+        if len(self.ids) >= self._most_ids and any((batch.id, *(event.id for event in batch.events))):
+            return Nack(Reason.BUFFER_FULL, "as many ids came of late as are remembered", sequence)
+        return self.unknown(batch.source, sequence)
 
-    def unknown(self, sequence: int | None = None) -> Nack | None:
+    def unknown(self, source: str, sequence: int | None = None) -> Nack | None:
         """Return what is told while nobody knows how far a source is, None since Kafka has been asked."""
-        if self.was_open:
-            return None
-        return Nack(Reason.INTERNAL_ERROR, "Kafka has not been reached since the start", sequence)
+        if not self.was_open:
+            return Nack(Reason.INTERNAL_ERROR, "Kafka has not been reached since the start", sequence)
+        with self._changed:
+            if not self._has_forgotten or source in self.stands or source in self._accepted:
+                return None
+            if len(self._wanted) < self._most_sources:
+                self._wanted.add(source)
+                self._changed.notify_all()
+        return Nack(Reason.INTERNAL_ERROR, "how far it is is read from Kafka", sequence, _READ_MS)
 
     def _take(self, waiting: Waiting) -> None:
         self._know(waiting)
@@ -185,13 +204,16 @@ class Intake:
         with self._changed:
             self._changed.wait_for(lambda: self.is_closing, seconds)
 
-    def next_window(self, until: float, most_bytes: int = WINDOW_BYTES) -> list[Waiting] | None:
+    def next_window(self, until: float, most_bytes: int, *, may_read: bool) -> list[Waiting] | None:
         """Return what waits in its order, nothing from ``until`` on, None when all is done.
 
-        It is no larger than ``most_bytes``, unless it is one batch.
+        It is no larger than ``most_bytes``, unless it is one batch. Nothing, if it ``may_read``, also for
+        who asks how far a source is.
         """
         with self._changed:
             while not self._queue:
+                if self._wanted and may_read:
+                    return []
                 if self.is_closing:
                     return None
                 if (wait := until - time.monotonic()) <= 0:
@@ -224,8 +246,22 @@ class Intake:
     def know(self, stands: Mapping[str, Stand], ids: Ids) -> None:
         """Know what Kafka has since."""
         with self._changed:
-            self.stands.update(stands)
+            for source, stand in stands.items():
+                self.stands.pop(source, None)  # the last to be forgotten
+                self.stands[source] = stand
             self.ids.update(ids)
+            for source in [*islice(self.stands, max(0, len(self.stands) - self._most_sources))]:
+                if source not in self._accepted:
+                    del self.stands[source]
+                    self._has_forgotten = True
+
+    def read(self, read: Callable[[], Mapping[str, Stand]]) -> None:
+        """Know again the sources that were forgotten and asked."""
+        with self._changed:
+            wanted, self._wanted = self._wanted, set()
+        if wanted:
+            stands = read()
+            self.know({source: stands.get(source, Stand()) for source in wanted}, {})
 
     def of_spool(self, batch: Batch) -> Waiting:
         """Return a batch that lay on the disk, with whoever waits for it."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from spark_jobs.config.gateway import MemorySettings
 from spark_jobs.config.secrets import scrub
 from spark_jobs.gateway.intake import Intake, Waiting, taken
 from spark_jobs.gateway.limits import Pace
@@ -39,6 +40,7 @@ class Lane:
         place: tuple[str, int],
         *,
         ids_seconds: int,
+        memory: MemorySettings,
         reach: Callable[[str], None],
         on_end: Callable[[], None],
     ) -> None:
@@ -48,7 +50,9 @@ class Lane:
         self._ids_seconds = ids_seconds
         self._reach = reach
         self._on_end = on_end
-        self.intake = Intake(ids_seconds, spool.known(*place))
+        self.intake = Intake(
+            ids_seconds, spool.known(*place), most_sources=memory.sources, most_ids=memory.event_ids
+        )
         self._on_disk = spool.ends(*place)  # the last sequence of each source that has batches there
         self._is_draining = self._is_halfway = False
         self._pace = Pace()
@@ -96,8 +100,9 @@ class Lane:
             if not self._is_brought():
                 intake.pause(_START_RETRY_SECONDS)
         while self.intake.ended is None:
-            until = self._try_at if self._on_disk else time.monotonic() + RETRY_SECONDS
-            window = intake.next_window(until, self._pace.most_bytes)
+            now = time.monotonic()
+            until = self._try_at if self._on_disk else now + RETRY_SECONDS
+            window = intake.next_window(until, self._pace.most_bytes, may_read=now >= self._try_at)
             if window is None:
                 return
             self._handle(window)
@@ -130,6 +135,7 @@ class Lane:
         try:
             if not self._writer.is_open:
                 self._take_slot()
+            self.intake.read(self._writer.read_stands)
             if not self._drain_spool():
                 return False
             self._write(self.intake.still_waiting(window))

@@ -84,7 +84,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Pace:
-    """How many bytes of batches go into one transaction: half of what did not arrive, twice what came soon."""
+    """How many bytes of batches go into one transaction: half of what did not arrive, twice what did soon."""
 
     most_bytes: int = WINDOW_BYTES
     clock: Callable[[], float] = time.monotonic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,62 +21,90 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 LOOK_SECONDS = 1.0
-# Tables may lag by hours; a batch of before is in the table all the same.
-_MOST_WAITING = 100_000
+# One source may have so large a part of what waits.
+_SHARE = 10
 
 
 @dataclass(slots=True, eq=False)
 class _Wanted:
     """``ends`` are the topic's, of a moment when it had the batch; empty until somebody has looked."""
 
-    stream: Stream
+    source: str
     tell: Callable[[], None]
     ends: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Those of one stream, whose pipelines may be paused for long: no other stream waits for them."""
+
+    wanted: list[_Wanted] = field(default_factory=list)
+    of_source: Counter[str] = field(default_factory=Counter)
+    looking: asyncio.Task[None] | None = None
+
+    def keep(self, kept: list[_Wanted]) -> None:
+        self.wanted = kept
+        self.of_source = Counter(each.source for each in kept)
 
 
 class Persisted:
     """Looks at tables while anybody waits for one; asked from the server's loop."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, most: int) -> None:
+        """Begin; ``most`` batches of a stream wait."""
         self._connections = connections
-        self._wanted: list[_Wanted] = []
-        self._looking: asyncio.Task[None] | None = None
+        self._most = most
+        self._waiting: defaultdict[str, _Waiting] = defaultdict(_Waiting)
 
-    def tell(self, stream: Stream, tell: Callable[[], None]) -> None:
-        """Call ``tell`` when the tables of all its pipelines have what is in the topic now."""
-        if len(self._wanted) < _MOST_WAITING:
-            self._wanted.append(_Wanted(stream, tell))
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return sum(len(each.wanted) for each in self._waiting.values())
 
-    async def _look(self) -> None:
-        while self._wanted:
+    def tell(self, stream: Stream, source: str, tell: Callable[[], None]) -> bool:
+        """Call ``tell`` when the tables of all its pipelines have what is in the topic now.
+
+        False: too many wait. Then a later batch of the source says that this one is there too.
+        """
+        waiting = self._waiting[stream.name]
+        if len(waiting.wanted) >= self._most or waiting.of_source[source] * _SHARE >= self._most:
+            return False
+        waiting.wanted.append(_Wanted(source, tell))
+        waiting.of_source[source] += 1
+        if waiting.looking is None or waiting.looking.done():
+            waiting.looking = asyncio.create_task(self._look(stream, waiting))
+        return True
+
+    def leave(self, stream: Stream, source: str) -> None:
+        """Forget who has left."""
+        waiting = self._waiting[stream.name]
+        if waiting.of_source[source]:
+            waiting.keep([each for each in waiting.wanted if each.source != source])
+
+    async def _look(self, stream: Stream, waiting: _Waiting) -> None:
+        while waiting.wanted:
             try:
-                done = await run_sync(self._done, [*self._wanted], abandon_on_cancel=True)
+                done = {*await run_sync(self._done, stream, [*waiting.wanted], abandon_on_cancel=True)}
             except SluiceError as error:
                 logging.getLogger(__name__).warning("%s", scrub(str(error)))
-                done = []
-            gone = {*done}
-            self._wanted = [each for each in self._wanted if each not in gone]
-            for each in done:
-                each.tell()
+                done = set()
+            if done:
+                told = [each for each in waiting.wanted if each in done]
+                waiting.keep([each for each in waiting.wanted if each not in done])
+                for each in told:
+                    each.tell()
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _done(self, wanted: list[_Wanted]) -> list[_Wanted]:
-        done = []
-        for stream in {each.stream.name: each.stream for each in wanted}.values():
-            own = [each for each in wanted if each.stream is stream]
-            if new := [each for each in own if not each.ends]:
-                ends = self._connections.admin.source_state(stream.topics.topic).high
-                for each in new:
-                    each.ends = ends
-            reached = [self._reached(pipeline.table) for pipeline in stream.pipelines]
-            done += [
-                each
-                for each in own
-                if all(table.get(p, 0) >= end for table in reached for p, end in each.ends.items())
-            ]
-        return done
+    def _done(self, stream: Stream, wanted: list[_Wanted]) -> list[_Wanted]:
+        if new := [each for each in wanted if not each.ends]:
+            ends = self._connections.admin.source_state(stream.topics.topic).high
+            for each in new:
+                each.ends = ends
+        reached = [self._reached(pipeline.table) for pipeline in stream.pipelines]
+        return [
+            each
+            for each in wanted
+            if all(table.get(p, 0) >= end for table in reached for p, end in each.ends.items())
+        ]
 
     def _reached(self, name: str) -> Mapping[int, int]:
         """Return a table's next offsets, none of one that is not there yet."""

@@ -36,7 +36,9 @@ class Senders:
         if earlier is not None:
             earlier.fence()
 
-    def leave(self, sender: Sender) -> None:
-        """Forget it, unless a later one has its source; safe to repeat."""
-        if self._senders.get((sender.stream, sender.source)) is sender:
-            del self._senders[sender.stream, sender.source]
+    def leave(self, sender: Sender) -> bool:
+        """Forget it, unless a later one has its source: then return False. It is safe to repeat."""
+        if self._senders.get((sender.stream, sender.source)) is not sender:
+            return False
+        del self._senders[sender.stream, sender.source]
+        return True

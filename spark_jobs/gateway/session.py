@@ -132,7 +132,7 @@ class Session:
         name = read_text(message.get("sourceName"), "sourceName")
         refusal = await self.gateway.elsewhere(self.stream, source, is_secure=self.socket.url.is_secure)
         # Told 0 for want of knowing, a client would take the first batches that it sends for known ones.
-        if refusal := refusal or self.stream.lanes[slot_of(source)].intake.unknown():
+        if refusal := refusal or self.stream.lanes[slot_of(source)].intake.unknown(source):
             self._nack(refusal)
             return
         self._leave()
@@ -146,8 +146,8 @@ class Session:
         self._say({**self._status(), "lastAckSequence": accepted})
 
     def _leave(self) -> None:
-        if self._sender is not None:
-            self.gateway.senders.leave(self._sender)
+        if self._sender is not None and self.gateway.senders.leave(self._sender):
+            self.persisted.leave(self.stream, self._source)
 
     def _granted(self, asked: Any) -> dict[str, str]:
         if type(asked) is dict:
@@ -172,7 +172,15 @@ class Session:
         is_wanted = self._capabilities.get("persisted") == "supported"
         if is_wanted and isinstance(answer, Ack) and answer.status in _IN_KAFKA:
             persisted = Ack(answer.sequence, Status.PERSISTED, answer.processed, answer.skipped)
-            self.persisted.tell(self.stream, partial(self._answer, batch_id, persisted))
+            if not self.persisted.tell(
+                self.stream, self._source, partial(self._persisted, batch_id, persisted)
+            ):
+                self.gateway.metrics.left_untold(self.stream.name)
+
+    def _persisted(self, batch_id: str | None, answer: Ack) -> None:
+        self._say(answer.to_json(batch_id))
+        if self._sender is not None:
+            self._sender.persisted = max(self._sender.persisted, answer.sequence)
 
     def _nack(self, nack: Nack) -> None:
         self.gateway.metrics.told(self.stream.name, nack)
@@ -194,6 +202,8 @@ class Session:
         if not self._source:
             return {}
         intake = self.stream.lanes[slot_of(self._source)].intake
+        if intake.unknown(self._source) is not None:
+            return {}
         in_kafka = intake.stand(self._source).sequence
         if self._version == 1:
             return {"lastAckSequence": in_kafka}

@@ -188,6 +188,7 @@ class StreamTopics:
             if key is not None and value is None:
                 last.pop(key, None)
             elif key is not None and value is not None and (kept := read(value, headers)) is not None:
+                last.pop(key, None)  # the latest is the last
                 last[key] = kept
         return last
 

@@ -84,9 +84,9 @@ class Writer:
         if self._was_ours and self._topics.owner(self._slot) != self._own:
             raise self._fenced()
         timeout = {"transaction.timeout.ms": str(round(self._most_seconds * 1000))}
-        properties = transactional_properties(
-            _PROPERTIES | timeout | dict(self._topics.kafka), f"sluice-gateway-{self._topics.topic}-{self._slot}"
-        )
+        own = _PROPERTIES | timeout | dict(self._topics.kafka)
+        name = f"sluice-gateway-{self._topics.topic}-{self._slot}"
+        properties = transactional_properties(own, name)
         self._troubles = ClientTroubles()
         producer = new_client(_producer, properties, self._troubles)
         self._wait(producer, producer.init_transactions)
@@ -103,6 +103,10 @@ class Writer:
         self._own_it()
         self._was_ours = True
         return taken
+
+    def read_stands(self) -> dict[str, Stand]:
+        """Return how far the slot's sources are; the slot is ours. Raises as ``open``."""
+        return self._topics.stands(self._slot)
 
     def _own_it(self, unmarked: Iterable[int] = ()) -> None:
         """Write whose the slot is; ``unmarked`` get a tombstone, since a marker there decides all before it.

@@ -19,6 +19,7 @@ class FakeKafka:
     stands: dict[str, Stand] = field(default_factory=dict)
     is_open: bool = False
     is_away: bool = False
+    reads: int = 0
 
     def open(self) -> tuple[dict[str, Stand], Ids]:
         """Take the slot, or not."""
@@ -26,6 +27,11 @@ class FakeKafka:
             raise RetryableError("away", code="broker-away", hint="")
         self.is_open = True
         return dict(self.stands), Ids()
+
+    def read_stands(self) -> dict[str, Stand]:
+        """Read how far all sources are."""
+        self.reads += 1
+        return dict(self.stands)
 
     def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:
         """Commit, or fail before it or after it."""

@@ -22,6 +22,7 @@ from spark_jobs.gateway import gateway as gateway_module
 from spark_jobs.gateway.flushes import Flushes
 from spark_jobs.gateway.gateway import Gateway
 from spark_jobs.gateway.http_api import GatewayApi
+from spark_jobs.gateway.persisted import Persisted
 from spark_jobs.gateway.tokens import Tokens
 from spark_jobs.protocol.fail_points import NoFailPoints
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.gateway.persisted import Persisted
 
 PATH = "/v1/streams/clicks"
 PIPELINE = PipelineConfig(name="clicks", topic="clicks", table="lake.clicks", freshness_seconds=60)
@@ -63,7 +63,11 @@ def gateway(
         return SimpleNamespace(poll=lambda: 0)
 
     api = GatewayApi(
-        own, Tokens([tokens] if tokens else []), cast("Persisted", None), Flushes(start), settings.origins
+        own,
+        Tokens([tokens] if tokens else []),
+        Persisted(cast("Connections", connections), settings.memory.persisted),
+        Flushes(start),
+        settings.origins,
     )
     options = {**options_of(settings), "port": 0}
     server = uvicorn.Server(guarded(api.app(), settings, guard=GUARD, options=options))

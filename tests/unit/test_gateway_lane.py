@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -10,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.checks.facts import SpoolFacts
-from spark_jobs.config.gateway import GatewaySettings
+from spark_jobs.config.gateway import GatewaySettings, MemorySettings
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.gateway import intake as intake_module
 from spark_jobs.gateway import lane as lane_module
@@ -88,11 +89,19 @@ class Uplink(FakeKafka):
 class Running:
     """A lane over a fake Kafka, and everything that it answered."""
 
-    def __init__(self, kafka: FakeKafka, spool: Spool) -> None:
+    def __init__(self, kafka: FakeKafka, spool: Spool, **memory: int) -> None:
         self.answers: list[Answer] = []
         self._heard = threading.Condition()
         ended = lambda: None  # noqa: E731
-        self.lane = Lane(kafka, spool, PLACE, ids_seconds=300, reach=lambda _: None, on_end=ended)  # type: ignore[arg-type]
+        self.lane = Lane(
+            kafka,  # type: ignore[arg-type]
+            spool,
+            PLACE,
+            ids_seconds=300,
+            memory=MemorySettings(**memory),
+            reach=lambda _: None,
+            on_end=ended,
+        )
         self.lane.start()
         while not (self.lane.intake.was_open or self.lane.intake.ended):
             time.sleep(0.001)
@@ -249,7 +258,7 @@ def test_what_the_broker_refuses_of_a_spool_is_told_and_its_source_goes_on(
     poison = Batch("s", (Event(None, b"poison", "p"),), 1, 1)
     spool.put(*PLACE, [poison, events("s", 2), events("other", 1)])
     running = Running(kafka, spool)
-    while spool.size().batches:
+    while "of the spool" not in caplog.text:
         time.sleep(0.001)
     assert [record.getMessage() for record in caplog.records if "of the spool" in record.getMessage()] == [
         "2 batches of the spool are not taken by Kafka, from number 1 of source s on"
@@ -567,7 +576,6 @@ def test_a_slot_that_breaks_begins_anew_and_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Its clients are told to come again, and have each event there once; other slots hear nothing of it."""
-
     kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
     right, breaks = getattr(kafka, place), [True]
 
@@ -621,10 +629,87 @@ def test_a_batch_is_persisted_once_it_is_in_the_tables_of_all_pipelines(
     monkeypatch.setattr(persisted_module, "load_fresh", lambda _connections, name: reached[name])
     monkeypatch.setattr(persisted_module, "progress_of", lambda table: SimpleNamespace(next_offsets=table))
     admin = SimpleNamespace(source_state=lambda _topic: SimpleNamespace(high={0: 7, 1: 0}))
-    persisted = Persisted(SimpleNamespace(admin=admin))  # type: ignore[arg-type]
+    persisted = Persisted(SimpleNamespace(admin=admin), 100)  # type: ignore[arg-type]
     pipelines = [SimpleNamespace(table=name) for name in reached]
     stream = SimpleNamespace(name="s", topics=SimpleNamespace(topic="t"), pipelines=pipelines)
-    wanted = [persisted_module._Wanted(stream, lambda: None)]  # type: ignore[arg-type]
+    wanted = [persisted_module._Wanted("a", lambda: None)]
     for mirror, is_done in ((None, False), ({0: 6}, False), ({0: 7}, True)):
         reached["mirror"] = mirror
-        assert persisted._done(wanted) == (wanted if is_done else [])
+        assert persisted._done(stream, wanted) == (wanted if is_done else [])  # type: ignore[arg-type]
+
+
+def test_a_paused_pipeline_silences_no_other_stream_and_a_source_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of each stream so many wait, a tenth of them of one source; who leaves makes room."""
+    monkeypatch.setattr(persisted_module, "LOOK_SECONDS", 0.01)
+    told: list[str] = []
+
+    def done(_: Persisted, stream: Any, wanted: list[Any]) -> list[Any]:
+        if stream.name == "unreadable":
+            raise RetryableError("away", code="catalog-away", hint="")
+        return wanted if stream.name == "drained" else []
+
+    monkeypatch.setattr(Persisted, "_done", done)
+    persisted = Persisted(cast("Any", None), 100)
+    paused, unreadable, drained = (
+        cast("Any", SimpleNamespace(name=name)) for name in ("paused", "unreadable", "drained")
+    )
+
+    def ask(stream: Any, source: str) -> bool:
+        return persisted.tell(stream, source, lambda: told.append(source))
+
+    async def waiting() -> None:
+        assert [ask(paused, "greedy") for _ in range(11)] == [True] * 10 + [False]
+        assert all(ask(paused, str(number // 10)) for number in range(90))
+        assert not ask(paused, "late")
+        assert ask(unreadable, "b")
+        assert ask(drained, "c")
+        await asyncio.sleep(0.1)
+        assert told == ["c"]
+        persisted.leave(paused, "greedy")
+        assert ask(paused, "late")
+        assert len(persisted) == 92
+
+    asyncio.run(waiting())
+
+
+def test_of_many_sources_those_of_late_are_remembered_and_others_read_again(tmp_path: Path) -> None:
+    """Who was forgotten waits for that, and is never taken for a new one, nor is a new one."""
+    kafka = FakeKafka()
+    running = Running(kafka, Spool(tmp_path / "spool.db", 1 << 20), sources=3)
+    for number in range(10):
+        assert running.offer(events(f"s{number}", 1)) == Ack(1, Status.OK, 2)
+        while running.lane.intake.unknown(f"s{number + 1}"):
+            time.sleep(0.001)
+    assert len(running.lane.intake.stands) <= 4
+    before = kafka.reads
+    told = running.offer(other("s0", 1))
+    assert isinstance(told, Nack)
+    assert (told.reason, told.should_retry) == (Reason.INTERNAL_ERROR, True)
+    while running.lane.intake.unknown("s0"):
+        time.sleep(0.001)
+    assert kafka.reads == before + 1
+    told = running.offer(other("s0", 1))
+    assert isinstance(told, Nack)
+    assert told.expected == 2
+    assert running.offer(events("s0", 1)) == Ack(1, Status.DUPLICATE, 0, 2)
+    assert running.offer(events("s0", 2)) == Ack(2, Status.OK, 2)
+    running.close()
+
+
+def test_ids_are_bounded_and_none_of_late_is_forgotten_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has ids waits until there is room; what has none goes on."""
+    running = Running(FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20), event_ids=4)
+    for number in (1, 2):
+        assert running.offer(events("s", number)) == Ack(number, Status.OK, 2)
+    full = running.offer(events("s", 3))
+    assert isinstance(full, Nack)
+    assert (full.reason, full.should_retry) == (Reason.BUFFER_FULL, True)
+    assert running.offer(Batch("s", (Event(None, b"{}"),), 1, 3)) == Ack(3, Status.OK, 1)
+    at = time.time()
+    monkeypatch.setattr("time.time", lambda: at + 301)
+    assert running.offer(events("s", 4)) == Ack(4, Status.OK, 2)
+    running.close()

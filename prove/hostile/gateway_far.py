@@ -1,0 +1,98 @@
+"""The gateway far from its Kafka, by a slow uplink, and pages that are loaded anew while Kafka is away."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+import time
+
+import httpx
+
+from bootstrap.browser import ensure_browser
+from prove.hostile.gateway_field import Field, found, gateway_case, own_field
+from prove.lab.browser import open_browser
+from prove.lab.gateway_process import GatewayProcess
+from prove.lab.gateway_tab import Tab, website
+from prove.lab.kafka_server import unique_name
+from prove.lab.slow_uplink import slow_uplink
+from prove.scenario import Findings
+from prove.workload import Testbed
+from servers.process import ServerFolder
+
+_BATCHES = 60
+_BATCH_BYTES = 960_000
+_UPLINK_BYTES = 1_000_000
+# Twice what the uplink takes for it, and what is tried in vain before.
+_DRAINED_SECONDS = 2 * _BATCHES * _BATCH_BYTES / _UPLINK_BYTES + 60
+_TOKEN = "hunter2-Tr0ub4dor-and-3"
+_PER_PAGE, _PAGES = 20, 3
+
+
+def _behind_a_slow_uplink(testbed: Testbed) -> Findings:
+    """Sixty batches of a megabyte lie on the disk; a megabyte a second goes to Kafka."""
+    dice = random.Random(1)
+    with (
+        own_field(testbed) as (here, brokers),
+        slow_uplink(brokers.bootstrap_servers, _UPLINK_BYTES) as (far, uplink),
+    ):
+        gateway = here.gateway(far)
+        brokers.kill()
+        for number in range(_BATCHES):
+            noise = base64.b64encode(dice.randbytes(_BATCH_BYTES * 3 // 4)).decode()
+            answer = httpx.post(
+                gateway.url,
+                params={"sourceId": "job"},
+                json=[{"key": "k", "value": {"id": number, "noise": noise}}],
+                timeout=60,
+                trust_env=False,
+            )
+            assert answer.status_code == httpx.codes.ACCEPTED, answer.text
+        brokers.start()
+        before, began = uplink.sent, time.monotonic()
+        while left := _spooled(gateway):
+            took = time.monotonic() - began
+            assert took < _DRAINED_SECONDS, f"{left} batches are left after {took:.0f} s"
+            time.sleep(0.5)
+        took, sent = time.monotonic() - began, (uplink.sent - before) / 10**6
+        here.lab.drain()
+        return found(here.lab, {"job": _BATCHES}, f"{sent:.0f} MB sent in {took:.0f} s")
+
+
+def _spooled(gateway: GatewayProcess) -> int:
+    return int(gateway.wait()["spool"]["batches"])
+
+
+def _loaded_anew(testbed: Testbed) -> Findings:
+    """A page sends while Kafka is away, and is loaded anew, and sends what is new; so does the next one."""
+    assert ensure_browser(), "there is no browser"
+    with (
+        own_field(testbed) as (here, brokers),
+        website() as origin,
+        open_browser(ServerFolder(testbed.folder / unique_name("browser"), "browser")) as page,
+    ):
+        tokens = f"{hashlib.sha256(_TOKEN.encode()).hexdigest()} * - - 5"
+        gateway = here.gateway(origins=[origin], tokens=[tokens])
+        tab = Tab(page, gateway.socket, _TOKEN)
+        brokers.kill()
+        for number in range(_PAGES):
+            tab.load(origin, number * _PER_PAGE)
+            tab.send(_PER_PAGE)
+            _wait_for_spooled(here, (number + 1) * _PER_PAGE // tab.per_batch)
+        brokers.start()
+        tab.wait()
+        here.lab.drain()
+        return found(here.lab, {"tab": _PAGES * _PER_PAGE}, f"{_PAGES} pages, one after the other")
+
+
+def _wait_for_spooled(here: Field, batches: int) -> None:
+    deadline = time.monotonic() + 60
+    while _spooled(here.gateways[0]) < batches:
+        assert time.monotonic() < deadline, f"{batches} batches are not on the disk"
+        time.sleep(0.1)
+
+
+SCENARIOS = (
+    gateway_case("slow-uplink", "a spool of 60 MB drains at 1 MB/s", _behind_a_slow_uplink, is_alone=True),
+    gateway_case("reload", "a page is loaded anew while Kafka is away", _loaded_anew),
+)

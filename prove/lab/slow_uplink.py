@@ -1,0 +1,62 @@
+"""A slow uplink before a broker: so many bytes a second pass of what clients send, all together."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+_CHUNK = 16_384
+_LENGTH = struct.Struct(">i")
+
+
+@dataclass(slots=True)
+class SlowUplink:
+    """``sent`` is what has passed so far; clients are told another port for ``upstream``, the broker's."""
+
+    upstream: int
+    rate: float
+    sent: int = 0
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def connect(self, client: socket.socket) -> None:
+        """Pass on what a client sends, slowly, and what it is answered."""
+        with client, socket.create_connection(("127.0.0.1", self.upstream)) as server, suppress(OSError):
+            threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
+            while chunk := client.recv(_CHUNK):
+                with self._turn:
+                    self.sent += len(chunk)
+                    time.sleep(len(chunk) / self.rate)
+                server.sendall(chunk)
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        ports = _LENGTH.pack(self.upstream), _LENGTH.pack(client.getsockname()[1])
+        with suppress(OSError), server.makefile("rb") as answers:
+            while len(length := answers.read(_LENGTH.size)) == _LENGTH.size:
+                client.sendall(length + answers.read(*_LENGTH.unpack(length)).replace(*ports))
+        with suppress(OSError):  # the broker has gone
+            client.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def slow_uplink(bootstrap_servers: str, rate: float) -> Iterator[tuple[str, SlowUplink]]:
+    """Give bootstrap servers that reach one broker of loopback by an uplink of that rate."""
+    uplink = SlowUplink(int(bootstrap_servers.rpartition(":")[2]), rate)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):  # closed
+                while True:
+                    client, _ = listener.accept()
+                    threading.Thread(target=handle, args=(client,), daemon=True).start()
+
+        def handle(client: socket.socket) -> None:
+            with suppress(OSError):
+                uplink.connect(client)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}", uplink
