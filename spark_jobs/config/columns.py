@@ -13,7 +13,7 @@ from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.type_names import check_type_name, split_arguments, split_field
 from spark_jobs.config.values import ColumnName, TypeName, choice, parsed
 
-_SOURCES = ("sql", "jmespath", "from")
+_SOURCES = {"sql": "sql", "jmespath": "jmespath", "from": "written_as", "fit": "fit"}
 _DUCKDB_NAMES = {
     "long": "BIGINT",
     "int": "INTEGER",
@@ -62,6 +62,15 @@ _MADE: dict[FieldForm, tuple[str, ...]] = {
 }
 
 
+class Fit(StrEnum):
+    """What is done to a value that the column does not hold exactly."""
+
+    TRUNCATE = "truncate"
+
+
+_TRUNCATED = ("timestamptz", "timestamp", "time")
+
+
 class ColumnSettings(Frozen):
     """A declared column: its type alone, or a map with where its values come from."""
 
@@ -76,6 +85,10 @@ class ColumnSettings(Frozen):
         None, "What the record's field of this name is written as; it is converted exactly.", alias="from"
     )
 
+    fit: Annotated[Fit, choice(Fit)] | None = key(
+        None, "Of a time that is finer than a microsecond, `truncate` cuts off what is, towards the past."
+    )
+
     @property
     def is_computed(self) -> bool:
         """True if no field of a record goes into the column."""
@@ -84,20 +97,25 @@ class ColumnSettings(Frozen):
     @property
     def source(self) -> str:
         """Return where its values come from, for people; nothing of one that is a field as it is."""
-        named = {"sql": self.sql, "jmespath": self.jmespath, "from": self.written_as}
-        return ", ".join(f"{name}: {each}" for name, each in named.items() if each is not None)
+        return ", ".join(f"{name}: {getattr(self, _SOURCES[name])}" for name in self._said)
+
+    @property
+    def _said(self) -> list[str]:
+        return [name for name, attribute in _SOURCES.items() if getattr(self, attribute) is not None]
 
     @model_validator(mode="after")
     def _check(self) -> ColumnSettings:
-        said = [
-            name for name in _SOURCES if getattr(self, "written_as" if name == "from" else name) is not None
-        ]
+        said = self._said
         if len(said) > 1:
             raise UnreadableValueError(f"has both {said[0]} and {said[1]}", "Keep one: where it comes from.")
         if self.written_as is not None and not self.written_as.makes(self.type):
             made = ", ".join(_MADE[self.written_as])
             raise UnreadableValueError(
                 f"cannot be made a {self.type} from {self.written_as}", f"From {self.written_as}: {made}."
+            )
+        if self.fit is not None and self.type not in _TRUNCATED:
+            raise UnreadableValueError(
+                f"a {self.type} is not truncated", f"`fit` is of {', '.join(_TRUNCATED)}."
             )
         return self
 

@@ -22,9 +22,17 @@ from spark_jobs.records.json_parsing import (
     says_something,
     shortened,
 )
-from spark_jobs.records.timestamps import parse_date, parse_local, parse_time, parse_zoned
+from spark_jobs.records.timestamps import (
+    FINER,
+    WITHOUT_FINER,
+    parse_date,
+    parse_local,
+    parse_time,
+    parse_zoned,
+)
 from spark_jobs.schema.arrow_schema import fields_of
 from spark_jobs.schema.inference import by_lower_case, name_clash
+from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN
 
 Fit: TypeAlias = Callable[[Any], Any]
 
@@ -232,9 +240,11 @@ def _fit_binary(value: Any) -> Any:
 
 def _fit_parsed(parse: Callable[[str], Any], what: str) -> Fit:
     def fit(value: Any) -> Any:
-        if (parsed := parse(_fit_text(value))) is None:
-            raise MisfitError(f"not {what}")
-        return parsed
+        if (parsed := parse(_fit_text(value))) is not None:
+            return parsed
+        if parse(re.sub(FINER, WITHOUT_FINER, value)) is not None:
+            raise MisfitError(f"{shortened(value)} is {FINER_THAN_COLUMN}")
+        raise MisfitError(f"not {what}")
 
     return fit
 

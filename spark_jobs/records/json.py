@@ -7,6 +7,7 @@ by record, and its good records are decoded once more, so that one bad record co
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from spark_jobs.schema.unknown_fields import unknown_fields
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
 _BLOCK_RECORDS = 250
+# Zeros behind a microsecond's digits, which the reader does not take for none.
+_ZEROS = re.compile(rb":[0-9]{2}\.[0-9]{6}0+[Z\"+-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +234,10 @@ class _Decoder:
         if self.read_as is not None and is_strict and not self.fallbacks:
             checked = [values[index] for index, _ in good]
             read = read_chunk(checked, self.schema, self.read_as, are_exact=True)
-            return None if read is None or read.unknown else read.table
+            if read is not None and not read.unknown:
+                return read.table
+            if not all(map(_ZEROS.search, checked)):
+                return None
         try:
             columns = [column_of([row[f.name] for _, row in good], f.type) for f in self.schema]
             return pa.Table.from_arrays(columns, schema=self.schema)

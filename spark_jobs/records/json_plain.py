@@ -238,7 +238,7 @@ _READER = json.JSONDecoder(
     object_pairs_hook=_pairs, parse_float=_Fraction, parse_int=_whole, parse_constant=_refuse
 )
 UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
-_MINUTES = r":[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+_MINUTES = r":[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?"
 _ZONE = r"Z|[+-][0-9]{2}(?::?[0-5][0-9])?"
 _EXTENDED = re.compile(
     rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[T ][0-9]{{2}}(?:{_MINUTES})?(?:{_ZONE})?)?|[0-9]{{2}}{_MINUTES}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.expressions.evaluating import Evaluated, evaluate
 from spark_jobs.expressions.judging import Expression, ExpressionError, first_line, type_hint
@@ -22,6 +23,7 @@ from spark_jobs.records.exact import Misfits, from_epoch, placed
 from spark_jobs.records.routing import routes_of
 from spark_jobs.records.shape import Origin, origin_columns, pick, shape
 from spark_jobs.records.shaping import FILTER, ROUTE, Shaping, shaping_of
+from spark_jobs.records.timestamps import FINER, WITHOUT_FINER
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
 
@@ -138,6 +140,9 @@ class _Rows:
     def _of_field(self, name: str, column: ColumnSettings, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
         if column.jmespath is not None:
             return along(column.jmespath, self._values, kind)
+        if column.fit is not None:
+            values = self.decoded.table.column(name).combine_chunks()
+            return placed(pc.replace_substring_regex(values, FINER, WITHOUT_FINER), kind)
         if column.written_as is None:
             raise AssertionError("a field as it is needs nothing made")
         if name in self.shaping.computed:

@@ -54,7 +54,7 @@ class Shaping:
     @property
     def converted(self) -> frozenset[str]:
         """The columns that are fields in another form."""
-        return frozenset(name for name, column in self.columns.items() if column.written_as is not None)
+        return frozenset(name for name, column in self.columns.items() if column.written_as or column.fit)
 
     @cached_property
     def elsewhere(self) -> frozenset[str]:
@@ -99,8 +99,10 @@ class Shaping:
         return pa.schema([self._written(column) for column in columns if column.name not in self.computed])
 
     def _written(self, column: pa.Field) -> pa.Field:
-        form = self.columns[column.name].written_as if column.name in self.columns else None
-        if form is FieldForm.TEXT:
+        if (said := self.columns.get(column.name)) is None:
+            return column
+        form = said.written_as
+        if form is FieldForm.TEXT or said.fit is not None:
             return column.with_type(pa.string())
         if form is not None and (form.is_epoch or pa.types.is_boolean(column.type)):
             return column.with_type(pa.int64())

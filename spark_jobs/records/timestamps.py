@@ -1,6 +1,6 @@
 """Times and dates as text, read exactly or not at all.
 
-The grammar is Arrow's cast from string: what this refuses the cast refuses too, and the other way round.
+The grammar is Arrow's cast from string, but that zeros behind the sixth digit are no digits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TypeVar
 _Read = TypeVar("_Read")
 
 _DATE = r"\d{4}-\d\d-\d\d"
-_TIME = r"\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?"
+_SECONDS = r"\d\d(?:\.\d{1,6}0*)?"
+_TIME = rf"\d\d(?::\d\d(?::{_SECONDS})?)?"
 
 
 def _reader(pattern: str, read: Callable[[str], _Read]) -> Callable[[str], _Read | None]:
@@ -37,4 +38,6 @@ parse_zoned = _reader(
 )
 parse_local = _reader(rf"{_DATE}(?:[T ]{_TIME})?", datetime.fromisoformat)  # a date is its midnight
 parse_date = _reader(_DATE, date.fromisoformat)
-parse_time = _reader(r"\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?", time.fromisoformat)
+parse_time = _reader(rf"\d\d:\d\d(?::{_SECONDS})?", time.fromisoformat)
+# A text's digits that are finer than a microsecond; to cut them off is to round down, before 1970 too.
+FINER, WITHOUT_FINER = r"(\.[0-9]{6})[0-9]+", r"\1"

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 Names: TypeAlias = "tuple[tuple[str, str, Names], ...]"
 
 
+# What is said of a time that no column of times holds: how it gets in, which is for a person to say.
+FINER_THAN_COLUMN = (
+    "finer than a microsecond: declare the column string, or long where its source has a number, or say"
+    " `fit: truncate`"
+)
+
+
 class Language(StrEnum):
     """What a schema is written in, as registries name it."""
 

@@ -190,7 +190,6 @@ def test_times_are_read_to_the_microsecond(text: str, expected: datetime) -> Non
         "2024-02-29T24:00:00Z",
         "2016-12-31T23:59:60Z",
         "2024-02-29T12:00:00.0000001Z",
-        "2024-02-29T12:00:00.000000000Z",
         "0000-01-01T00:00:00Z",
         "0001-01-01T00:00:00+01:00",
         "9999-12-31T23:59:59-01:00",
@@ -210,7 +209,7 @@ def test_times_that_cannot_be_kept_exactly_are_refused(text: str, shape: str) ->
     (bad,) = only(shape.format(text).encode()).bad
     assert bad.field is not None
     assert bad.field.endswith("at")
-    assert "ISO 8601" in bad.error
+    assert "ISO 8601" in bad.error or "`fit: truncate`" in bad.error
 
 
 def test_numbers_at_the_edges_are_exact() -> None:
