@@ -14,6 +14,7 @@ import uvicorn
 
 from servers.browser_guard import BrowserGuard
 from servers.listener import guard_of, port_taken, refuse_open, tls_of, url_of
+from servers.request_heads import heads_within
 from spark_jobs.config.listener import Address, ListenerSettings
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def guarded(
 ) -> uvicorn.Config:
     """Return what uvicorn serves: the application behind the guard, by TLS where that is wanted."""
     behind = BrowserGuard(app, **{**guard_of(settings), **(guard or {})})
-    graceful = {"log_level": "warning", "timeout_graceful_shutdown": 1}
+    graceful: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1}
+    graceful["http"] = heads_within(settings.head_seconds)
     config = uvicorn.Config(behind, **{**graceful, **tls_of(settings), **(options or {})})
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     return config

@@ -19,6 +19,7 @@ from starlette.middleware import Middleware
 
 from servers.browser_guard import BrowserGuard
 from servers.listener import INSECURE, guard_of, refuse_open, tls_of
+from servers.request_heads import heads_within
 from spark_jobs.config.file import load_written
 from spark_jobs.config.listener import Address
 
@@ -45,5 +46,6 @@ if __name__ == "__main__":
     refuse_open(ui.model_copy(update={"listen": given}), insecure=INSECURE in sys.argv)
     sys.argv = [each for each in sys.argv if each != INSECURE]
     app.DagsterWebserver = guarded(guard_of(ui))  # type: ignore[attr-defined]
-    uvicorn.run = partial(uvicorn.run, **tls_of(ui))  # Dagster has no option for it
+    # Dagster has no options for these.
+    uvicorn.run = partial(uvicorn.run, **tls_of(ui), http=heads_within(ui.head_seconds))
     main()  # type: ignore[no-untyped-call]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,6 +183,20 @@ class Gateway:
             },
             "connectedSources": self.connected,
         }
+
+    def sources(self) -> Iterator[dict[str, Any]]:
+        """Yield who is connected, since when, and how far: accepted, in Kafka, in tables as it was told."""
+        for each in self.senders:
+            intake = self.streams[each.stream].lanes[slot_of(each.source)].intake
+            yield {
+                "stream": each.stream,
+                "source": each.source,
+                "name": each.name,
+                "token": each.token,
+                "connectedAt": datetime.fromtimestamp(each.connected_ms / 1000, UTC).isoformat(),
+                **({} if intake.unknown(each.source) else intake.told(each.source)),
+                "lastPersistedSequence": each.persisted or None,
+            }
 
     @property
     def is_ready(self) -> bool:

@@ -79,6 +79,7 @@ class GatewayApi:
                 WebSocketRoute("/v1/streams/{stream}", self._socket),
                 Route("/v1/streams/{stream}", self._post, methods=["POST"]),
                 Route("/v1/health", self._health),
+                Route("/v1/sources", self._sources),
                 Route("/metrics", self._metrics),
             ],
             middleware=[cors] if self.origins else [],
@@ -165,6 +166,15 @@ class GatewayApi:
     async def _health(self, _request: Request) -> Response:
         look = await run_sync(self.gateway.look)
         return JSONResponse(look, HTTPStatus.OK if look["isReady"] else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def _sources(self, request: Request) -> Response:
+        token = self.tokens.find(secret_of(request.headers))
+        if token is None or not token.may_look:
+            status = HTTPStatus.UNAUTHORIZED if token is None else HTTPStatus.FORBIDDEN
+            return refusal(status, "a token is wanted that may `look`")
+        return JSONResponse(
+            {"sources": [each for each in self.gateway.sources() if token.may_send(each["stream"])]}
+        )
 
     async def _metrics(self, request: Request) -> Response:
         if self.tokens.find(secret_of(request.headers)) is None:

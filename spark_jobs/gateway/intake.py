@@ -116,6 +116,13 @@ class Intake:
                 return Ack(number, Status.DUPLICATE, skipped=len(batch.events))
             return taken(number, accepted)
 
+    def told(self, source: str) -> dict[str, int]:
+        """Return how far it is as clients are told: what was accepted, and what of that is in Kafka."""
+        return {
+            "lastAckSequence": self.accepted(source),
+            "lastOkSequence": self.stand(source).sequence,
+        }
+
     def accepted(self, source: str) -> int:
         """Return the last number of a source that is in Kafka, on the disk, or on its way."""
         return max(self._accepted.get(source, 0), self.stand(source).sequence)

@@ -204,10 +204,9 @@ class Session:
         intake = self.stream.lanes[slot_of(self._source)].intake
         if intake.unknown(self._source) is not None:
             return {}
-        in_kafka = intake.stand(self._source).sequence
         if self._version == 1:
-            return {"lastAckSequence": in_kafka}
-        return {"lastAckSequence": intake.accepted(self._source), "lastOkSequence": in_kafka}
+            return {"lastAckSequence": intake.stand(self._source).sequence}
+        return intake.told(self._source)
 
     def _say(self, message: dict[str, Any]) -> None:
         self._unsent.put_nowait(orjson.dumps(message).decode())

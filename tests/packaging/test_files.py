@@ -46,6 +46,7 @@ def test_systemd_takes_the_units(unit: Path, tmp_path: Path) -> None:
     program = "/opt/sluice/bin/sluice"
     text = unit.read_text()
     assert f"ExecStart={program} " in text
+    assert "\nLimitNOFILE=65536\n" in text  # a connection takes one each
     tool = shutil.which("systemd-analyze")
     if tool is None:
         parser = RawConfigParser(strict=False)

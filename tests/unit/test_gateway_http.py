@@ -201,6 +201,26 @@ def test_cloud_events_are_events_of_their_one_source(tmp_path: Path) -> None:
         assert post({**one, "id": "3", "data_base64": "AA=="})["error"]["reason"] == "invalid_format"
 
 
+def test_headers_that_do_not_end_are_given_up(tmp_path: Path) -> None:
+    """However they drip, on a new connection or a kept one; who is answered, or connected, goes on."""
+    with gateway(tmp_path, head="1s") as address, talking(address, "a") as connected:
+        host, port = address.removesuffix(PATH).split(":")
+        begun = [b"", b"GET / HTTP/1.1\r\nX-A: 1\r\n"]
+        whole = f"GET /v1/health HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+        plain = [socket.create_connection((host, int(port)), 5) for _ in range(3)]
+        for each, text in zip(plain, [*begun, whole], strict=True):
+            each.sendall(text)
+        assert b" 200 " in plain[2].recv(10_000)
+        plain[2].sendall(b"\r\n")
+        for _ in range(4):
+            time.sleep(0.2)
+            plain[1].sendall(b"X-B: 2\r\n")
+        for each in plain:
+            with each:
+                assert each.recv(1) == b""
+        assert sent(connected) == "ok"
+
+
 def test_a_body_that_does_not_end_is_given_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """After `idle`, and at once where its client leaves; the log has no error of either."""
     with gateway(tmp_path, idle="1s") as address:

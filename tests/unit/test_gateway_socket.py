@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import httpx
@@ -129,6 +130,33 @@ def test_a_token_may_be_of_some_sources(tmp_path: Path) -> None:
             told = ask(socket, {"type": "connect", "sourceId": "jobs"})
             assert (told["reason"], told["details"]["field"]) == ("invalid_format", "sourceId")
             assert ask(socket, {"type": "connect", "sourceId": "browser-1"})["lastAckSequence"] == 1
+
+
+def test_who_sends_is_shown_to_a_token_that_may_look(tmp_path: Path) -> None:
+    """Since when, under what name, by which token, how far; to no other token, and of its own streams."""
+    names = {"web": "* - - - name=web", "ops": "clicks - - - look", "else": "others - - - look"}
+    tokens = "\n".join(f"{hashlib.sha256(name.encode()).hexdigest()} {line}" for name, line in names.items())
+
+    def look(address: str, name: str) -> httpx.Response:
+        url = f"http://{address.removesuffix(PATH)}/v1/sources"
+        headers = {"Authorization": f"Bearer {name}"} if name else {}
+        return httpx.get(url, headers=headers, trust_env=False)
+
+    of_slots = [FakeKafka() for _ in range(SLOTS)]
+    by_token = {"Authorization": "Bearer web"}
+    with gateway(tmp_path, tokens, kafkas=of_slots) as address:
+        with connect(f"ws://{address}", proxy=None, additional_headers=by_token) as socket:
+            ask(socket, {"type": "connect", "sourceId": "a", "sourceName": "Till 3"})
+            assert sent(socket) == "ok"
+            away(of_slots, is_away=True)
+            assert sent(socket, 2) == "fallback"
+            (seen,) = look(address, "ops").json()["sources"]
+        assert abs(time.time() - datetime.fromisoformat(seen.pop("connectedAt")).timestamp()) < 60
+        who = {"stream": "clicks", "source": "a", "name": "Till 3", "token": "web"}
+        assert seen == {**who, "lastAckSequence": 2, "lastOkSequence": 1, "lastPersistedSequence": None}
+        assert look(address, "else").json() == {"sources": []}
+        assert [look(address, name).status_code for name in ("", "web")] == [401, 403]
+        eventually(lambda: look(address, "ops").json() == {"sources": []})
 
 
 def test_a_version_that_nobody_speaks_is_refused_by_name(tmp_path: Path) -> None:
