@@ -36,6 +36,7 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, first_batch_unreadable
 from spark_jobs.schema.additions import check_declared, table_notes
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
+from spark_jobs.schema.required_columns import check_beside
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -244,6 +245,9 @@ def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | No
     if table is None:
         return (None,), f"{pipeline.table} does not exist yet"
     check_declared(pipeline, table)
+    routed = [load_table(catalog, name) for name in pipeline.routed_tables]
+    letters = load_table(catalog, pipeline.dead_letter_table)
+    check_beside(table, letters, routed, pipeline.dead_letters.columns)
     notes = table_notes(pipeline, table, progress_of(table))
     return (table,), ", ".join((pipeline.table, str(table.metadata.table_uuid), *notes))
 

@@ -51,6 +51,7 @@ from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.free_names import free_evolution
 from spark_jobs.schema.iceberg_types import declared_fields, type_text
 from spark_jobs.schema.metadata_columns import IDENTITY
+from spark_jobs.schema.required_columns import check_beside
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
@@ -143,6 +144,7 @@ def ensure_tables(
             name: set_sort_order(connections.open_catalog, made(name), pipeline.table_sort_by)
             for name in pipeline.routed_tables
         }
+        check_beside(table, dead_letters, routed.values(), pipeline.dead_letters.columns)
         return Tables(table, _with_declared_letters(pipeline, connections, dead_letters), routed)
 
 

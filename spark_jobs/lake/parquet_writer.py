@@ -7,6 +7,7 @@ sweep's, which knows it by its prefix.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from spark_jobs.lake.sorted_rows import sorted_rows
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.projected import renamed
+from spark_jobs.schema.required_columns import required_column
 from spark_jobs.schema.sort_order import sorted_by
 from spark_jobs.storage.errors import storage_error
 
@@ -105,10 +107,14 @@ class SplitWriter:
     def write(self, rows: pa.Table) -> None:
         """Take rows whose columns are the table's, found by name; their types must be the table's exactly.
 
-        Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
+        Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses, or where a required
+        column has no value.
         """
         if not len(rows):
             return
+        for each in self._arrow_schema:
+            if not each.nullable and rows.column(each.name).null_count:
+                raise required_column(self._metadata.location, each.name)
         columns = [rows.column(name) for name in self._arrow_schema.names]
         table = pa.Table.from_arrays(columns, schema=self._arrow_schema)
         try:
@@ -131,10 +137,8 @@ class SplitWriter:
         """Let go of open files after a failure; what was written of them stays for the sweep."""
         for file in self._open_files().values():
             # The failure that led here is the one to report; a file never written to cannot be closed.
-            try:
+            with suppress(Exception):
                 file.writer.close()
-            except (OSError, ValueError, pa.ArrowException):
-                continue
         self._parts.clear()
 
     def _take(self, identity: tuple[object, ...], key: PartitionKey | None, rows: pa.Table) -> None:

@@ -23,6 +23,7 @@ from spark_jobs.schema.iceberg_types import (
 )
 from spark_jobs.schema.inference import by_lower_case, name_clash
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
+from spark_jobs.schema.required_columns import check_own
 from spark_jobs.schema.sort_order import columns_to_come, sort_order
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool = False) -> None:
     """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files.
 
-    What ``takes_types`` gives columns those that were declared.
+    For one that another engine requires too (``required-column``). What ``takes_types`` gives columns those
+    that were declared.
     """
     _check_layout(pipeline, table)
     passed_over = unlike_declared(pipeline, table.schema()) if takes_types else {}
@@ -47,6 +49,7 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
         pipeline=pipeline.name,
         is_mirror=pipeline.is_mirror,
     )
+    check_own(table, pipeline.declared)
 
 
 def unlike_declared(pipeline: PipelineConfig, schema: Schema) -> dict[str, IcebergType]:

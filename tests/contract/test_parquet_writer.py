@@ -7,11 +7,13 @@ import pickle
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import ParquetFormatWriter
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -37,7 +39,7 @@ from spark_jobs.commit.birth import create_table
 from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.paths import normalise_path
@@ -440,3 +442,28 @@ def test_a_full_disk_is_worth_a_retry(sqlite_lake: Lake, tmp_path: Path) -> None
     with pytest.raises(RetryableError) as caught:
         writer.write(pa.Table.from_pylist(_rows(3), schema=arrow_schema(table.schema())))
     assert caught.value.code == "storage-failed"
+
+
+def test_a_failure_is_told_and_not_that_its_file_cannot_be_closed(
+    sqlite_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg has no statistics of a file that nothing was written to: what stopped the write counts."""
+    table = _table(sqlite_lake)
+    writer = _writer(table)
+    monkeypatch.setattr(ParquetFormatWriter, "write", Mock(side_effect=ValueError("the true error")))
+    writer.write(pa.Table.from_pylist(_rows(3), schema=arrow_schema(table.schema())))
+    with pytest.raises(ValueError, match="the true error"):
+        writer.close()
+    writer.abort()
+
+
+def test_a_required_column_without_a_value_is_named(sqlite_lake: Lake) -> None:
+    """Whoever made it required: nothing of the rows is written."""
+    table = _table(sqlite_lake)
+    writer = _writer(table)
+    rows = pa.Table.from_pylist(_rows(3), schema=arrow_schema(table.schema()))
+    place = rows.column_names.index("_kafka_offset")
+    with pytest.raises(ConfigError, match="column _kafka_offset of ") as caught:
+        writer.write(rows.set_column(place, rows.schema.field(place), pa.nulls(3, pa.int64())))
+    assert caught.value.code == "required-column"
+    assert writer.close() == []

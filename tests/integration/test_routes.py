@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pyarrow as pa
 import pytest
+from pyiceberg.types import StringType
 
+from cli.commands.check_steps import _table
+from cli.commands.state_word import StateWord
+from cli.commands.status import look as look_for_status
 from prove.lab.kafka_server import Record
-from prove.lab.pipeline_lab import by_offset, configure, progress
+from prove.lab.pipeline_lab import TABLE, by_offset, configure, progress
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.metadata import audit_metadata
 from spark_jobs.audit.trace import trace
 from spark_jobs.audit.trace_answers import Where
+from spark_jobs.connections.lake import open_catalog
 from spark_jobs.connections.tables import load_routed
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.moments import Moment
+from spark_jobs.notices.failures import work_failed
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.query.query import query
@@ -64,6 +71,12 @@ def places(lab: Lab) -> dict[str, list[int]]:
     """The offsets in each table."""
     tables = (lab.pipeline.table, REFUNDS, VOIDS, DEAD_LETTERS)
     return {name: sorted(offset for _, offset in by_offset(lab, name)) for name in tables}
+
+
+def snapshots(lab: Lab) -> list[int | None]:
+    """Where each table stands."""
+    tables = (lab.pipeline.table, REFUNDS, VOIDS, DEAD_LETTERS)
+    return [lab.table(name).metadata.current_snapshot_id for name in tables]
 
 
 SEEN = """
@@ -326,3 +339,31 @@ def _ask(lab: Lab, sql: str, as_of: Moment | None = None) -> list[dict[str, Any]
         query(lab.pipeline, connections, sql, as_of=as_of) as answer,
     ):
         return [row for batch in answer.batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("name", [TABLE, REFUNDS, DEAD_LETTERS])
+def test_a_required_column_that_nothing_fills_stops_before_anything_is_written(
+    new_lab_here: NewLab, lab: Lab, name: str
+) -> None:
+    """Another engine added it: the error names it with the line that makes it optional, then all goes on."""
+    lab.drain()
+    before = snapshots(lab)
+    with lab.table(name).update_schema(allow_incompatible_changes=True) as update:
+        update.add_column("region", StringType(), required=True)
+    new_lab_here.produce(lab, as_json(*FIRST))
+    with pytest.raises(ConfigError) as stopped:
+        lab.drain()
+    assert stopped.value.code == "required-column"
+    assert f"ALTER TABLE {name} ALTER COLUMN region DROP NOT NULL" in stopped.value.hint
+    assert (snapshots(lab), lab.stray_files()) == (before, set())
+    if name != TABLE:  # status looks at a pipeline's own table, and at how its last run ended
+        work_failed(lab.config.home, lab.pipeline, "drain", stopped.value)
+    ((_, state),) = look_for_status(lab.config)
+    assert (state.word, "DROP NOT NULL" in state.next_step) == (StateWord.FAILED, True)
+    with released(open_catalog(lab.config)) as catalog, pytest.raises(ConfigError, match="region"):
+        _table(catalog, lab.pipeline)
+    with lab.table(name).update_schema() as update:
+        update.make_column_optional("region")
+    lab.drain()
+    found = lab.audit()
+    assert (found.is_clean, found.lag) == (True, 0), found
