@@ -22,12 +22,14 @@ from spark_jobs.audit.plain_fold import OLD_KEY, Place, Row, fold, is_untold, pl
 from spark_jobs.audit.row_check import NOT_COMPARED, row_check
 from spark_jobs.audit.stretches import Stretch, stretches_of
 from spark_jobs.connections.shape import shape_of
-from spark_jobs.debezium.documents import Documents, NotReadError
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.record_offsets import dead_letter_offsets
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.mirror.spelled_keys import refuse_other_spellings
 from spark_jobs.protocol.shaped_spans import is_outdated
+from spark_jobs.records.formats import spelling_of
+from spark_jobs.records.plain_keys import old_key
 from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, ROW_ID, SEQUENCE, SOURCE
 from spark_jobs.schema.metadata_columns import HEADERS, METADATA_COLUMNS, OFFSET, PARTITION
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.connections.tables import PipelineTables
+    from spark_jobs.debezium.keys import Spelling
     from spark_jobs.kafka.reader import Chunk, RangeReader
     from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.offsets import OffsetRange
@@ -59,9 +62,11 @@ def audit_mirror(
     on_progress: Callable[[int, int], None],
 ) -> AuditCounts:
     """Compare a mirror with the topic. Raises as ``audit``."""
+    cdc = progress_of(tables.data).cdc
+    refuse_other_spellings(tables.data, spelling_of(pipeline, cdc), pipeline.name)
     reading = _Reading(pipeline, connections, tables, source, newest_offsets)
     changes = reading.changes(on_progress)
-    cdc, is_whole = progress_of(tables.data).cdc, reading.is_whole
+    is_whole = reading.is_whole
     rows, cut_below = fold(changes, None if is_whole else _emptied_at(cdc), reading.restarts)
     again = told_again(reading.furthest, cdc) if cdc and not is_whole else set()
     known = {key: row for key, row in rows.items() if row[PARTITION] not in again}
@@ -182,12 +187,13 @@ class _Reading:
             differing=len(lost),
             examples=example_offsets("differing", chunk.partition, lost),
         )
+        spelling = spelling_of(self.pipeline, progress_of(self.tables.data).cdc)
         for row in rows:
             if row[COMMIT_SEQUENCE] is not None:
                 identity, sequence = place_of(row, self.restarts)
                 place = identity, row[COMMIT_SEQUENCE], sequence
                 self.furthest[chunk.partition] = max(place, self.furthest.get(chunk.partition, place))
-            if (old_key := _old_key(row[HEADERS])) is not None:
+            if (old_key := _old_key(row[HEADERS], spelling)) is not None:
                 row[OLD_KEY] = old_key
             yield row
 
@@ -297,12 +303,10 @@ def _bare(value: Any) -> Any:
             return value
 
 
-def _old_key(headers: list[dict[str, Any]] | None) -> str | None:
+def _old_key(headers: list[dict[str, Any]] | None, spelling: Spelling) -> str | None:
     """Return the key that the row had before this change gave it another."""
     for header in headers or ():
         if header["key"] == _OLD_KEY_HEADER and header["value"] is not None:
-            try:
-                return Documents().read(header["value"]).whole
-            except NotReadError:
-                return None
+            return old_key(header["value"], spelling)
+    return None
     return None

@@ -141,7 +141,7 @@ def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) 
     undone = {each.column for each in progress.kept_columns if not each.is_done}
     ignores_more = pipeline.table_schema.growth.ignores
     kept = kept_names(progress.kept_columns) | undone
-    read_as = format_of(pipeline, schemas, table.schema(), progress.columns)
+    read_as = format_of(pipeline, schemas, table.schema(), progress.columns, cdc=progress.cdc)
     schema = arrow_schema(table.schema())
     shaping = checked_shaping(pipeline, schema)
     return RowCheck(read_as.plain, origin, schema, ignores_more, kept, shaping)

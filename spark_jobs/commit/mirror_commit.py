@@ -15,12 +15,15 @@ import numpy as np
 
 from spark_jobs.commit.row_delta import RowDelta, write_position_deletes
 from spark_jobs.commit.swap import stage
+from spark_jobs.debezium.keys import Spelling
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.mirror.each_once import each_once
-from spark_jobs.mirror.fold import FILE, ROW, fold
+from spark_jobs.mirror.fold import FILE, ROW, Folded, fold
 from spark_jobs.mirror.live_rows import locate
+from spark_jobs.mirror.spelled_keys import other_among, other_in
 from spark_jobs.mirror.written_events import events_of
 from spark_jobs.protocol.cdc import Cdc
+from spark_jobs.schema.change_columns import ROW_ID
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 # Whoever reads a data file reads them all: from so many on they become one.
 MOST_DELETE_FILES = 8
+# A drain has looked closer, by its configuration.
+_KEYS = Spelling(are_texts=True)
 
 
 def stage_mirror(
@@ -45,12 +50,13 @@ def stage_mirror(
     storage does.
     """
     folded = fold(events_of(table, files), progress.cdc or Cdc())
+    is_spelled = folded.cdc.is_spelled or (other_in(table, _KEYS) is None and _is_spelled(folded))
     located = locate(table, folded.changed_keys, folded.cut)
     is_merged = located.delete_files >= MOST_DELETE_FILES or bool(located.whole)
     dead = _positions(files, folded.dead)
     deletes = _together(located.found, dead, *([located.deleted] if is_merged else ()))
     delta = _delta(table, attempt, files, deletes, located.whole, drops_deletes=is_merged)
-    return stage(table, delta, replace(progress, cdc=folded.cdc), summary)
+    return stage(table, delta, replace(progress, cdc=replace(folded.cdc, is_spelled=is_spelled)), summary)
 
 
 def stage_rebuilt(
@@ -63,7 +69,13 @@ def stage_rebuilt(
     folded = fold(events_of(table, files), progress.cdc or Cdc())
     there = [task.file for task in table.scan().plan_files()]
     delta = _delta(table, attempt, files, _positions(files, folded.dead), there, drops_deletes=True)
-    return stage(table, delta, replace(progress, cdc=folded.cdc), summary)
+    cdc = replace(folded.cdc, is_spelled=_is_spelled(folded))
+    return stage(table, delta, replace(progress, cdc=cdc), summary)
+
+
+def _is_spelled(folded: Folded) -> bool:
+    """Whether the batch's keys are all in their one spelling: an earlier version wrote them otherwise."""
+    return other_among(folded.events.column(ROW_ID), _KEYS) is None
 
 
 def _delta(

@@ -24,6 +24,19 @@ class NotReadError(ValueError):
         self.field = field
 
 
+class KeyNotReadError(NotReadError):
+    """A key that is not what it should be."""
+
+
+class BareValueError(NotReadError):
+    """A document that is JSON and no object; ``schema`` is that around it, None where there is none."""
+
+    def __init__(self, text: str, schema: str | None) -> None:
+        super().__init__("not a JSON object")
+        self.text = text
+        self.schema = schema
+
+
 class Member(NamedTuple):
     """A value, and where it stands in its document's text."""
 
@@ -86,28 +99,41 @@ class Documents:
 
     def _whole(self, text: str) -> Document:
         start = _after_blanks(text, 0)
+        if text[start : start + 1] != "{":
+            raise _bare(text, start, None, "")
         members, end = _members(text, start)
         if text[end:].strip(_BLANKS):
             raise NotReadError("not JSON: more after its end")
         if members.keys() != {"schema", "payload"} or type(members["schema"].value) not in {dict, type(None)}:
             return Document(text, start, end, members)
         schema, payload = members["schema"], members["payload"]
-        if schema.value is None:
-            return _payload(text, payload.start, None)
-        written = text[schema.start : schema.end]
-        if payload.start > schema.start:
+        is_last = payload.start > schema.start
+        written = None if schema.value is None else text[schema.start : schema.end]
+        if is_last and written is not None:
             # Whatever begins so has this schema: up to the payload nothing is left open.
             while len(self._beginnings) >= _MOST_BEGINNINGS:
                 del self._beginnings[next(iter(self._beginnings))]
             self._beginnings[text[: payload.start].encode()] = written
-        return _payload(text, payload.start, written, is_last=payload.start > schema.start)
+        return _payload(text, payload.start, written, is_last=is_last)
 
 
 def _payload(text: str, start: int, schema: str | None, *, is_last: bool = True) -> Document:
+    if text[start : start + 1] != "{":
+        raise _bare(text, start, schema, "}" if is_last else None)
     members, end = _members(text, start)
     if is_last and text[end:].strip(_BLANKS) != "}":
         raise NotReadError("not JSON: more after its payload")
     return Document(text, start, end, members, schema)
+
+
+def _bare(text: str, start: int, schema: str | None, behind: str | None) -> NotReadError:
+    """Return what a value is said to be that is no object; ``behind`` is all that may follow it."""
+    try:
+        _, end = _JSON.raw_decode(text, start)
+    except ValueError:
+        return NotReadError("not a JSON object")
+    is_all = behind is None or text[end:].strip(_BLANKS) == behind
+    return BareValueError(text[start:end], schema) if is_all else NotReadError("not a JSON object")
 
 
 def _members(text: str, start: int) -> tuple[dict[str, Member], int]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from spark_jobs.debezium.documents import NotReadError
-from spark_jobs.debezium.events import DELETE, EPOCH, WITH_A_ROW, Change, Events, KeyNotReadError, check_time
+from spark_jobs.debezium.events import DELETE, EPOCH, WITH_A_ROW, Change, Events, check_time
 
 OPERATIONS = (*WITH_A_ROW, DELETE)
 _MICROSECOND = EPOCH.resolution
@@ -25,10 +25,7 @@ def read_enveloped(documents: Events, key: bytes | None, value: bytes) -> Change
     is_row = type(event.said(part)) is dict
     if is_whole and not is_row:
         raise NotReadError("it has no row", "value")
-    try:
-        row_id = None if key is None else key.decode()
-    except UnicodeDecodeError as error:
-        raise KeyNotReadError("the key is not UTF-8") from error
+    row_id = None if key is None else documents.spelling.read(documents.keys, key).text
     time, row = _time_us(event.said("timestamp")), event.written(part) if is_row else b"{}"
     return Change(operation, None, time, None, row_id, row, is_whole=is_whole)
 

@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from spark_jobs.debezium.beside import Beside, Said, beside
-from spark_jobs.debezium.documents import Document, Documents, NotReadError
+from spark_jobs.debezium.documents import Documents, KeyNotReadError, NotReadError
+from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
 
 DELETE, TRUNCATE, SNAPSHOT = "d", "t", "r"
 WITH_A_ROW = ("c", "u", SNAPSHOT)
@@ -20,6 +21,7 @@ _LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - EPOCH).total
 _MOST = 1 << 63
 # What says whose change an event is, where it is said: all of it is constant of one table of one source.
 WHOSE = ("connector", "name", "db", "schema", "table", "collection")
+_STRUCT = "a struct as text, of which no field is told for sure: have `key.converter` write JSON or Avro"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,6 @@ class Change:
     source: str | None = None
 
 
-class KeyNotReadError(NotReadError):
-    """A key that is not what it should be."""
-
-
 class Event(Said, Protocol):
     """An event's value, whatever it is written in."""
 
@@ -65,11 +63,19 @@ class Events:
 
     keys: Documents
     values: Documents
+    spelling: Spelling = AS_WRITTEN
 
     def read(self, key: bytes | None, value: bytes) -> Change | Beside:
         """Return what an event of Debezium says. Raises ``NotReadError``."""
         event = self.values.read(value)
-        return beside(event) or change_of(event, None if key is None else read_key(self.keys, key).whole)
+        return beside(event) or change_of(event, None if key is None else self._identity(key))
+
+    def _identity(self, key: bytes) -> str:
+        if (read := self.spelling.read(self.keys, key)).fields is None:
+            raise KeyNotReadError(
+                f"the key: {_STRUCT if key.startswith(b'Struct{') else 'not a JSON object'}"
+            )
+        return read.text
 
 
 def change_of(event: Event, identity: str | None) -> Change:
@@ -94,14 +100,6 @@ def change_of(event: Event, identity: str | None) -> Change:
         commit_position(source),
         identity_of(source),
     )
-
-
-def read_key(documents: Documents, key: bytes) -> Document:
-    """Return an event's key. Raises ``KeyNotReadError``."""
-    try:
-        return documents.read(key)
-    except NotReadError as error:
-        raise KeyNotReadError(f"the key: {error}") from error
 
 
 def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, bool]:

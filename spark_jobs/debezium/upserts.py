@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from spark_jobs.debezium.documents import NotReadError
-from spark_jobs.debezium.events import DELETE, Change, Events, KeyNotReadError
+import re
+
+from spark_jobs.debezium.documents import BareValueError, Document, NotReadError
+from spark_jobs.debezium.events import DELETE, Change, Events
 
 UPSERT = "u"
-_SCHEMA_FIRST = b'{"schema":'
+# What Debezium's ExtractNewRecordState says of a row that is gone, where it is told to rewrite deletes.
+_DELETED = re.compile(rb'"__deleted"\s*:\s*"?true')
 
 
 def read_upsert(documents: Events, key: bytes | None, value: bytes | None, offset: int) -> Change:
@@ -14,22 +17,31 @@ def read_upsert(documents: Events, key: bytes | None, value: bytes | None, offse
 
     Raises ``NotReadError``.
     """
-    row_id, fields, schema = None, b"{}", None
-    if key is not None:
-        try:
-            row_id = key.decode()
-        except UnicodeDecodeError as error:
-            raise KeyNotReadError("the key is not UTF-8") from error
-        try:
-            read = documents.keys.read(key)
-            row_id, fields, schema = read.whole, read.whole.encode(), read.schema
-        except NotReadError:
-            pass  # a key of text
-    if value is not None and value.startswith(_SCHEMA_FIRST):
-        row = documents.values.read(value)
-        return Change(UPSERT, offset, None, None, row_id, row.whole.encode(), row.schema)
-    if value is not None:
+    of = None if key is None else documents.spelling.read(documents.keys, key)
+    row_id = None if of is None else of.text
+    if value is not None and not _may_say_more(value):
         return Change(UPSERT, offset, None, None, row_id, value)
-    if key is None:
+    row = None if value is None else _document(documents, value)
+    if row is not None:
+        is_deleted, written = row.said("__deleted") in ("true", True), row.whole.encode()
+        if not is_deleted:
+            return Change(UPSERT, offset, None, None, row_id, written, row.schema)
+        if of is None:
+            return Change(DELETE, offset, None, None, None, written, row.schema, is_whole=False)
+    if of is None:
         raise NotReadError("neither a key nor a value")
-    return Change(DELETE, offset, None, None, row_id, fields, schema, is_whole=False)
+    return Change(DELETE, offset, None, None, row_id, of.fields or b"{}", of.schema, is_whole=False)
+
+
+def _may_say_more(value: bytes) -> bool:
+    """Whether a value may be more than a row: one with its schema, or of what is deleted; or null."""
+    return b'"payload"' in value or _DELETED.search(value) is not None or value.strip() == b"null"
+
+
+def _document(documents: Events, value: bytes) -> Document | None:
+    try:
+        return documents.values.read(value)
+    except BareValueError as bare:
+        if bare.text == "null":
+            return None
+        raise

@@ -273,6 +273,7 @@ def _task(
         table.schema(),
         progress.columns,
         takes_all_but=run.takes_all_but,
+        cdc=progress.cdc,
     )
     decoder = read_as.decoder.under(growth)
     return SplitTask(

@@ -24,6 +24,7 @@ from spark_jobs.mirror.fold import Fate, Folded, fold
 from spark_jobs.mirror.key_fields import first_of_others
 from spark_jobs.mirror.lookup import made_whole
 from spark_jobs.mirror.retold import first_new, had_by
+from spark_jobs.mirror.spelled_keys import refuse_other_spellings
 from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind, WrittenFile
@@ -35,6 +36,7 @@ from spark_jobs.protocol.errors import (
     RetryableError,
     SourceChanged,
 )
+from spark_jobs.records.formats import spelling_of
 from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 from spark_jobs.spark.outcomes import Written
@@ -71,8 +73,11 @@ def fold_written(
     ``table`` is loaded after the files were written. Where there are any of the latter nothing is folded:
     the batch is to be written again without them. Raises ``SourceChanged`` (``another-source``,
     ``another-table``, ``source-restarted``, ``partitions-changed``), ``ConfigError``
-    (``mirror-key-changed``), ``BadRecord``, and ``NotToldYet``.
+    (``mirror-key-changed``, ``mirror-key-spelling``), ``BadRecord``, and ``NotToldYet``.
     """
+    if run.batch.kind is not BatchKind.REBUILD:
+        spelling = spelling_of(run.pipeline, progress_of(table).cdc)
+        refuse_other_spellings(table, spelling, run.pipeline.name)
     folded = _folded(run, table, written)
     refuse_foreign(run, folded)
     _refuse_other_keys(run, folded)

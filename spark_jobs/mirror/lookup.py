@@ -21,6 +21,7 @@ from pyiceberg.table.snapshots import ancestors_of
 
 from spark_jobs.debezium.documents import Documents, NotReadError
 from spark_jobs.debezium.events import DELETE, SNAPSHOT
+from spark_jobs.debezium.keys import Spelling
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_among
 from spark_jobs.lake.tables import progress_of, summary_of
@@ -219,7 +220,7 @@ class _Lookup:
         said = rows.select(
             [ROW_ID, PARTITION, OFFSET, COMMIT_SEQUENCE, SEQUENCE, OPERATION, HEADERS]
         ).to_pylist()
-        restarts = self._folded.cdc.restarts
+        restarts, spelling = self._folded.cdc.restarts, Spelling(self._folded.cdc.key or ())
         tellings = [
             Telling(
                 self._count + at,
@@ -227,7 +228,7 @@ class _Lookup:
                 each[PARTITION],
                 each[COMMIT_SEQUENCE],
                 each[SEQUENCE],
-                _old_key(each[HEADERS]),
+                _old_key(each[HEADERS], spelling),
                 frozenset(name for name, mask in masks.items() if mask[at]),
                 each[OPERATION] == DELETE,
                 identity_of(each[PARTITION], each[OFFSET], restarts),
@@ -265,11 +266,11 @@ def _of_these_rows(table: Table) -> list[Snapshot]:
     return snapshots
 
 
-def _old_key(headers: list[dict[str, object]] | None) -> str | None:
+def _old_key(headers: list[dict[str, object]] | None, spelling: Spelling) -> str | None:
     for header in headers or ():
         if header["key"] == _OLD_KEY and isinstance(value := header["value"], bytes):
             try:
-                return Documents().read(value).whole
+                return spelling.read(Documents(), value).text
             except NotReadError:
                 return None
     return None

@@ -99,16 +99,21 @@ def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | Sluice
             facts = replace(facts, dead_letters=summary_of(letters.current_snapshot()).live_rows)
         state = table_state(table, pipeline.table)
         held = tuple(each.batch.attempt for each in held_batches(store, state, now_ms * 1000))
-        return _TableLook(state, facts, held, read_note(store.store, state.uuid), _refusal(table))
+        return _TableLook(state, facts, held, read_note(store.store, state.uuid), _refusal(pipeline, table))
 
     return surveyor.for_each_table(look)
 
 
-def _refusal(table: Table) -> SluiceError | None:
-    from spark_jobs.commit.anchor import check_anchor  # noqa: PLC0415  (pyiceberg, never at import)
+def _refusal(pipeline: PipelineConfig, table: Table) -> SluiceError | None:
+    # pyiceberg, never at import
+    from spark_jobs.commit.anchor import check_anchor  # noqa: PLC0415
+    from spark_jobs.lake.tables import progress_of  # noqa: PLC0415
+    from spark_jobs.mirror.spelled_keys import refuse_other_spellings  # noqa: PLC0415
+    from spark_jobs.records.formats import spelling_of  # noqa: PLC0415
 
     try:
         check_anchor(table)
+        refuse_other_spellings(table, spelling_of(pipeline, progress_of(table).cdc), pipeline.name)
     except SluiceError as error:
         return error
     return None

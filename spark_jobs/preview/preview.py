@@ -135,7 +135,8 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     progress = None if table is None else schemas.planned(progress_of(table))
     found, evidence = look_at(pipeline, schemas, chunks, progress)
     schema, bound, added, notes = _schema(pipeline, found.columns, table, evidence)
-    decoder = format_of(pipeline, schemas.known(progress), schema, bound).decoder
+    cdc = None if progress is None else progress.cdc
+    decoder = format_of(pipeline, schemas.known(progress), schema, bound, cdc=cdc).decoder
     if progress is not None:
         decoder = decoder.keeping(progress.kept_columns, progress.generation)
     if table is None and is_unreadable(evidence):

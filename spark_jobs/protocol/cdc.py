@@ -40,12 +40,14 @@ class _Stored:
     truncated_in: int = 0
     restarts: tuple[dict[int, int], ...] = ()
     sources: dict[str, _OfSource] = field(default_factory=dict)
+    is_spelled: bool = False
 
 
 def _write(cdc: Cdc) -> dict[str, object]:
     told = {name: getattr(cdc, name) for name in ("positions", "truncated_below", "truncated_in")}
     of_source = told if cdc.source is None else {"sources": {cdc.source: told}}
-    return {"key": cdc.key, "began": cdc.began, "restarts": cdc.restarts, **of_source}
+    spelled = {"is_spelled": True} if cdc.is_spelled else {}
+    return {"key": cdc.key, "began": cdc.began, "restarts": cdc.restarts, **of_source, **spelled}
 
 
 def _read(stored: _Stored) -> Cdc:
@@ -60,6 +62,7 @@ def _read(stored: _Stored) -> Cdc:
         told.truncated_in,
         stored.restarts,
         source,
+        stored.is_spelled,
     )
 
 
@@ -74,6 +77,7 @@ class Cdc:
     that the fold of today's rows began at, where a rebuild did; else it began where the table did.
     ``restarts`` are by partition the first offsets of each identity of the source but the first, in order.
     ``source`` says whose changes they all are: None where they do not say, or before the first.
+    ``is_spelled``: all keys of the table's rows were seen to be in their one spelling.
     """
 
     key: tuple[str, ...] | None = None
@@ -83,6 +87,7 @@ class Cdc:
     truncated_in: int = 0
     restarts: tuple[dict[int, int], ...] = ()
     source: str | None = None
+    is_spelled: bool = False
 
     def anew(self, begins: Mapping[int, int]) -> Cdc:
         """Return what a fold goes on from that begins at these offsets: restarts before are behind it."""

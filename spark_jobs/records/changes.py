@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.debezium.beside import Beside
-from spark_jobs.debezium.documents import Documents, NotReadError
+from spark_jobs.debezium.documents import Documents, KeyNotReadError, NotReadError
 from spark_jobs.debezium.envelopes import read_enveloped
-from spark_jobs.debezium.events import TRUNCATE, Change, Events, KeyNotReadError
+from spark_jobs.debezium.events import TRUNCATE, Change, Events
+from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
 from spark_jobs.debezium.upserts import read_upsert
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
@@ -67,6 +68,7 @@ class ChangesDecoder(ABC):
     rows: JsonDecoder
     placed: PlacedRows
     is_mirror: bool = False
+    spelling: Spelling = AS_WRITTEN
     takes_tombstones: ClassVar[bool] = False
 
     @property
@@ -156,7 +158,7 @@ class JsonChangesDecoder(ChangesDecoder):
 
     def changes(self, records: Chunk) -> Told:
         """See ``ChangesDecoder``."""
-        return changes_of(records, self.change, is_mirror=self.is_mirror)
+        return changes_of(records, self.change, self.spelling, is_mirror=self.is_mirror)
 
     @staticmethod
     @abstractmethod
@@ -213,10 +215,14 @@ def _time_of_record(records: Chunk, index: int) -> int | None:
 
 
 def changes_of(
-    records: Chunk, read: Callable[[Events, Chunk, int], Change | Beside | None], *, is_mirror: bool
+    records: Chunk,
+    read: Callable[[Events, Chunk, int], Change | Beside | None],
+    spelling: Spelling,
+    *,
+    is_mirror: bool,
 ) -> Told:
     """Return what records say."""
-    documents = Events(Documents(), Documents())
+    documents = Events(Documents(), Documents(), spelling)
     told = Told({}, [], defaultdict(list))
     for index in range(len(records.offsets)):
         try:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.debezium.beside import beside
-from spark_jobs.debezium.documents import NotReadError
-from spark_jobs.debezium.events import Change, KeyNotReadError, change_of
+from spark_jobs.debezium.documents import KeyNotReadError, NotReadError
+from spark_jobs.debezium.events import Change, change_of
 from spark_jobs.records.avro_documents import AvroDocument, documents_of
 from spark_jobs.records.by_schema import SchemaDecoder, framed_values
 from spark_jobs.records.changes import ChangesDecoder, Told, keyed
@@ -18,6 +18,7 @@ from spark_jobs.records.changes_plain import PlainChangesDecoder, plain_change
 from spark_jobs.records.decoder import BadValue, Phase
 from spark_jobs.records.encoded import Encoded
 from spark_jobs.records.json_plain import UNREADABLE
+from spark_jobs.records.plain_keys import plain_key
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import KEY
 from spark_jobs.schema.writer_schema import UnreadableValueError
@@ -50,7 +51,8 @@ class AvroChangesDecoder(ChangesDecoder):
                 bad.append(wrong[index])
                 continue
             try:
-                change = change_of(event, _identity(keys.get(index)))
+                key = _identity(keys.get(index))
+                change = change_of(event, None if key is None else self.spelling.of(key))
                 changes[index] = keyed(change) if self.is_mirror else change
             except NotReadError as error:
                 phase = Phase.KEY if isinstance(error, KeyNotReadError) else Phase.DECODE
@@ -79,7 +81,9 @@ class PlainAvroChangesDecoder(PlainChangesDecoder):
             elif records.keys[index] is None or index in keys:
                 try:
                     said = {name: event.said(name) for name in event.names}
-                    change = plain_change(said, event.schema, _identity(keys.get(index)))
+                    key = _identity(keys.get(index))
+                    identity = None if key is None else plain_key(key.encode(), self.spelling)
+                    change = plain_change(said, event.schema, identity)
                     told.changes[index] = keyed(change) if self.is_mirror else change
                 except UNREADABLE:
                     continue  # no row is made of it, and if there is one it has no basis

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.debezium.beside import Beside, beside
-from spark_jobs.debezium.documents import Documents, NotReadError
+from spark_jobs.debezium.documents import NotReadError
 from spark_jobs.debezium.events import (
     DELETE,
     TRUNCATE,
@@ -22,10 +22,10 @@ from spark_jobs.debezium.events import (
     Change,
     commit_position,
     position,
-    read_key,
     time_us,
     transaction,
 )
+from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.change_source import PlacedRows
@@ -41,6 +41,7 @@ from spark_jobs.records.changes import (
 )
 from spark_jobs.records.decoder import PlainRows
 from spark_jobs.records.json_plain import UNREADABLE, PlainJsonDecoder, read_exactly
+from spark_jobs.records.plain_keys import plain_key, plain_object_key
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.known_schemas import KnownSchemas
 
@@ -58,6 +59,7 @@ class PlainChangesDecoder(ABC):
     placed: PlacedRows
     growth: Growth
     is_mirror: bool = False
+    spelling: Spelling = AS_WRITTEN
     takes_tombstones: ClassVar[bool] = False
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
@@ -94,6 +96,13 @@ class PlainChangesDecoder(ABC):
     def _changes(self, records: Chunk) -> Told:
         """Return what records say; those that say nothing that can be a row may be left out."""
 
+    def _respelled(self, told: Told, records: Chunk) -> Told:
+        """Return the same with keys spelled by other code than the drain's."""
+        for index, change in told.changes.items():
+            if (key := records.keys[index]) is not None:
+                told.changes[index] = replace(change, row_id=plain_key(key, self.spelling))
+        return told
+
     def _plain(self, chunk: Chunk, schema: str | None, columns: pa.Schema, *, is_whole: bool) -> PlainRows:
         if schema is None:
             return self.rows.decode(chunk, columns)
@@ -112,11 +121,11 @@ class PlainDebeziumDecoder(PlainChangesDecoder):
     __slots__ = ()
 
     def _changes(self, records: Chunk) -> Told:
-        documents, told = Documents(), Told({}, [], defaultdict(list))
+        told = Told({}, [], defaultdict(list))
         for index, value in enumerate(records.values):
             if value is not None:
                 try:
-                    change = _change(documents, records.keys[index], value)
+                    change = self._change(records.keys[index], value)
                     if isinstance(change, Beside):
                         told.passed[change].append(index)
                     else:
@@ -124,6 +133,15 @@ class PlainDebeziumDecoder(PlainChangesDecoder):
                 except UNREADABLE:
                     continue  # no row is made of it, and if there is one it has no basis
         return told
+
+    def _change(self, key: bytes | None, value: bytes) -> Change | Beside:
+        event, schema = _object(read_exactly(value)), None
+        if event.keys() == {"schema", "payload"} and isinstance(event["schema"], dict | None):
+            schema = None if event["schema"] is None else json.dumps(event["schema"], default=str)
+            event = _object(event["payload"])
+        if (kind := beside(_Parsed(event))) is not None:
+            return kind
+        return plain_change(event, schema, None if key is None else plain_object_key(key, self.spelling))
 
 
 class PlainUpsertDecoder(PlainChangesDecoder):
@@ -133,7 +151,9 @@ class PlainUpsertDecoder(PlainChangesDecoder):
     takes_tombstones: ClassVar[bool] = True
 
     def _changes(self, records: Chunk) -> Told:
-        return changes_of(records, UpsertDecoder.change, is_mirror=self.is_mirror)
+        return self._respelled(
+            changes_of(records, UpsertDecoder.change, self.spelling, is_mirror=self.is_mirror), records
+        )
 
 
 class PlainEnvelopeDecoder(PlainChangesDecoder):
@@ -142,7 +162,9 @@ class PlainEnvelopeDecoder(PlainChangesDecoder):
     __slots__ = ()
 
     def _changes(self, records: Chunk) -> Told:
-        return changes_of(records, EnvelopeDecoder.change, is_mirror=self.is_mirror)
+        return self._respelled(
+            changes_of(records, EnvelopeDecoder.change, self.spelling, is_mirror=self.is_mirror), records
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +176,6 @@ class _Parsed:
     def said(self, name: str) -> Any:
         """See ``Said``."""
         return self.names.get(name)
-
-
-def _change(documents: Documents, key: bytes | None, value: bytes) -> Change | Beside:
-    event, schema = _object(read_exactly(value)), None
-    if event.keys() == {"schema", "payload"} and isinstance(event["schema"], dict | None):
-        schema = None if event["schema"] is None else json.dumps(event["schema"], default=str)
-        event = _object(event["payload"])
-    if (kind := beside(_Parsed(event))) is not None:
-        return kind
-    return plain_change(event, schema, None if key is None else read_key(documents, key).whole)
 
 
 def plain_change(event: dict[str, Any], schema: str | None, identity: str | None) -> Change:

@@ -16,6 +16,7 @@ from spark_jobs.config.cdc import Envelope
 from spark_jobs.config.new_fields import GROWTH, Incompatible
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.debezium.keys import Spelling
 from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
+    from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.progress import ColumnMap
     from spark_jobs.schema.evidence import Evidence
 
@@ -79,16 +81,19 @@ def format_of(
     bound: ColumnMap | None = None,
     *,
     takes_all_but: frozenset[str] | None = None,
+    cdc: Cdc | None = None,
 ) -> Format:
     """Return the format of the pipeline's records, of which these schemas are known.
 
     Rows of a ``table`` can be decoded only by the format for it and for what it keeps of its columns'
-    fields, ``bound``. ``takes_all_but`` is of a mirror that is made anew: see ``Rules``.
+    fields, ``bound``. ``takes_all_but`` is of a mirror that is made anew: see ``Rules``. ``cdc`` is how far
+    one is.
     """
     names = field_names(table, bound)
     if table is None or not names:
-        return _format_of(pipeline, schemas, table, bound, takes_all_but)
-    inner = _format_of(pipeline, schemas, as_fields(table, names), bound, takes_all_but)
+        return _format_of(pipeline, schemas, table, bound, takes_all_but=takes_all_but, cdc=cdc)
+    fields = as_fields(table, names)
+    inner = _format_of(pipeline, schemas, fields, bound, takes_all_but=takes_all_but, cdc=cdc)
     return Format(
         RenamedDecoder(inner.decoder, names), PlainRenamedDecoder(inner.plain, names), inner.columns
     )
@@ -99,7 +104,9 @@ def _format_of(
     schemas: KnownSchemas,
     table: Schema | None,
     bound: ColumnMap | None,
+    *,
     takes_all_but: frozenset[str] | None,
+    cdc: Cdc | None,
 ) -> Format:
     if pipeline.is_archive:
         return _archive(pipeline, schemas, table, bound or {})
@@ -114,7 +121,7 @@ def _format_of(
         takes_all_but if takes_all_types(pipeline) else None,
     )
     if pipeline.envelope is not None:
-        return _changes(pipeline, schemas, rules, shaping, (table, bound or {}))
+        return _changes(pipeline, schemas, rules, shaping, (table, bound or {}, cdc))
     columns = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
     if table is not None:
         schemas = schemas.placed(table, bound or {}, rules)
@@ -134,6 +141,12 @@ def _format_of(
         PlainKeyedDecoder(values.plain, PlainSchemaDecoder(schemas.keys), names),
         values.columns,
     )
+
+
+def spelling_of(pipeline: PipelineConfig, cdc: Cdc | None = None) -> Spelling:
+    """Return how keys of change events are spelled: of a mirror, with their names in the order of its key."""
+    order = (cdc.key if cdc else None) or pipeline.mirror.key
+    return Spelling(tuple(order), "format" in pipeline.record_key.model_fields_set, pipeline.is_mirror)
 
 
 def takes_all_types(pipeline: PipelineConfig) -> bool:
@@ -164,9 +177,10 @@ def _changes(
     schemas: KnownSchemas,
     rules: Rules,
     shaping: Shaping,
-    made: tuple[Schema | None, ColumnMap],
+    made: tuple[Schema | None, ColumnMap, Cdc | None],
 ) -> Format:
-    growth, (table, bound) = pipeline.table_schema.growth, made
+    growth, (table, bound, cdc) = pipeline.table_schema.growth, made
+    spelling = spelling_of(pipeline, cdc)
     own = MIRROR_COLUMNS if pipeline.is_mirror else CHANGE_COLUMNS
     rules = replace(rules, computed=rules.computed.union(own.column_names))
     seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
@@ -179,14 +193,14 @@ def _changes(
     rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
     if pipeline.value.format is ValueFormat.AVRO:
         return Format(
-            AvroChangesDecoder(rows, placed, pipeline.is_mirror, schemas),
-            PlainAvroChangesDecoder(plain, told, growth, pipeline.is_mirror, schemas),
+            AvroChangesDecoder(rows, placed, pipeline.is_mirror, spelling, schemas),
+            PlainAvroChangesDecoder(plain, told, growth, pipeline.is_mirror, spelling, schemas),
             columns,
         )
     decoder, plain_decoder = _ENVELOPES[pipeline.envelope or Envelope.DEBEZIUM]
     return Format(
-        decoder(rows, placed, pipeline.is_mirror),
-        plain_decoder(plain, told, growth, pipeline.is_mirror),
+        decoder(rows, placed, pipeline.is_mirror, spelling),
+        plain_decoder(plain, told, growth, pipeline.is_mirror, spelling),
         columns,
     )
 

@@ -378,8 +378,8 @@ def test_of_upserts_a_record_without_a_value_is_the_delete() -> None:
     assert [(each.index, each.phase) for each in decoded.bad] == [(4, Phase.DECODE), (5, Phase.KEY)]
     rows = decoded.table.to_pylist()
     assert [(row["id"], row["name"], row["_cdc_operation"], row["_cdc_row_id"]) for row in rows] == [
-        (1, "a", "u", '{"id": 1}'),
-        (1, None, "d", '{"id": 1}'),
+        (1, "a", "u", '{"id":1}'),
+        (1, None, "d", '{"id":1}'),
         (2, "b", "u", "text"),
         (None, None, "d", "text"),
     ]

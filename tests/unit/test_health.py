@@ -24,7 +24,7 @@ from spark_jobs.config.value_format import Layout
 from spark_jobs.config.written_checks import WrittenChecks
 from spark_jobs.health.judge import CheckResult, checks_of, judge
 from spark_jobs.protocol.batch import Balance, Pause
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 NOW = 1_800_000_000_000
 PIPELINE = PipelineConfig(name="orders", topic="orders", table="lake.orders")
@@ -311,6 +311,9 @@ def test_a_mirror_is_exact_while_nothing_of_it_was_left_out() -> None:
     for left_out in ({"dead_letters": 1}, {"skipped": 2}, {"restarts": 1}):
         failed = look(replace(WELL, table=replace(told, **left_out)), "exact", mirror)
         assert (failed.is_failed_error, "./sluice rebuild orders" in failed.mend) == (True, True)
+    respelled = ConfigError("two rows", code="mirror-key-spelling", hint="…")
+    failed = look(replace(WELL, table=told, error=respelled), "exact", mirror)
+    assert (failed.is_failed_error, failed.fact) == (True, "two rows")
     assert "exact" not in {check.name for check in checks_of(PIPELINE)}
     many = replace(batch, balance=Balance(rows=0, dead_letters=10))
     letters = look(replace(WELL, table=replace(told, batches=(many,))), "dead_letters", mirror)

@@ -17,7 +17,9 @@ def judge(case: Case) -> Verdict:
         "skipped": float(table.skipped),
         "restarts": float(table.restarts),
     }
-    if table.restarts:
+    if case.facts.error is not None and case.facts.error.code == "mirror-key-spelling":
+        fact = case.facts.error.message
+    elif table.restarts:
         fact = "its source began anew, which was accepted: rows that it has no more may be there"
     elif table.dead_letters or table.skipped:
         fact = (

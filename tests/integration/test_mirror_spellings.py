@@ -1,0 +1,122 @@
+"""A key that is written in several ways is one key of a mirror, in whatever its producers write it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from prove.lab.debezium_events import Source
+from prove.lab.kafka_server import Record
+from prove.lab.pipeline_lab import progress
+from spark_jobs.commit import mirror_commit
+from spark_jobs.debezium.keys import Key, Spelling
+from spark_jobs.protocol.errors import BadRecord, ConfigError
+from spark_jobs.replay.rebuild import rebuild
+from tests.support.new_lab import NewLab
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from prove.lab.kafka_server import KafkaBroker
+    from prove.lab.pipeline_lab import Lab
+
+pytestmark = pytest.mark.kafka
+
+UPSERT: Any = {"layout": "mirror", "cdc": {"envelope": "upsert"}}
+
+
+@pytest.fixture
+def new_lab(kafka: KafkaBroker, tmp_path: Path) -> NewLab:
+    """Pipelines whose tasks run in the process that drains."""
+    return NewLab(kafka, "", tmp_path, is_here=True)
+
+
+def notes(lab: Lab) -> dict[str, str]:
+    """Return the mirror's rows by their keys, each of which has one."""
+    rows = lab.table().scan().to_arrow().to_pylist()
+    found = {row["_cdc_row_id"]: row["note"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def told(op: str, key: str, note: str, lsn: int) -> Record:
+    """Return an event of Debezium under a key as it is written."""
+    row = None if op == "d" else {"a": int(json.loads(key)["a"]), "note": note}
+    return Record(Source().event(op, row, lsn=lsn), key=key.encode())
+
+
+def test_one_key_in_several_spellings_has_one_row(new_lab: NewLab) -> None:
+    """Within a batch and between batches: changes take its row's place, deletes take it away."""
+    lab = new_lab(
+        [
+            told("c", '{"a":1,"b":"é"}', "first", 1),
+            told("u", '{"b":"\\u00e9", "a":1.0}', "second", 2),
+            told("c", '{"a":2,"b":"x"}', "kept", 3),
+            told("c", '{"a":3,"b":"x"}', "first", 4),
+        ],
+        layout="mirror",
+        mirror={"key": ["a", "b"]},
+    )
+    lab.drain()
+    assert notes(lab) == {'{"a":1,"b":"é"}': "second", '{"a":2,"b":"x"}': "kept", '{"a":3,"b":"x"}': "first"}
+    new_lab.produce(
+        lab,
+        [told("u", '{ "a":2e0, "b":"x" }', "third", 5), told("d", '{"b":"\\u0078","a":3.0}', "", 6)],
+    )
+    lab.drain()
+    wanted = {'{"a":1,"b":"é"}': "second", '{"a":2,"b":"x"}': "third"}
+    assert notes(lab) == wanted
+    assert str(lab.table().schema().find_type("a")) == "long"
+    assert progress(lab).cdc.is_spelled
+    assert lab.audit().is_clean
+    with lab.connections() as connections:
+        rebuild(lab.pipeline, connections, reason="test")
+    assert notes(lab) == wanted
+    assert lab.audit().is_clean
+
+
+def test_a_text_is_one_key_as_json_and_as_it_is(new_lab: NewLab) -> None:
+    """With a schema around it, too; what may be a number or a text stops the drain until somebody says."""
+    value = b'{"note":"a"}'
+    told_twice = [(b"k", value), (b'"k"', b'{"note":"b"}'), (b'"\\u006b2"', value), (b"k2", None)]
+    lab = new_lab([Record(value, key=key) for key, value in told_twice], **UPSERT)
+    lab.drain()
+    assert notes(lab) == {"k": "b"}
+    new_lab.produce(lab, [Record(b'{"note":"c"}', key=b'{"schema":{"type":"string"},"payload":"k"}')])
+    lab.drain()
+    assert notes(lab) == {"k": "c"}
+    assert lab.audit().is_clean
+    new_lab.produce(lab, [Record(value, key=b"1.0")])
+    with pytest.raises(BadRecord, match="may be the number 1 or a text"):
+        lab.drain()
+
+
+def test_a_mirror_whose_keys_are_as_they_were_written_is_named_and_made_anew(
+    new_lab: NewLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By drain and audit, before anything is committed; one whose keys are in their one spelling goes on."""
+    one, other = (Record(b'{"note":"a"}', key=key) for key in (b'{"id":1}', b'{"id": 1}'))
+    labs = [new_lab(records, **UPSERT) for records in ([one, other], [one])]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Spelling, "read", lambda _self, _documents, key: Key(key.decode(), b"{}"))
+        earlier.setattr(mirror_commit, "_is_spelled", lambda _folded: False)
+        for lab in labs:
+            lab.drain()
+    assert [notes(lab).keys() for lab in labs] == [{'{"id":1}', '{"id": 1}'}, {'{"id":1}'}]
+    damaged, right = labs
+    new_lab.produce(damaged, [Record(None, key=b'{"id":1}')])
+    for look in (damaged.drain, damaged.audit):
+        with pytest.raises(ConfigError, match="as it was written") as raised:
+            look()
+        assert raised.value.code == "mirror-key-spelling"
+    with damaged.connections() as connections:
+        rebuild(damaged.pipeline, connections, reason="test")
+    assert damaged.drain().stopped == "caught-up"
+    assert notes(damaged) == {}
+    new_lab.produce(right, [Record(b'{"note":"b"}', key=b'{"id": 1}')])
+    right.drain()
+    assert notes(right) == {'{"id":1}': "b"}
+    assert progress(right).cdc.is_spelled
+    assert right.audit().is_clean
