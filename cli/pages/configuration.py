@@ -288,7 +288,10 @@ A team file gets only what the main file lends it:
 sources: [shop]}]`. Its `notify` may name those secrets, its webhooks go to those hosts, by https unless the
 host is lent as `http://host`; a webhook that is one lent secret goes where that says. Registries and sources
 stand in the main file alone; a team's pipelines may name those that are lent, none learns their credentials.
-What the main file's own `defaults` name needs no lending. A plain glob lends nothing."""
+What the main file's own `defaults` name needs no lending. A plain glob lends nothing.
+
+Nor can it hold others up: its expressions are bound in a process of their own, without evaluating constants,
+and a file whose expressions take more than half a second is left out by name."""
 
 _SECRETS = """## Secrets
 

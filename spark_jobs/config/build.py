@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -69,23 +69,32 @@ def build_config(
     home: str,
     folder: str,
     judge: Callable[[PipelineSettings], Iterable[Finding]] = lambda _: (),
+    judge_apart: Callable[[Sequence[Sequence[PipelineSettings]]], Iterable[Iterable[Iterable[Finding]]]]
+    | None = None,
 ) -> ConfigReading:
     """Put the main file and the team files together.
 
     ``folder`` is the main file's folder (absolute): a relative ``state`` is meant from there. A team file
     with any mistake, or with a pipeline that clashes with one named before, is left out as a whole; its
-    mistakes are ``config.problems``. ``judge`` finds what is wrong with a pipeline's expressions.
+    mistakes are ``config.problems``. ``judge`` finds what is wrong with a pipeline's expressions,
+    ``judge_apart`` with those of each pipeline of each team file, all of them in one call.
     """
     written, problems = validate(main, WrittenFile)
     if written is None:
         return ConfigReading(None, tuple(problems))
     placed = list(_place(main, written, PipelineSettings()))
-    problems += _clashes(main, placed, []) + _unreadable(main, placed, written, judge)
+    problems += _clashes(main, placed, []) + _unreadable(
+        main, placed, written, {path: judge(entry) for path, entry in _entries(placed).items()}
+    )
     left_out: list[ConfigProblem] = []
-    for team in teams:
-        theirs, mistakes = validate(team, WrittenTeamFile)
-        found = list(_place(team, theirs, written.defaults)) if theirs else []
-        mistakes += _clashes(team, found, placed) + _unreadable(team, found, written, judge)
+    read = [(team, *validate(team, WrittenTeamFile)) for team in teams]
+    theirs = [list(_place(team, each, written.defaults)) if each else [] for team, each, _ in read]
+    entries = [_entries(found) for found in theirs]
+    asked = [list(each.values()) for each in entries]
+    judged = judge_apart(asked) if judge_apart else [map(judge, each) for each in asked]
+    for (team, _, wrong), found, each, said in zip(read, theirs, entries, judged, strict=True):
+        findings = dict(zip(each, said, strict=True))
+        mistakes = wrong + _clashes(team, found, placed) + _unreadable(team, found, written, findings)
         left_out += mistakes
         placed += [] if mistakes else found
     config = SluiceConfig(
@@ -144,6 +153,11 @@ def _overlay(below: Any, above: Any) -> Any:
     return above
 
 
+def _entries(placed: list[_Placed]) -> dict[Path, PipelineSettings]:
+    """Return one by the place where it is written: of the topics of one each has the same settings."""
+    return {each.path: each.entry for each in placed}
+
+
 def _pipelines(placed: list[_Placed]) -> list[PipelineConfig]:
     return [each.entry for each in placed if isinstance(each.entry, PipelineConfig)]
 
@@ -183,7 +197,7 @@ def _unreadable(
     document: Document,
     placed: list[_Placed],
     main: WrittenFile,
-    judge: Callable[[PipelineSettings], Iterable[Finding]],
+    judged: Mapping[Path, Iterable[Finding]],
 ) -> list[ConfigProblem]:
     shapes = {each.path: _check_layout(each.entry, each.own) for each in placed}
     found = shapes | {
@@ -194,18 +208,17 @@ def _unreadable(
             ("key", each.entry.record_key, each.own.record_key),
         )
     }
-    # Of the topics of one entry each has the same settings.
     of_entries = {each.path: each for each in placed}.items()
-    judged = [
+    checked = [
         (path, finding)
         for path, each in of_entries
         for finding in (
             *check_route(each.entry.route, is_archive=each.entry.layout is Layout.ARCHIVE),
             *check_mirror(each.entry, each.own.mirror, main.sources, _rejecting(each.entry)),
-            *judge(each.entry),
+            *judged[path],
         )
     ]
-    told = [*((path, finding) for path, finding in found.items() if finding is not None), *judged]
+    told = [*((path, finding) for path, finding in found.items() if finding is not None), *checked]
     return [document.locate(replace(finding, path=(*path, *finding.path))) for path, finding in told]
 
 

@@ -20,13 +20,21 @@ _UNSPOKEN = ("batch_id", "_ingested_at", "first_failed_at", "failures")
 _DECLARE = "Declare it as a column: without one its type is not known."
 
 
-def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
+def has_expressions(entry: PipelineSettings) -> bool:
+    """True if it has any of SQL or JMESPath."""
+    is_computed = any(column.is_computed for column in entry.columns.values())
+    said = (entry.filter, entry.route.by)
+    return is_computed or bool(entry.dead_letters.columns) or any(each is not None for each in said)
+
+
+def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
     """Yield every mistake in the expressions of columns, filter and route; types where all are known.
 
-    Regular expressions and those of the dead-letter table's columns come first.
+    Regular expressions and those of the dead-letter table's columns come first. Without ``folds`` no
+    constant is looked at that need not be.
     """
     yield from judge_regexes(entry)
-    yield from judge_letter_columns(entry)
+    yield from judge_letter_columns(entry, folds=folds)
     says_none = entry.filter is None and entry.route.by is None
     if says_none and not any(column.source for column in entry.columns.values()):
         return
@@ -36,7 +44,7 @@ def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
         hint = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
         yield Finding(("filter",), "is not said of an archive", hint)
         return
-    judging = _Judging(entry)
+    judging = _Judging(entry, folds)
     for name, column in entry.columns.items():
         try:
             judging.check_column(name, column)
@@ -75,7 +83,7 @@ def judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
             yield Finding(where, error.message, error.hint)
 
 
-def judge_letter_columns(entry: PipelineSettings) -> Iterator[Finding]:
+def judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
     """Yield every mistake in the columns and partition fields of the dead-letter table."""
     letters = entry.dead_letters
     if not letters.columns and not letters.partition_by:
@@ -89,7 +97,7 @@ def judge_letter_columns(entry: PipelineSettings) -> Iterator[Finding]:
             yield Finding(path, "is a column that every dead-letter table has", "Give it another name.")
             continue
         try:
-            _check_letter_column(column)
+            _check_letter_column(column, folds=folds)
         except ExpressionError as error:
             yield Finding((*path, "sql"), error.message, error.hint)
     for term in letters.partition_by:
@@ -104,7 +112,7 @@ def judge_letter_columns(entry: PipelineSettings) -> Iterator[Finding]:
         yield replace(wrong, path=("dead_letters", *wrong.path))
 
 
-def _check_letter_column(column: LetterColumn) -> None:
+def _check_letter_column(column: LetterColumn, *, folds: bool) -> None:
     from spark_jobs.expressions.judging import (  # noqa: PLC0415
         LETTER_NAMES,
         ExpressionError,
@@ -119,7 +127,8 @@ def _check_letter_column(column: LetterColumn) -> None:
             raise ExpressionError(
                 f"speaks of {name}, which no dead letter has", f"There are {', '.join(LETTER_NAMES)}."
             )
-    result = bound_type(expression, {name: LETTER_NAMES[name.lower()] for name in expression.names})
+    types = {name: LETTER_NAMES[name.lower()] for name in expression.names}
+    result = bound_type(expression, types, folds=folds)
     check_result(result, column_type(duckdb_type(column.type)), column.type)
 
 
@@ -130,6 +139,7 @@ def _key(column: ColumnSettings) -> str:
 @dataclass(frozen=True, slots=True)
 class _Judging:
     entry: PipelineSettings
+    folds: bool
 
     @property
     def _is_json(self) -> bool:
@@ -189,7 +199,7 @@ class _Judging:
 
         types = {name: self._type(name, own) for name in expression.names}
         known = {name: kind for name, kind in types.items() if kind is not None}
-        return bound_type(expression, known) if len(known) == len(types) else None
+        return bound_type(expression, known, folds=self.folds) if len(known) == len(types) else None
 
     def _type(self, name: str, own: str | None) -> str | None:
         """Return DuckDB's type of a name in the expression of the column ``own``, None in a filter."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.expansion import expand
 from spark_jobs.config.expressions import judge_expressions
+from spark_jobs.config.judged_apart import judge_apart
 from spark_jobs.config.lending import Lent, check_borrowed
 from spark_jobs.config.listener import CLEAR_HINT
 from spark_jobs.config.plain_secrets import plain_secrets
@@ -79,7 +80,9 @@ def read_config(path: Path | None = None) -> ConfigReading:
     home = home_folder(file)
     folder = (file or home).parent
     teams, team_problems = _read_teams(main, folder)
-    built = build_config(main, teams, home=str(home), folder=str(folder), judge=judge_expressions)
+    built = build_config(
+        main, teams, home=str(home), folder=str(folder), judge=judge_expressions, judge_apart=judge_apart
+    )
     mistakes = in_order([*problems, *built.problems])
     if built.config is None:
         return ConfigReading(None, mistakes, tuple(plain_secrets(main)))

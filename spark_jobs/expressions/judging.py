@@ -108,16 +108,17 @@ def judge(text: str) -> Expression:
     return Expression(sql.removeprefix("SELECT ").removesuffix(";"), tuple(names))
 
 
-def bound_type(expression: Expression, types: Mapping[str, str]) -> pa.DataType:
+def bound_type(expression: Expression, types: Mapping[str, str], *, folds: bool = True) -> pa.DataType:
     """Return the Arrow type of the result over columns of these types of DuckDB's.
 
-    Raises ``ExpressionError`` where it does not go together, or cannot be evaluated whatever the record is.
+    Raises ``ExpressionError`` where it does not go together; and, where it ``folds`` constants, for one
+    that cannot be evaluated whatever the record is.
     """
     columns = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in types.items())
-    limit = " LIMIT 0" if expression.names else ""
-    source = f"(SELECT {columns or '1'}) AS {quoted(engine.CHUNK)}"
+    rows = " LIMIT 0" if expression.names else ""
+    source = f"(SELECT {columns or '1'}{'' if folds else ' WHERE false'}) AS {quoted(engine.CHUNK)}"
     try:
-        asked = f"SELECT {expression.sql} FROM {source}{limit}"  # noqa: S608  (judged)
+        asked = f"SELECT {expression.sql} FROM {source}{rows}"  # noqa: S608  (judged)
         return engine.run(asked).schema.field(0).type
     except duckdb.Error as error:
         raise ExpressionError(first_line(error), type_hint(error)) from error

@@ -40,7 +40,7 @@ def compiled(text: str) -> Any:
     """Return the path, to be asked by ``search``. Raises ``ExpressionError``."""
     try:
         return jmespath.compile(text)
-    except JMESPathError as error:
+    except (JMESPathError, RecursionError) as error:
         raise ExpressionError(f"is no JMESPath: {str(error).splitlines()[0]}", _HINT) from error
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import string
+import subprocess
 import time
 
 import pytest
 
+from spark_jobs.config import judged_apart
 from spark_jobs.config.build import build_config
 from spark_jobs.config.expansion import expand
 from spark_jobs.config.expressions import judge_expressions
+from spark_jobs.config.file import read_config
 from spark_jobs.config.yaml_document import MOST_BY_ALIASES, parse_document
 from spark_jobs.expressions.judging import ExpressionError
 from spark_jobs.expressions.regex import whole_matches
@@ -129,3 +133,77 @@ def test_whole_topics_match_in_their_order():
     assert whole_matches(".*", []) == []
     with pytest.raises(ExpressionError):
         whole_matches("[", [])
+
+
+SLOW = "regexp_matches(region, repeat('a', 100000000))"  # its pattern is made when it is bound: ten seconds
+COSTLY = "levenshtein(repeat('a', 200000), repeat('b', 200000)) > 1"  # and this one when it is evaluated
+FILES = {
+    "a_slow": f'slow: {{topic: s, table: l.s, columns: {{region: string}}, filter: "{SLOW}"}}',
+    "b_costly": f'costly: {{topic: c, table: l.c, filter: "{COSTLY}"}}',
+    "c_wrong": "wrong: {topic: w, table: l.w, columns: {n: long}, filter: n + 1}",
+    "d_path": f"path: {{topic: p, table: l.p, columns: {{n: {{type: string, jmespath: '{'[' * 3000}'}}}}}}",
+    "e_good": "good: {topic: g, table: l.g, columns: {n: long, m: {type: long, sql: n * 2}}, filter: n > 1}",
+}
+
+
+def _processor_seconds() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+def test_a_team_files_expressions_take_a_second_of_a_process_of_their_own(tmp_path, monkeypatch):
+    """The file that takes longer is named and left out; what others say is judged all the same."""
+    monkeypatch.setattr(judged_apart, "_known", {})
+    (tmp_path / "teams").mkdir()
+    for name, pipeline in FILES.items():
+        (tmp_path / "teams" / f"{name}.yaml").write_text(f"pipelines:\n  {pipeline}\n")
+    main = tmp_path / "sluice.yaml"
+    main.write_text("version: 1\ninclude: teams/*.yaml\npipelines: {a: {topic: a, table: l.a}}\n")
+    began = _processor_seconds()
+    reading = read_config(main)
+    assert _processor_seconds() - began < QUICK_SECONDS
+    assert reading.config is not None
+    assert [each.name for each in reading.config.pipelines] == ["a", "costly", "good"]
+    told = {problem.key: problem for problem in reading.config.problems}
+    assert list(told) == ["pipelines.slow", "pipelines.wrong.filter", "pipelines.path.columns.n.jmespath"]
+    assert "takes more than half a second to judge" in told["pipelines.slow"].message
+    assert (told["pipelines.slow"].file, told["pipelines.slow"].line) == (f"{tmp_path}/teams/a_slow.yaml", 2)
+
+
+def test_the_same_team_files_are_judged_once_by_a_process_and_others_without_expressions_by_none(
+    tmp_path, monkeypatch
+):
+    """Loading again starts no other child; the main file's expressions are bound in the process."""
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *told, **more: started.append(told) or popen(*told, **more)
+    )
+    monkeypatch.setattr(judged_apart, "_known", {})
+    team, main = tmp_path / "team.yaml", tmp_path / "sluice.yaml"
+    main.write_text(
+        "version: 1\ninclude: team.yaml\npipelines: {a: {topic: a, table: l.a, filter: n = '1'}}\n"
+    )
+    team.write_text("pipelines: {b: {topic: b, table: l.b, columns: {n: long}}}\n")
+    assert read_config(main).config.problems == ()
+    assert started == []
+    team.write_text("pipelines: {b: {topic: b, table: l.b, columns: {n: long}, filter: n = 1}}\n")
+    for _ in range(2):
+        assert read_config(main).config.problems == ()
+    assert len(started) == 1
+
+
+def test_a_process_that_cannot_judge_names_the_files(tmp_path, monkeypatch):
+    """They are left out, never taken as they are."""
+
+    def no_process(*_told, **_more):
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(judged_apart, "_known", {})
+    monkeypatch.setattr(subprocess, "Popen", no_process)
+    main = tmp_path / "sluice.yaml"
+    main.write_text("version: 1\ninclude: team.yaml\npipelines: {a: {topic: a, table: l.a}}\n")
+    (tmp_path / "team.yaml").write_text("pipelines: {b: {topic: b, table: l.b, filter: n = 1}}\n")
+    config = read_config(main).config
+    assert [each.name for each in config.pipelines] == ["a"]
+    assert [problem.key for problem in config.problems] == ["pipelines.b"]

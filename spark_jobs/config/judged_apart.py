@@ -1,0 +1,105 @@
+"""Judges the expressions of team files in a process of its own, started clean, which costs a second at most.
+
+DuckDB evaluates some constants when it binds (a pattern, a format), and nothing ends that but its process.
+Time is the processor's, so that a busy machine refuses nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import astuple
+
+from spark_jobs.config.expressions import has_expressions, judge_expressions
+from spark_jobs.config.problems import Finding
+from spark_jobs.config.settings import PipelineSettings
+
+# By all files beside what each pipeline may: one that is too slow takes half, the next half of the rest.
+MOST_SECONDS = 1.0
+_EACH_SECONDS = 0.02
+_STARVED_SECONDS = 60
+_MOST_KNOWN = 8
+TOO_LONG = Finding(
+    (),
+    "has an expression that takes more than half a second to judge",
+    "A constant in it does: write what it comes to.",
+)
+_Asked = Sequence[tuple[int, int, PipelineSettings]]
+# By what was asked: processes that load the same files again and again start no other one.
+_known: dict[bytes, list[list[Finding]]] = {}
+
+
+def judge_apart(files: Sequence[Sequence[PipelineSettings]]) -> list[list[Sequence[Finding]]]:
+    """Return the mistakes of each pipeline of each file; of one that takes too long, that it does."""
+    found: list[list[Sequence[Finding]]] = [
+        [() if has_expressions(entry) else tuple(judge_expressions(entry)) for entry in entries]
+        for entries in files
+    ]
+    asked: _Asked = [
+        (file, at, entry)
+        for file, entries in enumerate(files)
+        for at, entry in enumerate(entries)
+        if has_expressions(entry)
+    ]
+    seconds = MOST_SECONDS
+    while asked:
+        seconds /= 2
+        answers = _answers(pickle.dumps((seconds, asked)), len(asked))
+        for (file, at, _), findings in zip(asked, answers, strict=False):
+            found[file][at] = findings
+        if len(answers) == len(asked):
+            break
+        file, at, _ = asked[len(answers)]
+        found[file][at] = (TOO_LONG,)
+        asked = [each for each in asked[len(answers) :] if each[0] != file]
+    return found
+
+
+def _answers(asked: bytes, whole: int) -> list[list[Finding]]:
+    """Return what was found of one after the other, as far as the process came."""
+    if (known := _known.get(asked)) is not None:
+        return known
+    said = b""
+    with suppress(OSError):
+        ran = subprocess.Popen(
+            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            said, _ = ran.communicate(asked, _STARVED_SECONDS)
+        except subprocess.TimeoutExpired:
+            ran.kill()
+            said, _ = ran.communicate()
+    lines = said.split(b"\n")[:-1]
+    answers = [[Finding(tuple(path), *told) for path, *told in json.loads(line)] for line in lines]
+    if len(answers) == whole:
+        if len(_known) == _MOST_KNOWN:
+            _known.clear()
+        _known[asked] = answers
+    return answers
+
+
+def _work() -> None:
+    """Judge what stands at the input; ends by the signal of its timer where a file takes too long."""
+    from spark_jobs.expressions import judging  # noqa: PLC0415  (DuckDB)
+
+    seconds, asked = pickle.load(sys.stdin.buffer)  # noqa: S301  (written by who started this)
+    judging.bound_type(judging.judge("1"), {})  # what it takes to open the engine is nobody's
+    counts = Counter(file for file, _, _ in asked)
+    last = None
+    for file, _, entry in asked:
+        if file != last:
+            signal.setitimer(signal.ITIMER_PROF, seconds + _EACH_SECONDS * counts[file])
+            last = file
+        findings = [astuple(each) for each in judge_expressions(entry, folds=False)]
+        sys.stdout.write(json.dumps(findings) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _work()
