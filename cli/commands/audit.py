@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NUMBERS = (
     *("records", "rows", "routed", "dead_letters", "tombstones", "filtered", "folded", "missing"),
-    *("removed", "skipped", "duplicates", "differing", "outdated", "rounded", "snapshots", "lag"),
+    *("removed", "skipped", "duplicates", "differing", "outdated", "rounded", "foreign", "snapshots", "lag"),
 )
 
 
@@ -70,6 +70,12 @@ def command(
         for kind, records in result.passed.items():
             output.say(f"{records:,} {kind.replace('_', ' ')} passed over: no changes of a row")
         output.say(f"{result.pipeline}: {verdict(result)}")
+        if result.foreign:
+            output.say(
+                f"{output.count(result.foreign, 'change')} of another source or table than the mirror's:"
+                " `layout: changes` keeps every event of all; else have each told into a topic of its own"
+                f"\n  mend:  {result.outdated_mend(result.pipeline)}"
+            )
         for each in result.rounded_columns:
             output.say(
                 f"{each.column}: {output.count(each.rows, 'row')} with integers that were rounded"

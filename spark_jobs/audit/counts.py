@@ -27,6 +27,7 @@ class AuditCounts:
     are none of these;
     ``removed`` those of them that another writer took out, as the kept snapshots show;
     ``folded`` changes of a mirror that left no row: a newer one of the key came, or its row went;
+    ``foreign`` changes in a mirror's topic that another source or table told than its own;
     ``filtered`` those that the pipeline's filter leaves out, and that are neither;
     ``outdated`` rows and records that another configuration than today's had made something else of, or
     nothing, ``outdated_ranges`` the windows they are in;
@@ -49,6 +50,7 @@ class AuditCounts:
     duplicates: int = 0
     differing: int = 0
     rounded: int = 0
+    foreign: int = 0
     gone: int = 0
     outdated: int = 0
     outdated_ranges: tuple[OffsetRange, ...] = ()
@@ -73,7 +75,7 @@ class AuditCounts:
     @property
     def is_clean(self) -> bool:
         """Nothing missing, doubled or changed; what is outdated is as it was made."""
-        return not (self.missing or self.duplicates or self.differing or self.rounded)
+        return not (self.missing or self.duplicates or self.differing or self.rounded or self.foreign)
 
     def outdated_mend(self, pipeline: str) -> str:
         """Return what makes rows by today's configuration of what is outdated."""

@@ -67,7 +67,8 @@ def audit_mirror(
     reading = _Reading(pipeline, connections, tables, source, newest_offsets)
     changes = reading.changes(on_progress)
     is_whole = reading.is_whole
-    rows, cut_below = fold(changes, None if is_whole else _emptied_at(cdc), reading.restarts)
+    emptied = None if is_whole else _emptied_at(cdc)
+    rows, cut_below = fold(changes, emptied, reading.restarts, is_whole=is_whole)
     again = told_again(reading.furthest, cdc) if cdc and not is_whole else set()
     known = {key: row for key, row in rows.items() if row[PARTITION] not in again}
     judging = _Judging(reading, known, cut_below)
@@ -114,14 +115,18 @@ class _Reading:
     newest_offsets: int | None
     counts: AuditCounts = field(default_factory=AuditCounts)
     told: int = 0
+    own: str | None = None
     furthest: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     check: RowCheck = field(init=False)
     stretches: list[Stretch] = field(init=False)
     first: dict[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        table = self.tables.data
+        table, cdc = self.tables.data, progress_of(self.tables.data).cdc
+        self.own = cdc.source if cdc else None
         self.check = row_check(self.pipeline, self.connections, table)
+        if SOURCE not in self.check.schema.names:  # a mirror that an earlier version filled
+            self.check = replace(self.check, schema=self.check.schema.append(pa.field(SOURCE, pa.string())))
         self.stretches = list(stretches_of(table, self.source, self.newest_offsets))
         held = [each.offsets for each in self.stretches if not self._is_gone(each.offsets)]
         ends = dict(progress_of(table).next_offsets)
@@ -188,7 +193,12 @@ class _Reading:
             examples=example_offsets("differing", chunk.partition, lost),
         )
         spelling = spelling_of(self.pipeline, progress_of(self.tables.data).cdc)
+        foreign = [row[OFFSET] for row in rows if self._is_foreign(row)]
+        found = example_offsets("foreign", chunk.partition, np.array(foreign))
+        self.counts += AuditCounts(foreign=len(foreign), examples=found)
         for row in rows:
+            if self._is_foreign(row):
+                continue
             if row[COMMIT_SEQUENCE] is not None:
                 identity, sequence = place_of(row, self.restarts)
                 place = identity, row[COMMIT_SEQUENCE], sequence
@@ -196,6 +206,11 @@ class _Reading:
             if (old_key := _old_key(row[HEADERS], spelling)) is not None:
                 row[OLD_KEY] = old_key
             yield row
+
+    def _is_foreign(self, row: Row) -> bool:
+        """Whether another source, or table, tells it than the mirror's, or than the first that was read."""
+        self.own = row[SOURCE] if self.own is None else self.own
+        return row[SOURCE] not in {None, self.own}
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from itertools import chain
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -30,25 +31,30 @@ _LISTS = ([_TEXT], [_UUID], [_UUID.bytes], _CODES, _DAYS, [*map(str, _CODES)], [
 
 # Where the source stood: which identity of it, by how many restarts, and its sequence.
 Place: TypeAlias = tuple[int, int]
+_NOWHERE = (-1, 0, 0)
 
 
 def fold(
-    events: Iterable[Row], cut_below: Place | None = None, restarts: Sequence[Mapping[int, int]] = ()
+    events: Iterable[Row],
+    cut_below: Place | None = None,
+    restarts: Sequence[Mapping[int, int]] = (),
+    *,
+    is_whole: bool = True,
 ) -> tuple[dict[str, Row], Place | None]:
     """Return the rows by key that these events leave, and below which place all are gone.
 
-    ``events`` are in the order of their offsets within each partition. With ``cut_below`` the table was
-    emptied there before. ``restarts`` are by partition the first offsets from which on the source counts
-    anew. A value that no event tells stays ``is_untold``.
+    ``events`` are of one source, in the order of their offsets within each partition, all that there were if
+    ``is_whole``. With ``cut_below`` the table was emptied there before. ``restarts`` are by partition the
+    first offsets from which on the source counts anew. A value that no event tells stays ``is_untold``.
     """
-    furthest: dict[int, tuple[int, int, int]] = {}
-    told: defaultdict[str, list[Row]] = defaultdict(list)
+    by_partition: defaultdict[int, list[Row]] = defaultdict(list)
     for event in events:
-        event[_PLACE] = place = place_of(event, restarts)
-        if _is_told_again(event, furthest):
-            continue
+        event[_PLACE] = place_of(event, restarts)
+        by_partition[event[PARTITION]].append(event)
+    told: defaultdict[str, list[Row]] = defaultdict(list)
+    for event in chain(*(_told_first(each, is_whole) for each in by_partition.values())):
         if event[OPERATION] == TRUNCATE:
-            cut_below = place if cut_below is None else max(cut_below, place)
+            cut_below = max(event[_PLACE], cut_below or event[_PLACE])
         else:
             told[event[ROW_ID]].append(event)
     rows = {}
@@ -74,16 +80,35 @@ def place_of(row: Row, restarts: Sequence[Mapping[int, int]]) -> Place:
     return len(before), row[SEQUENCE]
 
 
-def _is_told_again(event: Mapping[str, Any], furthest: dict[int, tuple[int, int, int]]) -> bool:
-    """Whether the partition has told of a place beyond; two events of one place are both new."""
-    if event[COMMIT_SEQUENCE] is None:
-        return False
+def _told_first(events: Sequence[Row], is_whole: bool) -> list[Row]:
+    """Return a partition's events without those that were told before.
+
+    That is what lies below a place that was told, if it was there before, or if what was there before comes
+    after it from as far or further: a log has one history. At the end of what is not whole nobody knows.
+    """
+    seen: set[tuple[str, Place]] = set()
+    furthest, below, before = _NOWHERE, [], []
+    for event in events:
+        place, name = _stood(event), (event[ROW_ID], event[_PLACE])
+        below.append(_NOWHERE < place < furthest)
+        before.append(name in seen)
+        if before[-1] or not below[-1]:
+            seen.add(name)
+        furthest = max(furthest, place)
+    reached, is_end, kept = _NOWHERE, not is_whole, list[Row]()
+    for event, is_below, was_there in reversed([*zip(events, below, before, strict=True)]):
+        place = _stood(event)
+        reached = max(reached, place) if was_there else reached
+        is_end = is_end and (is_below or place == _NOWHERE)
+        if not is_below or not (is_end or place <= reached):
+            kept.append(event)
+    return kept[::-1]
+
+
+def _stood(event: Row) -> tuple[int, int, int]:
+    """Return where the source stood, to be compared with events of the same partition."""
     identity, sequence = event[_PLACE]
-    place, partition = (identity, event[COMMIT_SEQUENCE], sequence), event[PARTITION]
-    if place < furthest.get(partition, place):
-        return True
-    furthest[partition] = place
-    return False
+    return _NOWHERE if event[COMMIT_SEQUENCE] is None else (identity, event[COMMIT_SEQUENCE], sequence)
 
 
 def _whole(event: Row, told: Mapping[str, Sequence[Row]]) -> Row:

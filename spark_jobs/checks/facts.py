@@ -78,7 +78,7 @@ class AuditNote:
     ``damaged`` names files of new commits that are gone or cannot be read; nothing else was audited then.
     ``mends`` are the commands for them, for columns in which integers were rounded, and for what is
     ``outdated``: made by an earlier configuration, which is nothing wrong. ``source_events`` is None of rows
-    that the gateway did not bring.
+    that the gateway did not bring. ``foreign`` are changes of another source or table than a mirror's.
     """
 
     audited_at_ms: int
@@ -93,11 +93,13 @@ class AuditNote:
     damaged: tuple[str, ...] = ()
     outdated: int = 0
     source_events: SourceEvents | None = None
+    foreign: int = 0
 
     @property
     def is_clean(self) -> bool:
         """Nothing missing, doubled, changed or damaged."""
-        return not (self.missing or self.duplicates or self.differing or self.rounded or self.damaged)
+        wrong = self.missing or self.duplicates or self.differing or self.rounded or self.foreign
+        return not (wrong or self.damaged)
 
 
 @dataclass(frozen=True, slots=True)

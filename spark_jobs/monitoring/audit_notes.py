@@ -117,6 +117,7 @@ def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: in
         ),
         examples=found.examples,
         source_events=events,
+        foreign=found.foreign,
     )
 
 

@@ -105,7 +105,7 @@ def _add_health(families: dict[str, Any], health: Health) -> None:
     for partition, records in _lag_series(facts.lag):
         families["sluice_lag_records"].add_metric([name, partition], records)
     if facts.audit is not None:
-        for kind in ("missing", "duplicates", "differing", "outdated", "rounded", "removed"):
+        for kind in ("missing", "duplicates", "differing", "outdated", "rounded", "removed", "foreign"):
             families["sluice_audit_findings"].add_metric([name, kind], getattr(facts.audit, kind))
         families["sluice_audit_findings"].add_metric([name, "damaged"], len(facts.audit.damaged))
     for metric, value in (_gauges(facts) | _table_gauges(facts, health.table)).items():

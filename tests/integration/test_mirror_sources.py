@@ -119,6 +119,34 @@ def test_what_a_killed_connector_tells_again_is_skipped_with_its_deletes(new_lab
     assert lab.audit().is_clean
 
 
+LOST = {
+    "two servers": [event("c", 9, 50, name="other"), event("u", 9, 60, name="other")],
+    "two tables": [event("u", 1, 900, table="customers"), event("d", 2, 910, table="customers")],
+    "a truncate of one of two tables": [event("t", 0, 900, table="customers")],
+    "a server that takes over": [event("c", 3, 400, ts_ms=1), event("u", 1, 410, ts_ms=1)],
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_an_audit_names_a_mirror_that_an_earlier_version_made_wrong(new_lab: NewLab, what: str) -> None:
+    """What came of two servers, two tables, or another log, when nobody asked whose changes they were."""
+    lab = new_lab([event("c", 1, 500), event("c", 2, 510)], layout="mirror")
+    lab.drain()
+    new_lab.produce(lab, LOST[what])
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr("spark_jobs.drain.mirror_fold.refuse_foreign", lambda *_: None)
+        before.setattr("spark_jobs.drain.mirror_fold._refuse_restart", lambda *_: None)
+        lab.drain()
+    found = lab.audit()
+    assert not found.is_clean
+    is_other_log = "takes over" in what
+    assert (found.foreign, found.missing + found.differing > 0) == (
+        0 if is_other_log else len(LOST[what]),
+        what != "two servers",
+    )
+    assert any(each.startswith("missing 0:2" if is_other_log else "foreign 0:2") for each in found.examples)
+
+
 def test_a_mirror_of_before_takes_the_first_source_that_it_meets_and_says_so_once(
     new_lab: NewLab, caplog: pytest.LogCaptureFixture
 ) -> None:

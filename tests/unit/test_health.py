@@ -314,6 +314,14 @@ def test_a_mirror_is_exact_while_nothing_of_it_was_left_out() -> None:
     respelled = ConfigError("two rows", code="mirror-key-spelling", hint="…")
     failed = look(replace(WELL, table=told, error=respelled), "exact", mirror)
     assert (failed.is_failed_error, failed.fact) == (True, "two rows")
+    again = replace(batch, balance=Balance(batch.balance, told_again=3))
+    skipped = look(replace(WELL, table=replace(told, batches=(again,))), "exact", mirror)
+    assert (skipped.passed, "3 changes told again" in skipped.fact) == (True, True)
+    others = AuditNote(WELL.now_ms, 5, 0, 0, 0, 0, foreign=2)
+    mixed = look(replace(WELL, table=told, audit=others), "exact", mirror)
+    assert (mixed.is_failed_error, "./sluice rebuild orders" in mixed.mend) == (True, True)
+    assert "layout: changes" in mixed.fact
+    assert not look(replace(WELL, table=told, audit=others), "complete", mirror).passed
     assert "exact" not in {check.name for check in checks_of(PIPELINE)}
     many = replace(batch, balance=Balance(rows=0, dead_letters=10))
     letters = look(replace(WELL, table=replace(told, batches=(many,))), "dead_letters", mirror)

@@ -73,7 +73,7 @@ def test_of_a_topic_that_was_cut_nothing_right_is_named(seed: int) -> None:
     for _ in range(5):
         first = {p: cuts.randint(0, len(events) // PARTITIONS) for p in range(PARTITIONS)}
         left = [event for event in events if event["_kafka_offset"] >= first[event["_kafka_partition"]]]
-        rows, cut_below = fold(map(dict, left), truncated_below)
+        rows, cut_below = fold(map(dict, left), truncated_below, is_whole=False)
         again = told_again(furthest(left), Cdc(positions=positions))
         check = SimpleNamespace(
             schema=SimpleNamespace(names=["_kafka_offset", "score", "note"]), kept=frozenset()

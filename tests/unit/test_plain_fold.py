@@ -57,12 +57,31 @@ def test_the_last_change_of_a_key_wins_by_its_offset() -> None:
 
 def test_what_is_told_again_says_nothing() -> None:
     """Strictly below the pair of its partition; the pair is compared, never the second half alone."""
-    row = event("u", "a", 20, 10, v=1)
-    assert values(row, event("d", "a", 19, 10)) == {"a": 1}
-    assert values(row, event("d", "a", 20, 10)) == {}
+    first, row = event("c", "a", 19, 10, v=0), event("u", "a", 20, 10, v=1)
+    assert values(first, row, first) == {"a": 1}
+    assert values(first, row, first, event("d", "a", 20, 10)) == {}
     assert values(row, event("u", "a", 15, 11, v=2)) == {"a": 2}
     assert values(row, event("u", "b", 19, 10, partition=1, v=2)) == {"a": 1, "b": 2}
     assert values(row, event("u", "a", 5, None, v=2)) == {"a": 2}
+
+
+def test_what_lies_below_and_was_not_told_before_is_new() -> None:
+    """A log that began anew: its insert, update and delete count, twice told or not."""
+    known = [event("c", "a", 20, 10, v=1), event("c", "b", 30, 20, v=2)]
+    new = [event("c", "c", 11, 5, v=3), event("u", "a", 12, 6, v=4), event("d", "b", 13, 7)]
+    assert values(*known, *new) == {"a": 4, "c": 3}
+    assert values(*known, *new, *new) == {"a": 4, "c": 3}
+    assert values(*known, *known, *new) == {"a": 4, "c": 3}
+
+
+def test_what_comes_before_an_event_that_was_told_was_told_too() -> None:
+    """Of a topic whose beginning is gone; at its end nobody knows, and nothing is said of it."""
+    gone, known = event("c", "c", 11, 5, v=3), [event("c", "a", 20, 10, v=1), event("c", "b", 30, 20, v=2)]
+    assert values(*known, gone, known[0]) == {"a": 1, "b": 2}
+    rows, _ = fold([*known, gone], is_whole=False)
+    assert rows.keys() == {"a", "b"}
+    rows, _ = fold([*known, gone, event("c", "d", 40, 30)], is_whole=False)
+    assert rows.keys() == {"a", "b", "c", "d"}
 
 
 def test_a_truncate_cuts_by_position_in_all_partitions() -> None:
@@ -77,10 +96,9 @@ def test_a_truncate_cuts_by_position_in_all_partitions() -> None:
 
 
 def test_positions_count_within_one_identity_of_the_source() -> None:
-    """After an accepted restart what lies lower is new, and a truncate takes all of before."""
+    """After an accepted restart what lies lower comes later, and a truncate takes all of before."""
     before = [event("c", "a", 90, v="old", offset=0), event("c", "b", 95, partition=1, offset=3, v=1)]
     later = event("u", "a", 40, offset=1, v="new")
-    assert values(*before, later) == {"a": "old", "b": 1}
     assert values(*before, later, restarts=[{0: 1, 1: 4}]) == {"a": "new", "b": 1}
     emptied = event("t", "", 45, offset=2)
     assert values(*before, later, emptied, restarts=[{0: 1, 1: 4}]) == {}

@@ -74,7 +74,7 @@ def _audited(note: AuditNote, now_ms: int) -> Verdict:
     fact = (
         f"audit of the newest {note.offsets:,} offsets {spoken_duration(age)} ago: {note.missing:,} missing, "
         f"{note.duplicates:,} doubled, {note.differing:,} differing, {note.rounded:,} rounded, "
-        f"{note.removed:,} removed"
+        f"{note.removed:,} removed" + (f", {note.foreign:,} of another source" if note.foreign else "")
     )
     if note.outdated:
         fact += f", {note.outdated:,} outdated: {note.mends[-1]} applies today's configuration"
