@@ -52,10 +52,10 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
     with connections_for(config, chosen[0], "query") as connections:
         noted, memory_bytes = Path(config.home) / "serve", config.serve.memory_bytes
         follower = Follower(chosen, connections, folder=noted, memory_bytes=memory_bytes)
-        service = QueryService(chosen, connections, follower, config.serve)
         follower.start()
         with (
             closing(follower),
+            closing(QueryService(chosen, connections, follower, config.serve)) as service,
             _telling(follower),
             flight_beside(
                 service, config.serve, lambda at: output.say(f"Flight SQL at {at}"), insecure=insecure

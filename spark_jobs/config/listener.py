@@ -181,13 +181,14 @@ class ServeSettings(ListenerSettings):
     )
     memory_bytes: Size = key(
         "2GB",
-        "Most memory of the whole process, `hot.memory` of all pipelines and `query_memory` in it: beyond it"
-        " nothing more is read from Kafka until drains have taken some.",
+        "Most memory of the process, `hot.memory` of all pipelines in it and `query_memory` beside it:"
+        " beyond it nothing more is read from Kafka until drains have taken some.",
         alias="memory",
     )
     query_memory_bytes: Size = key(
         "1GB",
-        "Memory of all queries together; beyond that they use a temporary folder.",
+        "Memory of all queries together, of which each has its part, by `max_queries`; beyond that it uses a"
+        " temporary folder.",
         alias="query_memory",
     )
     query_timeout_seconds: Duration = key(
@@ -195,7 +196,11 @@ class ServeSettings(ListenerSettings):
         "How long a query may take, its answer sent; a request may ask for less.",
         alias="query_timeout",
     )
-    max_queries: Count = key("8", "Queries at once; more wait a second and are refused (`too-many-queries`).")
+    max_queries: Count = key(
+        "8",
+        "Queries at once, each in a process of its own; more wait a second and are refused"
+        " (`too-many-queries`).",
+    )
 
     @property
     def addresses(self) -> tuple[Address, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,12 +39,19 @@ class Segment:
     tombstones: np.ndarray = field(default_factory=lambda: _NONE)
     filtered: np.ndarray = field(default_factory=lambda: _NONE)
     size_bytes: int = field(init=False, default=0)
+    part_of: Segment | None = field(init=False, compare=False, repr=False, default=None)
+    mapped: Any = field(init=False, compare=False, repr=False, default=None)  # where others find it
 
     def __post_init__(self) -> None:
         if self.end < self.start:
             raise ValueError(f"not a segment: [{self.start}, {self.end})")
         parts = (self.rows, self.dead_letters, self.tombstones, self.filtered)
         object.__setattr__(self, "size_bytes", sum(each.nbytes for each in parts if len(each)))
+
+    @property
+    def whole(self) -> Segment:
+        """Return the one that this is a part of, or itself."""
+        return self.part_of or self
 
     @property
     def records(self) -> int:
@@ -70,7 +77,7 @@ class Segment:
         start, end = max(start, self.start), min(end, self.end)
         if (start, end) == (self.start, self.end):
             return self
-        return Segment(
+        part = Segment(
             self.epoch,
             self.partition,
             start,
@@ -79,6 +86,14 @@ class Segment:
             _slice(self.dead_letters, start, end),
             *(each[slice(*np.searchsorted(each, [start, end]))] for each in (self.tombstones, self.filtered)),
         )
+        object.__setattr__(part, "part_of", self.whole)
+        return part
+
+    def lie_in(self, mapped: tuple[object, ...], rows: pa.Table, dead_letters: pa.Table) -> None:
+        """Have the same tables in a file, in place of its own."""
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "dead_letters", dead_letters)
+        object.__setattr__(self, "mapped", mapped)
 
 
 def merged(segments: Sequence[Segment]) -> Segment:

@@ -34,14 +34,30 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
+    from spark_jobs.hot.seam import Seam
 
 ROWS_A_BATCH = 10_000
+PARAMETERS = b"parameters"
 # What DuckDB says when memory does not do, and when a table's own stream raised.
 _OUT_OF_MEMORY = "Out of Memory Error"
 _READ_FAILED = "reading the stream registered as"
 _OF_THE_QUERY = re.compile(r"(?!IO )[A-Z][A-Za-z ]* Error: ")
 # PIVOT is several statements in one.
 _READS = {StatementType.SELECT, StatementType.EXPLAIN, StatementType.MULTI}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """SQL over a pipeline's tables; ``parameters`` stand for its question marks.
+
+    With ``columns_only`` the answer has its columns and no rows, whatever the parameters will be, and its
+    schema says how many these are. Of several statements, or one that returns nothing, there is none.
+    """
+
+    pipeline: PipelineConfig
+    sql: str
+    parameters: Sequence[object] = ()
+    columns_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +90,25 @@ def query(
     catalog or storage are away, and ``query-timeout``.
     """
     seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
+    asked = Asked(pipeline, sql, parameters)
     with ExitStack() as stack:
-        engine = engine or stack.enter_context(closing(Engine()))
+        own = engine or stack.enter_context(closing(Engine()))
+        yield stack.enter_context(answered(asked, seam, own, as_of=as_of, prefix=prefix, seconds=seconds))
+
+
+@contextmanager
+def answered(
+    asked: Asked,
+    seam: Seam,
+    engine: Engine,
+    *,
+    as_of: Moment | None = None,
+    prefix: Prefix | None = None,
+    seconds: float | None = None,
+) -> Iterator[Answer]:
+    """Answer from a state of the lake, or from a prefix of that state; as ``query`` does."""
+    pipeline = asked.pipeline
+    with ExitStack() as stack:
         # Letters that come back lie in files for as long as this query.
         is_whole = prefix is not None and not prefix.is_cut and not (seam.pending and seam.pending.returned)
         own, is_over, prepared = stack.enter_context(engine.connection(seconds, seam if is_whole else None))
@@ -86,26 +119,28 @@ def query(
             if prefix is not None:
                 own.register(WATERMARK, prefix.as_table())
                 stack.enter_context(beside_hot(prepared, prefix, pipeline))
-        with _begun(own, sql, parameters, pipeline, is_over) as answer:
+        with _begun(own, asked, is_over) as answer:
             yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
 
-def _begun(
-    engine: DuckDBPyConnection,
-    sql: str,
-    parameters: Sequence[object],
-    pipeline: PipelineConfig,
-    is_over: threading.Event,
-) -> pa.RecordBatchReader:
+def _begun(engine: DuckDBPyConnection, asked: Asked, is_over: threading.Event) -> pa.RecordBatchReader:
+    pipeline, sql, parameters = asked.pipeline, asked.sql, list(asked.parameters)
     with _translated(pipeline, is_over):
+        if asked.columns_only:
+            parameters = [None] * sum(len(each.named_parameters) for each in engine.extract_statements(sql))
+            sql = "\n".join(("SELECT * FROM (", sql.strip().rstrip(";"), ") LIMIT 0"))
         _check_reads(engine, sql, pipeline)
         check_functions(engine, sql, pipeline)
         # What reads by its type may have another in it: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
         engine.execute("BEGIN TRANSACTION READ ONLY")
-        relation = engine.sql(sql, params=list(parameters) or None)
+        relation = engine.sql(sql, params=parameters or None)
         if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
             relation = engine.sql("SELECT")
-        return relation.to_arrow_reader(ROWS_A_BATCH)
+        reader = relation.to_arrow_reader(ROWS_A_BATCH)
+        if asked.columns_only:
+            described = reader.schema.with_metadata({PARAMETERS: str(len(parameters))})
+            return pa.RecordBatchReader.from_batches(described, ())
+        return reader
 
 
 def _check_reads(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.watermark import parse_offsets, parse_watermark
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.query.query import PARAMETERS
 from spark_jobs.serve import flight_info
 from spark_jobs.serve.flight_auth import Headers, NoHandshake, TokenCheck
 from spark_jobs.serve.flight_errors import told
@@ -101,7 +103,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         """Return an answer's columns without asking for it."""
         command = read_command(descriptor.command or b"")
         if command.name == "CommandStatementQuery":
-            return flight.SchemaResult(self._columns(context, _sent(command)))
+            return flight.SchemaResult(self._columns(context, _sent(command)).remove_metadata())
         return flight.SchemaResult(_schema_of(command))
 
     @told
@@ -137,11 +139,13 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         if action.type != _CREATE:
             raise _reads_only(action.type)
         statement = _sent(read_command(action.body.to_pybytes()))
-        parameters = pa.schema([(str(n + 1), pa.string()) for n in range(statement.parameter_count)])
+        columns = self._columns(context, statement)
+        count = int(columns.metadata[PARAMETERS])
+        parameters = pa.schema([(str(n + 1), pa.string()) for n in range(count)])
         result = packed(
             "ActionCreatePreparedStatementResult",
             prepared_statement_handle=statement.to_handle(self._key),
-            dataset_schema=_written(self._columns(context, statement)),
+            dataset_schema=_written(columns.remove_metadata()),
             parameter_schema=_written(parameters),
         )
         return iter([flight.Result(result)])
@@ -172,7 +176,8 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         if not said["include_schema"]:
             return tables
         names = (".".join(map(quoted, list(row.values())[1:3])) for row in tables.to_pylist())
-        schemas = [_written(self._columns(context, Statement(f"FROM {name}"))) for name in names]
+        every = (self._columns(context, Statement(f"FROM {name}")) for name in names)
+        schemas = [_written(columns.remove_metadata()) for columns in every]
         columns = [*tables.columns, pa.array(schemas, pa.binary())]
         return pa.Table.from_arrays(columns, schema=flight_info.TABLES_WITH_SCHEMAS)
 
@@ -186,7 +191,9 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
 
     def _columns(self, context: Any, statement: Statement) -> pa.Schema:
         """Return the columns that a statement's answer will have."""
-        with self._service.ask(*self._question(context, statement.described())) as answered:
+        pipeline, question = self._question(context, statement)
+        with self._service.ask(pipeline, replace(question, columns_only=True)) as answered:
+            next(answered.answer.batches, None)
             return answered.answer.schema
 
     def _question(self, context: Any, statement: Statement) -> tuple[PipelineConfig, Question]:
@@ -202,6 +209,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
             parse_offsets(after) if after else {},
             parse_watermark(at) if at else None,
             parameters=statement.parameters,
+            is_left=context.is_cancelled,
         )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from spark_jobs.protocol.errors import ConfigError
@@ -42,22 +41,6 @@ class Statement:
                 hint="Bind one row, and run the query once for each.",
             )
         return replace(self, bound=rows)
-
-    def described(self) -> Statement:
-        """Return a query that has its columns and no rows, whatever the parameters will be.
-
-        Of several statements, or one that returns nothing, none can be made.
-        """
-        nothing = pa.table({str(n): pa.nulls(1) for n in range(self.parameter_count)})
-        return Statement("\n".join(("SELECT * FROM (", self.sql.strip().rstrip(";"), ") LIMIT 0")), nothing)
-
-    @property
-    def parameter_count(self) -> int:
-        """How many there are; none of SQL that DuckDB will refuse."""
-        try:
-            return sum(len(each.named_parameters) for each in duckdb.extract_statements(self.sql))
-        except duckdb.Error:
-            return 0
 
     def to_handle(self, key: bytes) -> bytes:
         """Return it signed. Raises ``ConfigError`` (``unreadable-request``) where it is too long."""

@@ -5,8 +5,11 @@ An answer that breaks off after its first rows ends its connection, so that no c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -92,19 +95,21 @@ class HttpApi:
         self._check_lake(request)
         asked = read_query(await _body(request))
         pipeline = self._service.pipeline(asked.pipeline)
-        return await self._answered(pipeline, asked.question(), asked.format)
+        return await self._answered(request, pipeline, asked.question(), asked.format)
 
     async def _lookup(self, request: Request) -> Response:
         self._check_lake(request)
         asked = read_lookup(dict(request.query_params))
         pipeline = self._service.pipeline(request.path_params["pipeline"])
-        return await self._answered(pipeline, Question(RecordKey(asked.key)), asked.format)
+        return await self._answered(request, pipeline, Question(RecordKey(asked.key)), asked.format)
 
-    async def _answered(self, pipeline: PipelineConfig, question: Question, written: Format) -> Response:
+    async def _answered(
+        self, request: Request, pipeline: PipelineConfig, question: Question, written: Format
+    ) -> Response:
         stack = ExitStack()
-        answered: Answered = await run_sync(
-            stack.enter_context, self._service.ask(pipeline, question), limiter=self._threads
-        )
+        async with _watched(request) as is_left:
+            asked = self._service.ask(pipeline, replace(question, is_left=is_left))
+            answered: Answered = await run_sync(stack.enter_context, asked, limiter=self._threads)
         watermark = str(answered.watermark)
         headers = {WATERMARK_HEADER: watermark, **_NOT_KEPT}
         parts = _parts(answered, written, watermark)
@@ -186,6 +191,23 @@ def _parts(answered: Answered, written: Format, watermark: str) -> Iterator[Any]
             return csv_parts(answered.answer)
         case Format.ARROW:
             return arrow_parts(answered.answer)
+
+
+@asynccontextmanager
+async def _watched(request: Request) -> AsyncIterator[Callable[[], bool]]:
+    """Give what says, in any thread, whether the client has gone."""
+    left = threading.Event()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        left.set()
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        yield left.is_set
+    finally:
+        watching.cancel()
 
 
 async def _body(request: Request) -> bytes:

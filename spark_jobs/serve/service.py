@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,11 +17,11 @@ from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.fresh import PATIENCE_SECONDS
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.query.engine import Engine
 from spark_jobs.query.lookup import newest_of_key
-from spark_jobs.query.query import Answer, query
+from spark_jobs.query.query import Answer, Asked
 from spark_jobs.serve.metrics import ServeMetrics
 from spark_jobs.serve.tails import Tails
+from spark_jobs.serve.workers import Workers
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -43,7 +43,8 @@ class Question:
     """What is asked of a pipeline, by SQL or a key; ``seconds`` is less than a query may take.
 
     ``after`` are offsets to wait for, ``at`` an earlier answer's watermark: not both. ``parameters`` stand
-    for the SQL's question marks.
+    for the SQL's question marks; with ``columns_only`` the answer has no rows. Once ``is_left`` says that
+    nobody waits for the answer any more, the query is ended.
     """
 
     asked: str | RecordKey
@@ -51,6 +52,8 @@ class Question:
     at: Watermark | None = None
     seconds: float | None = None
     parameters: Sequence[object] = ()
+    columns_only: bool = False
+    is_left: Callable[[], bool] = bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class QueryService:
         self._connections = connections
         self.query_seconds = float(settings.query_timeout_seconds)
         self._slots = threading.BoundedSemaphore(settings.max_queries)
-        self._engine = Engine(settings.query_memory_bytes)
+        self._workers = Workers(settings.max_queries, settings.query_memory_bytes)
         self._share_bytes = settings.query_memory_bytes // settings.max_queries
         self._closed = threading.Event()
 
@@ -132,7 +135,7 @@ class QueryService:
     def close(self) -> None:
         """End every query that is under way, and those that wait; nothing is followed any more."""
         self._closed.set()
-        self._engine.close()
+        self._workers.close()
         self.tails.close()
 
     def _pinned(self, pipeline: PipelineConfig, question: Question, until: float) -> Prefix:
@@ -144,7 +147,6 @@ class QueryService:
         self, stack: ExitStack, pipeline: PipelineConfig, question: Question, prefix: Prefix, until: float
     ) -> Answer:
         """Return the answer with its first rows taken; the stack closes it."""
-        left = until - time.monotonic()
         if isinstance(question.asked, RecordKey):
             return newest_of_key(
                 pipeline,
@@ -154,17 +156,9 @@ class QueryService:
                 memory_bytes=self._share_bytes,
                 is_over=lambda: self._closed.is_set() or time.monotonic() > until,
             )
+        asked = Asked(pipeline, question.asked, question.parameters, question.columns_only)
         with ExitStack() as own:
-            asked = query(
-                pipeline,
-                self._connections,
-                question.asked,
-                parameters=question.parameters,
-                prefix=prefix,
-                engine=self._engine,
-                seconds=left,
-            )
-            answer = own.enter_context(asked)
+            answer = own.enter_context(self._workers.asked(asked, prefix, until, question.is_left))
             first = next(answer.batches, None)
             stack.push(own.pop_all())
         return Answer(answer.schema, chain(() if first is None else (first,), answer.batches))

@@ -43,6 +43,9 @@ class CreateOnlyStore:
         self.root = str(self._local_root) if self._local_root else root.rstrip("/")
         self._io = load_file_io(self._properties, self.root)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.root, self._properties)  # another process connects anew
+
     def create(self, path: str, content: str | bytes) -> bool:
         """Write one object; False when there is one already, which is kept as it is."""
         location = f"{self.root}/{path}"

@@ -19,7 +19,6 @@ from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
 from servers.process import free_ports
 from spark_jobs.serve.flight_messages import packed
-from spark_jobs.serve.flight_statement import Statement
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.forked_command import run_forked
 from tests.support.new_lab import NewLab
@@ -83,10 +82,10 @@ def sluice(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def by_flight(at: str, certificates: Certificates, sql: str) -> flight.FlightStreamReader:
     """Ask over Flight SQL."""
-    ticket = packed("TicketStatementQuery", statement_handle=Statement(sql).to_bytes())
+    asked = flight.FlightDescriptor.for_command(packed("CommandStatementQuery", query=sql))
     headers = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())])
     client = flight.connect(f"grpc+tls://{at}", tls_root_certs=certificates.ca.read_bytes())
-    return client.do_get(flight.Ticket(ticket), headers)
+    return client.do_get(client.get_flight_info(asked, headers).endpoints[0].ticket, headers)
 
 
 def until_ready(client: httpx.Client) -> None:

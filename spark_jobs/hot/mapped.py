@@ -1,0 +1,118 @@
+"""Segments as files that other processes map: written once, when an answer first needs them, and not copied.
+
+Who wrote a segment maps it as well, and lets go of its own: however many processes answer from it, its bytes
+are in memory once. A file goes with the last segment in it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from spark_jobs.hot.segment import SMALL_ROWS, Segment
+
+if TYPE_CHECKING:
+    from spark_jobs.hot.watermark import Epoch
+
+_ALIGNED = 64
+_numbers = count(1)
+
+
+class Span(NamedTuple):
+    """Where a table lies in its file."""
+
+    first: int
+    size: int
+
+
+class Place(NamedTuple):
+    """A segment as another process finds it, and the part of it that is asked for."""
+
+    path: str
+    rows: Span
+    dead_letters: Span
+    offsets: tuple[int, int]
+    part: tuple[int, int]
+
+
+class _File:
+    """A file for as long as somebody has this."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"segments-{next(_numbers)}"
+        weakref.finalize(self, self.path.unlink, missing_ok=True)
+
+
+def places(segments: Sequence[Segment], folder: Path) -> list[Place]:
+    """Return where each is, those written that were not yet; good for as long as the segments are held."""
+    whole = [each.whole for each in segments]
+    new = [each for each in {id(each): each for each in whole}.values() if each.mapped is None]
+    _write([each for each in new if each.records <= SMALL_ROWS], folder)  # which are merged soon
+    for each in new:
+        if each.records > SMALL_ROWS:
+            _write([each], folder)
+    return [_place(each, of) for each, of in zip(segments, whole, strict=True)]
+
+
+class Maps:
+    """What a process has mapped of another's segments: what the last answer was over, for the next one."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, Span], Segment] = {}
+
+    def segments(self, asked: Iterable[tuple[int, Place]], epoch: Epoch) -> list[Segment]:
+        """Return those at the places, each of a partition, and let go of the others."""
+        kept: dict[tuple[str, Span], Segment] = {}
+        found = []
+        for partition, place in asked:
+            key = place.path, place.rows
+            kept[key] = self._kept.get(key) or _mapped(partition, place, epoch)
+            found.append(kept[key].between(*place.part))
+        self._kept = kept
+        return found
+
+    def clear(self) -> None:
+        """Let go of all."""
+        self._kept = {}
+
+
+def _write(segments: Sequence[Segment], folder: Path) -> None:
+    if not segments:
+        return
+    file = _File(folder)
+    with pa.OSFile(str(file.path), "wb") as sink:
+        spans = [(_written(sink, each.rows), _written(sink, each.dead_letters)) for each in segments]
+    for each, (rows, letters) in zip(segments, spans, strict=True):
+        own = _table_at(file.path, rows), _table_at(file.path, letters)
+        each.lie_in((str(file.path), rows, letters, file), *own)
+
+
+def _written(sink: pa.NativeFile, table: pa.Table) -> Span:
+    sink.write(bytes(-sink.tell() % _ALIGNED))
+    first = sink.tell()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Span(first, sink.tell() - first)
+
+
+def _place(part: Segment, whole: Segment) -> Place:
+    if whole.mapped is None:
+        raise AssertionError("every segment was written")
+    path, rows, letters, _ = whole.mapped
+    return Place(path, rows, letters, (whole.start, whole.end), (part.start, part.end))
+
+
+def _mapped(partition: int, place: Place, epoch: Epoch) -> Segment:
+    tables = (_table_at(Path(place.path), span) for span in (place.rows, place.dead_letters))
+    return Segment(epoch, partition, *place.offsets, *tables)
+
+
+def _table_at(path: Path, span: Span) -> pa.Table:
+    with pa.memory_map(str(path)) as file:
+        file.seek(span.first)
+        return pa.ipc.open_stream(file.read_buffer(span.size)).read_all()

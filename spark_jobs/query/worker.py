@@ -1,0 +1,206 @@
+"""The processes that answer ``serve``'s queries, and may be killed: each asked over a pipe, one by one.
+
+They are forked by one that was started clean, has read its libraries and has one thread.
+It ends with who started it, however that died, and takes them and their files with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import resource
+import shutil
+import signal
+import socket
+import struct
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spark_jobs.hot.mapped import Maps, Place
+from spark_jobs.hot.prefix import Prefix
+from spark_jobs.hot.tail import Share
+from spark_jobs.hot.watermark import Epoch
+from spark_jobs.protocol.errors import SluiceError, error_to_json
+from spark_jobs.query.engine import Engine
+from spark_jobs.query.query import Asked, answered
+
+if TYPE_CHECKING:
+    from spark_jobs.hot.seam import Seam
+
+# What is told of a worker: its number and the memory of its queries; a socket with it is one to start.
+TOLD = struct.Struct("!QQ")
+ROWS, ERROR, UNEXPECTED, END = b"R", b"E", b"U", b"."
+_IDLE_SECONDS = 1.0
+_BEYOND_SECONDS = 2  # after which one ends whose time is over, if nobody is left to kill it
+_KEPT_BYTES = 48 << 20
+_BEYOND_BYTES = 256 << 20  # what libraries and threads take beside a query's memory
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A question, and what it is over: a state of the lake by its number, and pieces of the hot tail.
+
+    ``lake`` is that state, pickled, where it was not told before. ``shares`` are an answer's, without
+    segments, each with the places of these.
+    """
+
+    asked: Asked
+    epoch: Epoch | None
+    number: int
+    lake: bytes | None
+    shares: Sequence[tuple[Share, Sequence[Place]]]
+    age_ms: int
+    is_cut: bool
+    seconds: float
+
+
+class _Worker:
+    def __init__(self, connection: Connection, memory_bytes: int) -> None:
+        self._connection = connection
+        self._engine = Engine(memory_bytes)
+        self._maps = Maps()
+        self._lakes: dict[str, tuple[int, Seam]] = {}
+        self._began_bytes = _own_bytes()
+
+    def run(self) -> None:
+        """Answer until nobody asks any more."""
+        with suppress(EOFError, ConnectionError):
+            while True:
+                while not self._connection.poll(_IDLE_SECONDS):
+                    self._maps.clear()  # which would keep what the table has by now
+                work: Work = self._connection.recv()
+                signal.setitimer(signal.ITIMER_REAL, work.seconds + _BEYOND_SECONDS)
+                self._answer(work)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _answer(self, work: Work) -> None:
+        try:
+            prefix = self._prefix(work)
+            with answered(
+                work.asked, prefix.seam, self._engine, prefix=prefix, seconds=work.seconds
+            ) as answer:
+                sink = _Parts()
+                with pa.ipc.new_stream(sink, answer.schema) as writer:
+                    for batch in answer.batches:
+                        writer.write_batch(batch)
+                        self._connection.send_bytes(ROWS + sink.taken())
+                self._connection.send_bytes(ROWS + sink.taken())
+        except SluiceError as error:
+            self._end(ERROR, json.dumps(error_to_json(error)))
+        except (EOFError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001  (told to who asked)
+            self._end(UNEXPECTED, f"{type(error).__name__}: {error}")
+        else:
+            self._end(END)
+
+    def _end(self, kind: bytes, said: str = "") -> None:
+        """Tell how it ended, and whether this process takes no more memory than before, or is to go."""
+        is_small = _own_bytes() < self._began_bytes + _KEPT_BYTES
+        self._connection.send_bytes(kind + bytes([is_small]) + said.encode())
+
+    def _prefix(self, work: Work) -> Prefix:
+        name = work.asked.pipeline.name
+        if work.lake is not None:
+            self._lakes[name] = work.number, pickle.loads(work.lake)  # noqa: S301  (of who started this)
+        flat = [(share.partition, place) for share, places in work.shares for place in places]
+        segments = iter(self._maps.segments(flat, work.epoch) if work.epoch else ())
+        shares = tuple(
+            Share(s.partition, s.start, s.seam, s.end, tuple(next(segments) for _ in places))
+            for s, places in work.shares
+        )
+        return Prefix(self._lakes[name][1], shares, work.age_ms, work.is_cut)
+
+
+class _Parts:
+    """A file of which what was written is taken away."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(self._parts[-1])
+
+    def flush(self) -> None:
+        pass
+
+    def taken(self) -> bytes:
+        whole = b"".join(self._parts)
+        self._parts.clear()
+        return whole
+
+
+def _run(descriptor: int, folder: Path, memory_bytes: int) -> None:
+    try:
+        _answer_all(descriptor, folder, memory_bytes)
+    finally:
+        os._exit(0)  # nothing that the other one does when it ends
+
+
+def _answer_all(descriptor: int, folder: Path, memory_bytes: int) -> None:
+    folder.mkdir()
+    tempfile.tempdir = str(folder)
+    if data_bytes := _statm(5):
+        most = data_bytes + memory_bytes + _BEYOND_BYTES
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    _Worker(Connection(descriptor), memory_bytes).run()
+
+
+def _own_bytes() -> int:
+    """What the process takes beside what it maps; 0 where the system does not tell."""
+    return _statm(1) - _statm(2)
+
+
+def _statm(number: int) -> int:
+    file = Path("/proc/self/statm")
+    return int(file.read_text("ascii").split()[number]) * resource.getpagesize() if file.exists() else 0
+
+
+def _serve(control: socket.socket, folder: Path) -> None:
+    """Start and kill workers as told; whoever asks for none any more is gone."""
+    children: dict[int, int] = {}
+    while len((told := socket.recv_fds(control, TOLD.size, 1, socket.MSG_WAITALL))[0]) == TOLD.size:
+        number, memory_bytes = TOLD.unpack(told[0])
+        own = folder / str(number)
+        if told[1]:
+            children[number] = os.fork()
+            if not children[number]:
+                control.close()
+                _run(told[1][0], own, memory_bytes)
+            os.close(told[1][0])
+        elif pid := children.pop(number, None):
+            _end(pid)
+            shutil.rmtree(own, ignore_errors=True)
+    for pid in children.values():
+        _end(pid)
+
+
+def _end(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)  # it is this process's child until it was waited for
+    os.waitpid(pid, 0)
+
+
+def main() -> None:
+    """Be the one that workers are forked from: arguments are its socket and its folder."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
+    gc.freeze()
+    try:
+        control.sendall(b"!")
+        _serve(control, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)  # libraries tell what they leave behind

@@ -1,0 +1,131 @@
+"""The processes that answer queries: killed when their time is over, replaced, and gone with their server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from spark_jobs.serve.workers import _Starter, _Worker
+from tests.contract.test_serve_http import ENDLESS, EVERY, asking, refusal, tails
+
+if TYPE_CHECKING:
+    from tests.support.asked import Drained
+
+__all__ = ["tails"]
+
+# None of them hears that its time is over.
+DEAF = (
+    "SELECT levenshtein(repeat('a', 60000), repeat('b', 60000) || i) FROM range(1000) r(i)",
+    "SELECT length(lpad('', 2000000000, 'x'))",
+    "SELECT list_sort(range(100000000))",
+    " UNION ALL ".join(["SELECT 1"] * 50_000),
+)
+ENDED = {(504, "query-timeout"), (400, "query-too-large")}
+ANSWER_SECONDS = 1.5  # of a query of some milliseconds, on a busy machine
+
+
+def workers() -> dict[int, int]:
+    """The workers there are, with what each takes that is in no file, in MiB."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            resident, shared = map(int, (folder / "statm").read_text().split()[1:3])
+        except OSError:
+            continue
+        if parent == _Starter.get().process.pid:
+            found[int(folder.name)] = (resident - shared) * os.sysconf("SC_PAGE_SIZE") >> 20
+    return found
+
+
+def test_queries_that_do_not_end_are_ended_and_leave_nothing(tails: Drained) -> None:
+    """Each slot is free as soon as its query's time is over, and all memory is back."""
+    with asking(tails, query_timeout_seconds=2, max_queries=4) as client, ThreadPoolExecutor(4) as pool:
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        before = workers()
+
+        def ask(sql: str) -> float:
+            assert refusal(client.post("/v1/query", json={"sql": sql})) in ENDED
+            return time.monotonic()
+
+        began = time.monotonic()
+        ends = [*pool.map(ask, DEAF)]
+        assert max(ends) - began < 2 + 1
+        asked = [*pool.map(lambda _: client.post("/v1/query", json={"sql": EVERY}).status_code, DEAF)]
+        assert asked == [200] * 4
+        after = workers()
+    assert len(after) == len(before) == 4
+    assert sum(after.values()) < sum(before.values()) + 4 * 60
+
+
+def test_a_client_that_leaves_ends_its_query(tails: Drained) -> None:
+    """Before the first row too: its slot is another's at once."""
+    with asking(tails, query_timeout_seconds=30, max_queries=1) as client:
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/v1/query", json={"sql": ENDLESS}, timeout=0.3)
+        began = time.monotonic()
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        assert time.monotonic() - began < ANSWER_SECONDS
+
+
+def test_a_worker_that_dies_is_replaced(tails: Drained) -> None:
+    """Whose query it was is told; whoever asks next gets an answer."""
+    with asking(tails, query_timeout_seconds=30, max_queries=1) as client, ThreadPoolExecutor(1) as pool:
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        (pid,) = workers()
+        asked = pool.submit(client.post, "/v1/query", json={"sql": ENDLESS})
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGKILL)
+        assert refusal(asked.result(2)) == (400, "query-too-large")
+        began = time.monotonic()
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        assert time.monotonic() - began < ANSWER_SECONDS
+        (pid,) = workers()
+        os.kill(pid, signal.SIGKILL)  # while it has nothing to do
+        while workers()[pid]:
+            time.sleep(0.01)
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+
+
+def test_workers_are_started_clean() -> None:
+    """Who they are forked from has one thread, and none of the server's files."""
+    one = _Worker(1 << 28)
+    try:
+        starter = Path("/proc") / str(_Starter.get().process.pid)
+        assert "Threads:\t1\n" in (starter / "status").read_text()
+        held = [str(each.readlink()) for each in (starter / "fd").iterdir()]
+        assert len([each for each in held if each.startswith("socket:")]) == 1
+    finally:
+        one.kill()
+
+
+def test_nothing_of_a_server_outlives_it() -> None:
+    """Killed as it may be: its workers and the files that they map are gone."""
+    script = (
+        "from spark_jobs.serve.workers import Workers, _Starter\n"
+        "workers = Workers(2, 1 << 28)\n"
+        "print(_Starter.get().process.pid, _Starter.get().folder, flush=True)\n"
+        "input()\n"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    pid, folder = server.stdout.readline().split()
+    assert Path(folder).exists()
+    server.kill()
+    server.communicate()
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{pid}").exists() or Path(folder).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
