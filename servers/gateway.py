@@ -67,9 +67,9 @@ def serve_gateway(
         gateway.start()
         wait_until_taken(gateway, ending)
         flushes, persisted = Flushes(_drain_of(config)), Persisted(connections, settings.memory.persisted)
-        gateway.metrics.watch_persisted(persisted.__len__)
         api = GatewayApi(gateway, tokens, persisted, flushes, settings.origins)
         if not ending.is_set():
+            gateway.metrics.watch_persisted(persisted.__len__)
             serve(
                 api.app(),
                 settings,
