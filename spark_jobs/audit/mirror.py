@@ -324,4 +324,3 @@ def _old_key(headers: list[dict[str, Any]] | None, spelling: Spelling) -> str | 
         if header["key"] == _OLD_KEY_HEADER and header["value"] is not None:
             return old_key(header["value"], spelling)
     return None
-    return None

@@ -18,6 +18,7 @@ class Beside(StrEnum):
     MESSAGE = "messages"
     MARKER = "transaction_markers"
     SCHEMA_CHANGE = "schema_changes"
+    NOTHING = "nulls"  # a tombstone as JSON's null, in its schema or without
 
 
 KINDS: frozenset[str] = frozenset(Beside)

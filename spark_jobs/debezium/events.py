@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from spark_jobs.debezium.beside import Beside, Said, beside
-from spark_jobs.debezium.documents import Documents, KeyNotReadError, NotReadError
+from spark_jobs.debezium.documents import BareValueError, Documents, KeyNotReadError, NotReadError
 from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
 
 DELETE, TRUNCATE, SNAPSHOT = "d", "t", "r"
@@ -19,8 +20,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_US = round((datetime.min.replace(tzinfo=UTC) - EPOCH).total_seconds()) * 1_000_000
 _LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - EPOCH).total_seconds()) * 1_000_000
 _MOST = 1 << 63
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 # What says whose change an event is, where it is said: all of it is constant of one table of one source.
 WHOSE = ("connector", "name", "db", "schema", "table", "collection")
+MONGODB = "mongodb"
 _STRUCT = "a struct as text, of which no field is told for sure: have `key.converter` write JSON or Avro"
 
 
@@ -67,7 +70,12 @@ class Events:
 
     def read(self, key: bytes | None, value: bytes) -> Change | Beside:
         """Return what an event of Debezium says. Raises ``NotReadError``."""
-        event = self.values.read(value)
+        try:
+            event = self.values.read(value)
+        except BareValueError as bare:
+            if bare.text == "null":
+                return Beside.NOTHING
+            raise
         return beside(event) or change_of(event, None if key is None else self._identity(key))
 
     def _identity(self, key: bytes) -> str:
@@ -85,21 +93,33 @@ def change_of(event: Event, identity: str | None) -> Change:
         raise NotReadError("no event of Debezium: it has no op", "op")
     if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
         raise NotReadError(f"an event of another kind: {json.dumps(operation)}", "op")
-    if type(source) is not dict:
+    if type(source) is not dict and source is not None:
         raise NotReadError("it does not say where it comes from", "source")
-    row, is_whole = _row(operation, event, identity)
+    # Flink writes none: its events are in the order of their offsets.
+    told = source or {}
+    is_document = told.get("connector") == MONGODB
+    row, is_whole = _document(operation, event) if is_document else _row(operation, event, identity)
     return Change(
         operation,
-        position(source),
-        time_us(source),
-        transaction(source, event.said("transaction")),
+        position(told),
+        time_us(told),
+        transaction(told, event.said("transaction")),
         identity,
         row,
-        event.schema,
+        None if is_document else event.schema,
         is_whole,
-        commit_position(source),
-        identity_of(source),
+        commit_position(told),
+        None if source is None else identity_of(source),
     )
+
+
+def _document(operation: str, event: Event) -> tuple[bytes, bool]:
+    """Return a document of MongoDB, which is told as text; its key has another name there."""
+    if operation not in WITH_A_ROW:
+        return b"{}", False
+    if type(after := event.said("after")) is not str:
+        raise NotReadError("it has no document", "after")
+    return after.encode(errors="surrogatepass"), True
 
 
 def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, bool]:
@@ -139,6 +159,10 @@ def position(source: Mapping[str, Any]) -> int | None:
         found = source.get("lsn") if own is None else int(own)
     except (KeyError, TypeError, ValueError, IndexError, RecursionError):
         found = source.get("lsn")
+    if type(found) is str:  # YugabyteDB's: in order where it is a number
+        found = int(found) if _NUMBER.fullmatch(found) else None
+        if found is None:
+            return None
     if type(found) is int and -_MOST <= found < _MOST:
         return found
     if "lsn" in source:

@@ -27,6 +27,9 @@ class PlainRows:
             raise
         except (ValueError, RecursionError) as error:
             raise UnreadableValueError(f"not JSON: {error}") from error
+        if not self._is_whole and type(record) is dict:
+            # A key may have more than its rows, as a router's name of the physical table.
+            record = {field.name: record.get(field.name) for field in self._row.fields}
         row = _record(self._row, record, ())
         if self._is_whole:
             for field in self._row.fields:

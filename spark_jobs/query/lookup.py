@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,15 +14,19 @@ from pyiceberg.expressions import EqualTo, Reference
 from pyiceberg.types import BinaryType
 
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.debezium.documents import Documents
 from spark_jobs.hot.key_prints import print_of
 from spark_jobs.hot.prefix import Prefix
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.file_rows import stream
+from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.query.answered_columns import answered_schema, as_answered
 from spark_jobs.query.ended import files_away, out_of_memory, out_of_time
 from spark_jobs.query.engine import MEMORY_BYTES
 from spark_jobs.query.query import ROWS_A_BATCH, Answer
+from spark_jobs.records.formats import spelling_of
+from spark_jobs.schema.change_columns import ROW_ID
 from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -49,7 +54,7 @@ def newest_of_key(
     schema, taken = answered_schema(prefix.seam.columns), 0
     every: list[pa.Table] = []
     try:
-        for rows in _rows_of(prefix, key):
+        for rows in _of_mirror(prefix, pipeline, key) if pipeline.is_mirror else _rows_of(prefix, key):
             every.append(as_answered(rows, schema))
             taken += every[-1].nbytes
             if taken > memory_bytes:
@@ -76,6 +81,16 @@ def _check_columns(columns: pa.Schema, pipeline: PipelineConfig) -> None:
                 pipeline=pipeline.name,
                 table=pipeline.table,
             )
+
+
+def _of_mirror(prefix: Prefix, pipeline: PipelineConfig, key: str) -> Iterator[pa.Table]:
+    """Yield the row of a key, in whatever way that is written: its mirror has it in one spelling."""
+    table = prefix.seam.table
+    spelling = replace(spelling_of(pipeline, progress_of(table).cdc), is_compared=False)
+    wanted = spelling.read(Documents(), key.encode()).text
+    scan = table.scan(EqualTo(Reference(ROW_ID), wanted))  # type: ignore[arg-type, call-arg]
+    for batch in stream(scan, prefix.seam.columns):
+        yield pa.Table.from_batches([batch])
 
 
 def _rows_of(prefix: Prefix, key: str) -> Iterator[pa.Table]:

@@ -84,7 +84,8 @@ def _advice(pipeline: PipelineConfig, values: Sequence[bytes]) -> str:
         return (
             in_avro
             if is_framed
-            else "If the connector takes the envelope off, write `cdc: {envelope: upsert}`."
+            else "If the connector takes the envelope off, and deletes come without a value or with"
+            " `__deleted`, write `cdc: {envelope: upsert}`."
         )
     if value.format.has_schema and value.is_framed and values and not is_framed:
         return "Correct what stands under `value:`; where no id says the schema it has `framing: none`."
@@ -125,7 +126,9 @@ def _kind_of_text(text: str) -> str:
 
 def _is_event(parsed: object) -> bool:
     payload = parsed.get("payload", parsed) if isinstance(parsed, dict) else None
-    return isinstance(payload, dict) and isinstance(payload.get("source"), dict) and "op" in payload
+    if not isinstance(payload, dict) or "op" not in payload:
+        return False
+    return isinstance(payload.get("source"), dict) or payload.keys() >= {"before", "after"}
 
 
 def _schema_id(value: bytes) -> int:

@@ -175,7 +175,12 @@ class DebeziumDecoder(JsonChangesDecoder):
     def change(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
         """See ``JsonChangesDecoder``."""
         value = records.values[index]
-        return None if value is None else documents.read(records.keys[index], value)
+        if value is None:
+            return None
+        change = documents.read(records.keys[index], value)
+        if isinstance(change, Beside) or change.source is not None:
+            return change
+        return replace(change, timestamp_us=time_of_record(records, index))
 
 
 class UpsertDecoder(JsonChangesDecoder):
@@ -188,7 +193,7 @@ class UpsertDecoder(JsonChangesDecoder):
     def change(documents: Events, records: Chunk, index: int) -> Change:
         """See ``JsonChangesDecoder``."""
         change = read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
-        return replace(change, timestamp_us=_time_of_record(records, index))
+        return replace(change, timestamp_us=time_of_record(records, index))
 
 
 class EnvelopeDecoder(JsonChangesDecoder):
@@ -205,10 +210,11 @@ class EnvelopeDecoder(JsonChangesDecoder):
         change = read_enveloped(documents, records.keys[index], value)
         if change.timestamp_us is not None:
             return change
-        return replace(change, timestamp_us=_time_of_record(records, index))
+        return replace(change, timestamp_us=time_of_record(records, index))
 
 
-def _time_of_record(records: Chunk, index: int) -> int | None:
+def time_of_record(records: Chunk, index: int) -> int | None:
+    """Return when a record was written, None where that is not told, or cannot be shown."""
     time_ms = records.timestamps_ms[index]
     is_time = time_ms != NO_TIMESTAMP and not is_unshowable([time_ms])[0]
     return time_ms * 1000 if is_time else None

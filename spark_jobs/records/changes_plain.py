@@ -38,6 +38,7 @@ from spark_jobs.records.changes import (
     columns_beside,
     keyed,
     own_names,
+    time_of_record,
 )
 from spark_jobs.records.decoder import PlainRows
 from spark_jobs.records.json_plain import UNREADABLE, PlainJsonDecoder, read_exactly
@@ -126,6 +127,8 @@ class PlainDebeziumDecoder(PlainChangesDecoder):
             if value is not None:
                 try:
                     change = self._change(records.keys[index], value)
+                    if isinstance(change, Change) and change.source is None:
+                        change = replace(change, timestamp_us=time_of_record(records, index))
                     if isinstance(change, Beside):
                         told.passed[change].append(index)
                     else:
@@ -135,10 +138,13 @@ class PlainDebeziumDecoder(PlainChangesDecoder):
         return told
 
     def _change(self, key: bytes | None, value: bytes) -> Change | Beside:
-        event, schema = _object(read_exactly(value)), None
-        if event.keys() == {"schema", "payload"} and isinstance(event["schema"], dict | None):
-            schema = None if event["schema"] is None else json.dumps(event["schema"], default=str)
-            event = _object(event["payload"])
+        event, schema = read_exactly(value), None
+        if isinstance(event, dict) and event.keys() == {"schema", "payload"}:
+            schema = None if event["schema"] is None else json.dumps(_object(event["schema"]), default=str)
+            event = event["payload"]
+        if event is None:
+            return Beside.NOTHING
+        event = _object(event)
         if (kind := beside(_Parsed(event))) is not None:
             return kind
         return plain_change(event, schema, None if key is None else plain_object_key(key, self.spelling))
@@ -180,11 +186,19 @@ class _Parsed:
 
 def plain_change(event: dict[str, Any], schema: str | None, identity: str | None) -> Change:
     """Return what an event says that was parsed as a whole. Raises what of ``UNREADABLE``."""
-    operation, source = str(event.get("op")), _object(event.get("source"))
+    has_source = event.get("source") is not None
+    operation, source = str(event.get("op")), _object(event["source"]) if has_source else {}
     if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
         raise NotReadError("no event of Debezium")
     row: Any = {}
-    if operation in WITH_A_ROW:
+    if source.get("connector") == "mongodb":
+        schema, row = (
+            None,
+            read_exactly(str(event["after"]).encode(errors="surrogatepass"))
+            if operation in WITH_A_ROW
+            else {},
+        )
+    elif operation in WITH_A_ROW:
         row = event.get("after")
     elif operation == DELETE:
         row = event.get("before") if identity is None else read_exactly(identity.encode())
@@ -198,7 +212,7 @@ def plain_change(event: dict[str, Any], schema: str | None, identity: str | None
         schema,
         operation in WITH_A_ROW,
         commit_position(source),
-        _source(source),
+        _source(source) if has_source else None,
     )
 
 

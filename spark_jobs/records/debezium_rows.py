@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +26,7 @@ from spark_jobs.schema.writer_schema import ReadValues, WriterColumns
 _MOST_SCHEMAS = 64
 _FEWEST_VALUES = 20
 _GROWTH = Growth(NewFields.DEAD_LETTER, is_by_schema=True)
+_GROWTH_OF_KEYS = replace(_GROWTH, new_fields=NewFields.IGNORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +78,14 @@ class _Block:
 
     def __init__(self, row: Record, columns: pa.Schema, *, is_whole: bool) -> None:
         self._row = row
+        self._growth = _GROWTH if is_whole else _GROWTH_OF_KEYS
         self._columns = columns
         self._written = pa.schema([(field.name, written_type(field.type)) for field in row.fields])
         self._required = [field.name for field in row.fields if is_whole and not field.may_be_null]
 
     def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
         """See ``Block``."""
-        decoded = decode_chunk(list(values), self._written, _GROWTH)
+        decoded = decode_chunk(list(values), self._written, self._growth)
         unsure = np.zeros(decoded.table.num_rows, bool)
         arrays = []
         for field, column in zip(self._row.fields, self._columns, strict=True):

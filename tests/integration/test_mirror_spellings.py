@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from prove.lab.debezium_events import Source
+from prove.lab.debezium_events import Column, Source
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import progress
 from spark_jobs.commit import mirror_commit
 from spark_jobs.debezium.keys import Key, Spelling
 from spark_jobs.protocol.errors import BadRecord, ConfigError
+from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.replay.rebuild import rebuild
 from tests.support.new_lab import NewLab
 
@@ -120,3 +121,69 @@ def test_a_mirror_whose_keys_are_as_they_were_written_is_named_and_made_anew(
     assert notes(right) == {'{"id":1}': "b"}
     assert progress(right).cdc.is_spelled
     assert right.audit().is_clean
+
+
+def test_a_row_that_is_told_to_be_deleted_is_gone(new_lab: NewLab) -> None:
+    """As ExtractNewRecordState rewrites deletes, as JSON's null in a schema or none, and by no value."""
+    names = ("rewritten", "enveloped", "null", "plain", "kept")
+    told = [Record(b'{"note":"a","__deleted":"false"}', key=name.encode()) for name in names]
+    gone = [
+        b'{"note":"","__deleted":"true"}',
+        b'{"schema":null,"payload":null}',
+        b"null",
+        None,
+        b'{"payload":{"note":"__deleted"},"schema":null}',
+    ]
+    lab = new_lab(told, **UPSERT)
+    lab.drain()
+    assert notes(lab) == dict.fromkeys(names, "a")
+    new_lab.produce(lab, [Record(value, key=name.encode()) for name, value in zip(names, gone, strict=True)])
+    lab.drain()
+    assert notes(lab) == {"kept": "__deleted"}
+    assert lab.audit().is_clean
+
+
+@pytest.mark.parametrize("columns", [{}, {"id": Column("int32"), "note": Column("string")}])
+def test_a_key_may_have_a_field_that_its_rows_lack(new_lab: NewLab, columns: dict[str, Column]) -> None:
+    """As a router of topics adds one: it is part of the key, deletes take rows away by it."""
+    source = Source(columns)
+
+    def routed(op: str, number: int, lsn: int) -> Record:
+        row = None if op == "d" else {"id": number, "note": "a"}
+        key = source.key(number).replace(f'{{"id":{number}'.encode(), b'{"id":%d,"__dbz":"t1"' % number)
+        key = key.replace(b'"fields":[', b'"fields":[{"type":"string","field":"__dbz"},')
+        return Record(source.event(op, row, lsn=lsn), key=key)
+
+    lab = new_lab([routed("c", 1, 1), routed("c", 2, 2), routed("d", 1, 3)], layout="mirror")
+    lab.drain()
+    assert notes(lab) == {'{"id":2,"__dbz":"t1"}': "a"}
+    new_lab.produce(lab, [routed("d", 2, 4), routed("c", 3, 5)])
+    lab.drain()
+    assert notes(lab) == {'{"id":3,"__dbz":"t1"}': "a"}
+    assert lab.audit().is_clean
+    if columns:
+        assert "__dbz" not in lab.table().schema().column_names
+
+
+def test_events_without_a_source_are_in_the_order_of_their_offsets(new_lab: NewLab) -> None:
+    """As Flink writes them: an update is a delete and a row; deletes stay deletes, nulls are counted."""
+
+    def flink(op: str, number: int, note: str) -> Record:
+        row = {"id": number, "note": note}
+        event = (
+            {"before": row, "after": None, "op": op}
+            if op == "d"
+            else {"before": None, "after": row, "op": op}
+        )
+        return Record(json.dumps(event).encode(), key=b'{"id":%d}' % number)
+
+    nothing = Record(b'{"schema":null,"payload":null}', key=b'{"id":1}')
+    lab = new_lab([flink("c", 1, "a"), flink("c", 2, "a"), flink("d", 1, "a"), nothing], layout="mirror")
+    assert lab.drain().balance["nulls"] == 1
+    new_lab.produce(lab, [flink("d", 2, "a"), flink("c", 2, "b")])
+    lab.drain()
+    assert notes(lab) == {'{"id":2}': "b"}
+    assert lab.audit().is_clean
+    with lab.connections() as connections:
+        found = newest_of_key(lab.pipeline, connections, '{ "id": 2.0 }')
+        assert [row["note"] for batch in found.batches for row in batch.to_pylist()] == ["b"]

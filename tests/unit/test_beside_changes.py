@@ -64,3 +64,13 @@ def test_what_only_looks_like_one_stays_a_bad_value(value: dict[str, Any]) -> No
     row = (PLAIN.key(1), PLAIN.event("c", {"id": 1}))
     decoded = Table().drain([row, (None, json.dumps(value).encode())])
     assert ([bad.index for bad in decoded.bad], dict(decoded.passed)) == ([1], {})
+
+
+@pytest.mark.parametrize(
+    "value", [b'{"schema":null,"payload":null}', b'{"payload":null,"schema":null}', b" null"]
+)
+def test_a_tombstone_that_is_written_as_json_is_counted(value: bytes) -> None:
+    """It repeats the delete before it, as one without a value does."""
+    row = (PLAIN.key(1), PLAIN.event("c", {"id": 1}))
+    decoded = Table().drain([row, (PLAIN.key(1), value)])
+    assert (decoded.bad, dict(decoded.passed)) == ((), {"nulls": [1]})

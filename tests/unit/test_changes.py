@@ -303,7 +303,6 @@ def test_bytes_of_a_decimal_without_a_scale_stop_the_drain() -> None:
         (None, PLAIN.event("c", None), "after"),
         (None, PLAIN.event("c", {"id": 1}).replace(b'"op":', b'"op":"u","op":'), "op"),
         (None, PLAIN.event("c", {"id": 1}) + b"}", None),
-        (None, b'{"schema":null,"payload":null}', None),
         (None, TYPED.event("c", ROW) + b"}", None),
         (None, TYPED.event("c", ROW)[:-1], None),
         (None, b'{"op":' + b"[" * 100_000, None),
@@ -316,7 +315,7 @@ def test_bytes_of_a_decimal_without_a_scale_stop_the_drain() -> None:
             "source.sequence",
         ),
         (None, PLAIN.event("c", {"id": 1}, ts_ms=1 << 60), "source.ts_ms"),
-        (None, json.dumps({"schema": {"type": "int32"}, "payload": {"op": "c"}}).encode(), "source"),
+        (None, json.dumps({"schema": {"type": "int32"}, "payload": {"op": "c"}}).encode(), "after"),
         (None, PLAIN.event("c", {"id": 1}).replace(b'"id":1', b'"id":1,"id":2'), "id"),
         (None, TYPED.event("c", ROW).replace(b'"ratio":0.1', b'"ratio":1e999'), "ratio"),
         (None, TYPED.event("c", {**ROW, "more": 1}), "more"),
@@ -389,6 +388,57 @@ def test_of_upserts_a_record_without_a_value_is_the_delete() -> None:
     timeless.timestamps_ms = [-1]
     of_now = table.format().decoder.decode(timeless, table.columns)
     assert of_now.table.column("_cdc_timestamp").to_pylist() == [None]
+
+
+def test_documents_of_mongodb_are_read_from_their_text() -> None:
+    """A delete has no column of its own: its key has another name than the row's."""
+    key = b'{"id":"{\\"$oid\\":\\"6a\\"}"}'
+    after = json.dumps({"_id": {"$oid": "6a"}, "name": "a"})
+    records = [
+        (key, PLAIN.event(op, row, connector="mongodb", lsn=0, sequence=None).replace(b'"lsn":0', b'"ord":1'))
+        for op, row in (("c", after), ("d", None), ("u", None))
+    ]
+    decoded = Table().drain(records)
+    assert [(each.index, each.field) for each in decoded.bad] == [(2, "after")]
+    rows = decoded.table.to_pylist()
+    assert [(row["_id"], row["name"], row["_cdc_operation"]) for row in rows] == [
+        ({"$oid": "6a"}, "a", "c"),
+        (None, None, "d"),
+    ]
+    assert [row["_cdc_row_id"] for row in rows] == [key.decode()] * 2
+
+
+@pytest.mark.parametrize(("lsn", "place"), [('"77"', 77), ('"1:4::0:0"', 10)])
+def test_a_position_that_is_told_as_text_is_one_where_it_is_a_number(lsn: str, place: int) -> None:
+    """As YugabyteDB tells it; else the offset says the order."""
+    event = PLAIN.event("c", {"id": 1}, sequence=None).replace(b'"lsn":100', f'"lsn":{lsn}'.encode())
+    assert Table().drain([(PLAIN.key(1), event)]).table.to_pylist()[0]["_cdc_sequence"] == place
+
+
+def test_a_key_that_is_a_struct_as_text_is_refused_by_name() -> None:
+    """Two structs may have one text; nothing is read of it."""
+    event = PLAIN.event("d", None)
+    decoded = Table().drain([(PLAIN.key(1), PLAIN.event("c", {"id": 1})), (b"Struct{id=1}", event)])
+    assert [(each.phase, "key.converter" in each.error) for each in decoded.bad] == [(Phase.KEY, True)]
+
+
+@pytest.mark.parametrize("copies", [1, 40])
+def test_a_keys_field_that_rows_lack_has_no_column(copies: int) -> None:
+    """Where rows have a schema: it is in the row id alone, of deletes one by one and many at once."""
+    key = TYPED.key(1).replace(b'{"id":1}', b'{"id":1,"__dbz__physicalTableIdentifier":"t1"}')
+    decoded = Table().drain([(key, TYPED.event("c", ROW)), *[(key, TYPED.event("d", None))] * copies])
+    assert (decoded.bad, decoded.ignored or {}) == ((), {})
+    row = decoded.table.to_pylist()[-1]
+    assert row["_cdc_row_id"] == '{"id":1,"__dbz__physicalTableIdentifier":"t1"}'
+    assert (row["id"], row["day"], row["_cdc_operation"]) == (1, None, "d")
+    assert not [name for name in row if name.startswith("__dbz")]
+
+
+def test_a_delete_that_was_rewritten_without_a_key_has_its_row() -> None:
+    """With its key it has the key's fields alone, as a tombstone."""
+    value = b'{"id":1,"name":"a","__deleted":"true"}'
+    rows = Table(Envelope.UPSERT).drain([(None, value), (PLAIN.key(1), value)]).table.to_pylist()
+    assert [(row["_cdc_operation"], row["name"]) for row in rows] == [("d", "a"), ("d", None)]
 
 
 def test_of_a_source_without_a_position_that_is_known_it_is_the_offset() -> None:
