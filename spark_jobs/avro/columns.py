@@ -161,7 +161,7 @@ class _Columns:
             case Leaf(Kind.DURATION):
                 return StructType(*self.fields(_DURATION_FIELDS, path, old))
             case Leaf():
-                return _leaf_type(kind)
+                return StringType() if kind.as_text else _leaf_type(kind)
             case Again():
                 self.as_text.append(".".join(path))
                 return StringType()

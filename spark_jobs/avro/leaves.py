@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_jobs.avro.columns import DURATION, MOST_DIGITS
 from spark_jobs.avro.parsing import Kind, Leaf
-from spark_jobs.avro.plain import CONVERSIONS, FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
+from spark_jobs.avro.plain import CONVERSIONS, FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, TEXTS
 from spark_jobs.schema.lane_rows import Rows
 from spark_jobs.schema.packed_values import binary_column, words_at
 
@@ -30,6 +30,8 @@ def number_column(  # noqa: PLR0911  (a line for each kind)
     leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType
 ) -> pa.Array:
     """Return what is written as an integer."""
+    if leaf.as_text:
+        return rows.looked_at(rows.array(numbers), TEXTS[leaf.kind], target)
     match leaf.kind:
         case Kind.LONG:
             return rows.array(numbers)

@@ -53,7 +53,8 @@ class Kind(StrEnum):
 class Leaf:
     """A type without others inside; ``base`` is Avro's own, by which it is written.
 
-    ``size`` is that of a fixed; ``precision`` and ``scale`` are a decimal's, ``symbols`` an enum's.
+    ``size`` is that of a fixed; ``precision`` and ``scale`` are a decimal's, ``symbols`` an enum's. A time
+    may be told ``as_text``.
     """
 
     kind: Kind
@@ -62,6 +63,7 @@ class Leaf:
     precision: int = 0
     scale: int = 0
     symbols: tuple[str, ...] = ()
+    as_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ from spark_jobs.avro.parsing import (
     Union,
     is_null,
 )
-from spark_jobs.schema.writer_schema import UnreadableValueError
+from spark_jobs.schema.told import clock_text, instant_text
+from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
 
 # A value's types may nest so deep in themselves: a frame of Python each, of a thousand.
 MAX_LEVELS = 400
@@ -220,6 +221,8 @@ def _leaf(leaf: Leaf, *, is_text: bool) -> Read:
         return lambda _: value
     raw = _raw(leaf)
     convert = CONVERSIONS.get(leaf.kind)
+    if leaf.as_text:
+        return lambda cursor: TEXTS[leaf.kind](raw(cursor))
     show = _SHOWN.get(leaf.kind) if is_text else None
 
     def read(cursor: Cursor) -> Any:
@@ -308,7 +311,7 @@ def _timestamp(epoch: datetime, unit_ns: int) -> Callable[[int, Leaf], datetime]
     def convert(units: int, _: Leaf) -> datetime:
         us, rest_ns = divmod(units * unit_ns, 1000)
         if rest_ns:
-            raise UnreadableValueError("a time finer than a microsecond")
+            raise UnreadableValueError(f"a time {FINER_THAN_COLUMN}")
         if not FIRST_US <= us <= LAST_US:
             raise UnreadableValueError("a time outside the years 1 to 9999")
         return epoch + timedelta(microseconds=us)
@@ -337,6 +340,17 @@ CONVERSIONS: dict[Kind, Callable[[Any, Leaf], Any]] = {
     Kind.LOCAL_MICROS: _timestamp(_MIDNIGHT, _MICROS_NS),
     Kind.LOCAL_NANOS: _timestamp(_MIDNIGHT, 1),
     Kind.DURATION: _duration,
+}
+# Times with all of their digits.
+TEXTS: dict[Kind, Callable[[int], str]] = {
+    Kind.TIME_MILLIS: lambda units: clock_text(units * _MILLIS_NS),
+    Kind.TIME_MICROS: lambda units: clock_text(units * _MICROS_NS),
+    Kind.TIMESTAMP_MILLIS: lambda units: instant_text(units * _MILLIS_NS),
+    Kind.TIMESTAMP_MICROS: lambda units: instant_text(units * _MICROS_NS),
+    Kind.TIMESTAMP_NANOS: instant_text,
+    Kind.LOCAL_MILLIS: lambda units: instant_text(units * _MILLIS_NS, ""),
+    Kind.LOCAL_MICROS: lambda units: instant_text(units * _MICROS_NS, ""),
+    Kind.LOCAL_NANOS: lambda units: instant_text(units, ""),
 }
 
 

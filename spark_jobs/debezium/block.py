@@ -22,6 +22,7 @@ from spark_jobs.debezium.leaves import (
     bytes_of,
     decimal_of,
     number_text,
+    time_text,
     uuid_of,
 )
 from spark_jobs.debezium.row_types import Entries, Items, Kind, Leaf, Record, Type
@@ -37,10 +38,14 @@ _WRITTEN_AS: dict[Kind, pa.DataType] = {
     Kind.DATE: pa.int32(),
     Kind.TIME: pa.int64(),
     Kind.TIMESTAMP: pa.int64(),
+    Kind.CLOCK_TEXT: pa.int64(),
+    Kind.INSTANT_TEXT: pa.int64(),
     Kind.ZONED: pa.timestamp("us", "UTC"),
     Kind.SCALED_TEXT: pa.struct([("scale", pa.int32()), ("value", pa.string())]),
 }
-_FROM_TEXT: dict[Kind, Callable[[str, Leaf], Any]] = {
+_EACH_ONCE: dict[Kind, Callable[[Any, Leaf], Any]] = {
+    Kind.CLOCK_TEXT: time_text,
+    Kind.INSTANT_TEXT: time_text,
     Kind.BINARY: lambda text, _: bytes_of(text),
     Kind.DECIMAL: decimal_of,
     Kind.NUMBER_TEXT: lambda text, leaf: number_text(text, leaf.scale),
@@ -104,8 +109,8 @@ def _leaf(values: pa.Array, leaf: Leaf, column: pa.DataType) -> tuple[pa.Array, 
         unsure = pc.invert(is_in.fill_null(True)).to_numpy(zero_copy_only=False)
         kept = pc.if_else(is_in, values, pa.scalar(None, values.type))
         return (kept if leaf.unit_us == 1 else pc.multiply(kept, leaf.unit_us)).cast(column), unsure
-    if leaf.kind in _FROM_TEXT:
-        return _each_once(values, _FROM_TEXT[leaf.kind], leaf, column)
+    if leaf.kind in _EACH_ONCE:
+        return _each_once(values, _EACH_ONCE[leaf.kind], leaf, column)
     if leaf.kind is Kind.SCALED_TEXT:
         rows = values.to_pylist()
         texts = pa.array([_or_none(_scaled, row, leaf) for row in rows], column)
@@ -114,7 +119,7 @@ def _leaf(values: pa.Array, leaf: Leaf, column: pa.DataType) -> tuple[pa.Array, 
 
 
 def _each_once(
-    values: pa.Array, read: Callable[[str, Leaf], Any], leaf: Leaf, column: pa.DataType
+    values: pa.Array, read: Callable[[Any, Leaf], Any], leaf: Leaf, column: pa.DataType
 ) -> tuple[pa.Array, np.ndarray]:
     known = values.dictionary_encode()
     texts = known.dictionary.to_pylist()

@@ -46,6 +46,8 @@ _TYPES: dict[Kind, IcebergType] = {
     Kind.TIMESTAMP: TimestampType(),
     Kind.ZONED: TimestamptzType(),
     Kind.UUID: UUIDType(),
+    Kind.CLOCK_TEXT: StringType(),
+    Kind.INSTANT_TEXT: StringType(),
 }
 
 

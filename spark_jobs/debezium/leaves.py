@@ -14,6 +14,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from spark_jobs.debezium.row_types import Kind, Leaf
+from spark_jobs.schema.told import clock_text, instant_text
+from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
 
 DAY_US = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,6 +25,7 @@ FIRST_DAY, LAST_DAY = date.min.toordinal() - _ZERO_DAY, date.max.toordinal() - _
 FIRST_US, LAST_US = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
 _NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _INTEGER_BITS = {Kind.INT: 32, Kind.LONG: 64, Kind.DATE: 32, Kind.TIME: 64, Kind.TIMESTAMP: 64}
+_INTEGER_BITS |= {Kind.CLOCK_TEXT: 64, Kind.INSTANT_TEXT: 64}
 # So many bytes are fewer digits: none is rounded. Of twice as many a number takes seconds to make.
 _MOST_DIGITS, _MOST_BYTES = 100_000, 41_500
 _ALL_DIGITS = Context(prec=_MOST_DIGITS, traps=[Inexact])
@@ -68,6 +71,16 @@ def uuid_of(text: Any) -> bytes:
     return parsed.bytes
 
 
+def time_text(number: int, leaf: Leaf) -> str:
+    """Return the text of a time with all of its digits."""
+    if leaf.kind is Kind.CLOCK_TEXT:
+        return clock_text(number * leaf.unit_ns)
+    try:
+        return instant_text(number * leaf.unit_ns, "")
+    except UnreadableValueError as error:
+        raise _misfit(number, str(error)) from error
+
+
 def read_leaf(leaf: Leaf, value: Any) -> Any:
     """Return a parsed value, fractions being decimals, as a column takes it. Raises ``MisfitError``."""
     if leaf.kind in _INTEGER_BITS:
@@ -83,7 +96,7 @@ def _date(days: int, _leaf: Leaf) -> date:
 
 def _time(number: int, leaf: Leaf) -> time:
     if not 0 <= number * leaf.unit_us < DAY_US:
-        raise _misfit(number, "a time of day past 23:59:59.999999")
+        raise _misfit(number, "no time of day: declare the column string, or long for the number")
     return (_EPOCH + timedelta(microseconds=number * leaf.unit_us)).time()
 
 
@@ -100,7 +113,7 @@ def _zoned(value: Any, _leaf: Leaf) -> datetime:
         raise _misfit(value, "no time with a zone within the years 1 to 9999") from error
     fraction = value.partition(".")[2].rstrip("Z").partition("+")[0].partition("-")[0]
     if len(fraction.rstrip("0")) > 6:  # noqa: PLR2004  (digits of a microsecond)
-        raise _misfit(value, "more digits than microseconds have")
+        raise _misfit(value, FINER_THAN_COLUMN)
     return read
 
 
@@ -170,4 +183,6 @@ _READ: dict[Kind, Callable[[Any, Leaf], Any]] = {
     Kind.SCALED_TEXT: _scaled_text,
     Kind.ZONED: _zoned,
     Kind.UUID: lambda value, _: uuid_of(value),
+    Kind.CLOCK_TEXT: time_text,
+    Kind.INSTANT_TEXT: time_text,
 }

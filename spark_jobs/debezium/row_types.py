@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.told import Form, Forms
 
 _MOST_DIGITS = 38
 
@@ -31,16 +32,22 @@ class Kind(StrEnum):
     TIMESTAMP = "timestamp"
     ZONED = "timestamptz"
     UUID = "uuid"
+    CLOCK_TEXT = "time as text"
+    INSTANT_TEXT = "timestamp as text"
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value; ``unit_us`` of a time is that of its number, ``precision`` and ``scale`` are a decimal's."""
+    """A value; ``unit_us`` of a time is that of its number, ``precision`` and ``scale`` are a decimal's.
+
+    ``unit_ns`` is that of one that is told as text.
+    """
 
     kind: Kind
     unit_us: int = 1
     precision: int = 0
     scale: int = 0
+    unit_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +112,23 @@ _BY_NAME = {
     ("string", "io.debezium.data.Uuid"): Leaf(Kind.UUID),
     ("struct", "io.debezium.data.VariableScaleDecimal"): Leaf(Kind.SCALED_TEXT),
 }
+_MS_NS, _US_NS = 1_000_000, 1000
+_AS_TEXT = {
+    ("int32", "io.debezium.time.Time"): Leaf(Kind.CLOCK_TEXT, unit_ns=_MS_NS),
+    ("int32", "org.apache.kafka.connect.data.Time"): Leaf(Kind.CLOCK_TEXT, unit_ns=_MS_NS),
+    ("int64", "io.debezium.time.MicroTime"): Leaf(Kind.CLOCK_TEXT, unit_ns=_US_NS),
+    ("int64", "io.debezium.time.NanoTime"): Leaf(Kind.CLOCK_TEXT, unit_ns=1),
+    ("int64", "io.debezium.time.Timestamp"): Leaf(Kind.INSTANT_TEXT, unit_ns=_MS_NS),
+    ("int64", "org.apache.kafka.connect.data.Timestamp"): Leaf(Kind.INSTANT_TEXT, unit_ns=_MS_NS),
+    ("int64", "io.debezium.time.MicroTimestamp"): Leaf(Kind.INSTANT_TEXT, unit_ns=_US_NS),
+    ("int64", "io.debezium.time.NanoTimestamp"): Leaf(Kind.INSTANT_TEXT, unit_ns=1),
+    ("string", "io.debezium.time.ZonedTimestamp"): Leaf(Kind.STRING),
+}
 _DECIMAL = ("bytes", "org.apache.kafka.connect.data.Decimal")
 
 
-def row_type(text: str, *, is_enveloped: bool = True) -> Record:
-    """Return a row's type by an envelope's schema, or by its own.
+def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Record:
+    """Return a row's type by an envelope's schema, or by its own, the times of some fields told so.
 
     Raises ``ConfigError``: ``schema-unreadable`` for what is no such schema, ``schema-unsupported`` for a
     type that is not known here.
@@ -119,6 +138,8 @@ def row_type(text: str, *, is_enveloped: bool = True) -> Record:
         if is_enveloped:
             schema = {each["field"]: each for each in schema["fields"]}["after"]
         row = _type(schema, ())
+        if told and isinstance(row, Record):
+            row = _told(row, schema["fields"], dict(told))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(
             "the schema beside an event is not of its kind",
@@ -129,6 +150,19 @@ def row_type(text: str, *, is_enveloped: bool = True) -> Record:
     if not isinstance(row, Record):
         raise _unsupported((), "no struct")
     return row
+
+
+def _told(row: Record, written: Sequence[Mapping[str, Any]], told: Mapping[str, Form]) -> Record:
+    fields = []
+    for field, schema in zip(row.fields, written, strict=True):
+        form, as_text = told.get(field.name), _AS_TEXT.get((schema["type"], str(schema.get("name"))))
+        if as_text is not None and form is Form.TEXT:
+            fields.append(replace(field, type=as_text))
+        elif as_text is not None and as_text.unit_ns and form is Form.NUMBER:
+            fields.append(replace(field, type=Leaf(_BY_TYPE[schema["type"]])))
+        else:
+            fields.append(field)
+    return Record(tuple(fields))
 
 
 def _type(schema: Mapping[str, Any], path: tuple[str, ...]) -> Type:

@@ -392,10 +392,10 @@ class _Moment(_Inside):
     """A time, or how long something took: seconds and nanoseconds."""
 
     def __init__(self, leaf: Leaf) -> None:
-        self._is_time = leaf.kind is Kind.TIMESTAMP
+        self._leaf = leaf
         number = Leaf(Kind.LONG, Written.NUMBER)
         super().__init__([Field(name, at, number, has_presence=False) for at, name in _PARTS])
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
         seconds, nanos = (each.view(np.int64) for each in self.message.numbers(rows))
-        return moment_column(seconds, nanos, shown, target, is_time=self._is_time)
+        return moment_column(seconds, nanos, shown, target, self._leaf)

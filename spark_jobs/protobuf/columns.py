@@ -30,6 +30,7 @@ from pyiceberg.types import (
 from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, refused
 from spark_jobs.schema.inference import Field as Column
 from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
+from spark_jobs.schema.told import Form
 from spark_jobs.schema.writer_schema import WriterColumns
 
 UINT64_DIGITS = 20
@@ -50,6 +51,7 @@ _TYPES: dict[Kind, IcebergType] = {
     Kind.AGAIN: StringType(),
     Kind.EMPTY: BooleanType(),
 }
+_FORMS: dict[Form, IcebergType] = {Form.TEXT: StringType(), Form.NUMBER: LongType()}
 
 
 def columns_of(root: Message, name: str) -> WriterColumns:
@@ -94,7 +96,7 @@ class _Columns:
             case Leaf():
                 if kind.kind in (Kind.AGAIN, Kind.JSON):
                     self.as_text.append(".".join(path))
-                return _TYPES[kind.kind]
+                return _TYPES[kind.kind] if kind.form is None else _FORMS[kind.form]
             case Repeated(element):
                 element_id = next(self._ids)
                 inner = self._type(element, (*path, "element"), (*numbers, "element"))

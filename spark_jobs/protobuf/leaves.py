@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.protobuf.plain import FIRST_US, LAST_US
+from spark_jobs.protobuf.plain import FIRST_US, LAST_US, moment
 from spark_jobs.protobuf.types import Kind, Leaf
 from spark_jobs.schema.lane_rows import Rows
 
@@ -42,9 +42,14 @@ def _symbols(leaf: Leaf, numbers: pa.Array) -> pa.Array:
 
 
 def moment_column(
-    seconds: np.ndarray, nanos: np.ndarray, rows: Rows, target: pa.DataType, *, is_time: bool
+    seconds: np.ndarray, nanos: np.ndarray, rows: Rows, target: pa.DataType, leaf: Leaf
 ) -> pa.Array:
     """Return microseconds: of a time, whose nanoseconds are never below zero, or of a duration."""
+    if leaf.form is not None:
+        parts = [rows.array(seconds), rows.array(nanos)]
+        both = pa.StructArray.from_arrays(parts, names=["seconds", "nanos"], mask=rows.nulls)
+        return rows.looked_at(both, lambda each: moment(**each, kind=leaf), target)
+    is_time = leaf.kind is Kind.TIMESTAMP
     seconds = rows.within(seconds, -_MOST_SECONDS, _MOST_SECONDS)
     nanos = rows.within(nanos, 0 if is_time else 1 - _NANOS, _NANOS - 1)
     is_odd = nanos % 1000 != 0

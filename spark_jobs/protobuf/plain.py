@@ -24,7 +24,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from spark_jobs.protobuf.long_numbers import refuse_long_numbers
 from spark_jobs.protobuf.types import WELL_KNOWN, Field, Kind, Leaf, Map, Message, Repeated, Type
-from spark_jobs.schema.writer_schema import UnreadableValueError
+from spark_jobs.schema.told import Form, instant_text, seconds_text
+from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
 
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 # As functions: a field may have the name of a method.
@@ -45,18 +46,24 @@ _WIDER = {
 class PlainReader:
     """Reads values of one message; with ``ignores`` unknown fields are counted instead of refused.
 
-    ``tree`` gives the tree of a message inside itself.
+    ``root`` is its tree; ``tree`` gives that of a message inside itself.
     """
 
     def __init__(
-        self, files: FileDescriptorSet, name: str, tree: Callable[[str], Message], *, ignores: bool
+        self,
+        files: FileDescriptorSet,
+        name: str,
+        root: Message,
+        tree: Callable[[str], Message],
+        *,
+        ignores: bool,
     ) -> None:
         pool = descriptor_pool.DescriptorPool()
         for file in files.file:
             pool.Add(file if file.name == _STRUCT else _widened(file))
         self._class = GetMessageClass(pool.FindMessageTypeByName(name))
         self._tree = tree
-        self._root = tree(name)
+        self._root = root
         self._ignores = ignores
 
     def read(self, value: bytes) -> tuple[dict[str, Any], dict[str, int]]:
@@ -103,6 +110,12 @@ class _Reading:
         match kind:
             case Leaf(Kind.AGAIN):
                 return self._again(item, kind.message, path, numbers)
+            case Leaf() if kind.form is not None:
+                self._count_unknown(item, numbers)
+                try:
+                    return moment(item.seconds, item.nanos, kind)
+                except UnreadableValueError as error:
+                    raise UnreadableValueError(str(error), ".".join(path)) from error
             case Leaf():
                 if isinstance(item, Parsed):
                     self._count_unknown(item, numbers, is_deep=kind.kind is Kind.JSON)
@@ -165,17 +178,30 @@ def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 
     return item
 
 
+def moment(seconds: int, nanos: int, kind: Leaf) -> int | str:
+    """Return a time, or how long something took, in its form. Raises ``UnreadableValueError``."""
+    is_time = kind.kind is Kind.TIMESTAMP
+    if abs(nanos) >= _NANOS or (1 if is_time else seconds) * nanos < 0:
+        raise UnreadableValueError(f"{nanos} nanoseconds are not of the {seconds} seconds beside them")
+    every = seconds * _NANOS + nanos
+    if kind.form is Form.NUMBER:
+        return _within(every, -_LONG, _LONG, ())
+    return instant_text(every) if is_time else seconds_text(every)
+
+
 def _within(number: Any, first: int, end: int, path: tuple[str, ...]) -> int:
     if not first <= number < end:
-        raise UnreadableValueError(f"{number} is more than the column holds", ".".join(path))
+        raise UnreadableValueError(f"{number} is more than the column holds", ".".join(path) or None)
     return int(number)
 
 
 def _micros(item: Any, sign: int, path: tuple[str, ...]) -> int:
     """Return seconds and nanoseconds, which may not be of another sign, as microseconds."""
     micros, rest = divmod(int(item.nanos), 1000)
-    if rest or abs(item.nanos) >= _NANOS:
-        raise UnreadableValueError(f"{item.nanos} nanoseconds are not whole microseconds", ".".join(path))
+    if abs(item.nanos) >= _NANOS:
+        raise UnreadableValueError(f"{item.nanos} nanoseconds are a second or more", ".".join(path))
+    if rest:
+        raise UnreadableValueError(f"{item.nanos} nanoseconds are {FINER_THAN_COLUMN}", ".".join(path))
     if sign * item.nanos < 0:
         raise UnreadableValueError("its nanoseconds are of another sign than its seconds", ".".join(path))
     return int(item.seconds) * 1_000_000 + micros

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -15,10 +15,11 @@ from spark_jobs.protobuf.block import FEWEST_VALUES, BlockReader
 from spark_jobs.protobuf.columns import columns_of
 from spark_jobs.protobuf.compiling import compiled
 from spark_jobs.protobuf.plain import PlainReader
-from spark_jobs.protobuf.types import comments, tree_of
+from spark_jobs.protobuf.types import Field, Kind, Leaf, Message, comments, tree_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.reading import BlockFirst
+from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import (
     ReadValues,
     SchemaText,
@@ -26,6 +27,7 @@ from spark_jobs.schema.writer_schema import (
 )
 
 _MOST_SCHEMAS = 256
+_AS_TEXT = (Kind.DURATION, Form.TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class ProtobufSchema:
     descriptors: bytes = field(repr=False)
     message: str
     ignores: bool = False
+    told: Forms = ()
 
     @property
     def columns(self) -> WriterColumns:
@@ -128,9 +131,21 @@ class _Readers:
                 hint="Correct the file under `value:`, or what is registered.",
             ) from error
         trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
-        root = trees(schema.message)
+        root = _told(trees(schema.message), dict(schema.told))
         self.columns = columns_of(root, schema.message)
-        self.plain = PlainReader(files, schema.message, trees, ignores=schema.ignores)
+        self.plain = PlainReader(files, schema.message, root, trees, ignores=schema.ignores)
         arrow = arrow_schema(Schema(*self.columns.struct.fields))
         block = BlockReader(root, arrow)
         self.read = BlockFirst(block, FEWEST_VALUES, self.plain.read, arrow).read
+
+
+def _told(root: Message, told: Mapping[str, Form]) -> Message:
+    return replace(root, fields=tuple(_field_told(each, told.get(each.name)) for each in root.fields))
+
+
+def _field_told(field: Field, form: Form | None) -> Field:
+    """Return a field in its form; a duration is a number as it is."""
+    kind = field.type
+    if not isinstance(kind, Leaf) or (kind.kind is not Kind.TIMESTAMP and (kind.kind, form) != _AS_TEXT):
+        return field
+    return replace(field, type=replace(kind, form=form))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.told import Form
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -50,7 +51,8 @@ class Written(Enum):
 class Leaf:
     """``symbols`` are an enum's, by number; ``message`` is the one inside itself, by its full name.
 
-    ``is_wrapped``: the field is a message that holds the value, which is ``written`` so.
+    ``is_wrapped``: the field is a message that holds the value, which is ``written`` so. A time may be told
+    in another ``form``.
     """
 
     kind: Kind
@@ -58,6 +60,7 @@ class Leaf:
     symbols: Mapping[int, str] = field(default_factory=dict)
     is_wrapped: bool = False
     message: str = ""
+    form: Form | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class ChangeColumns:
         usable, unused = [], []
         for text in texts:
             try:
-                usable.append(RowSchema(text, is_enveloped=self.is_enveloped).columns)
+                usable.append(RowSchema(text, is_enveloped=self.is_enveloped, told=self.rules.told).columns)
             except ConfigError as error:
                 _log.warning("a schema beside events is not used: %s", error)
                 unused.append(error)
@@ -98,7 +98,7 @@ class PlacedRows:
         """
         known = (text, growth, is_whole)
         if known not in self._known:
-            schema = RowSchema(text, is_whole, self.is_enveloped)
+            schema = RowSchema(text, is_whole, self.is_enveloped, self.rules.told)
             rules = replace(self.rules, max_columns=growth.room)
             lacks, (names,) = place([schema.columns], self.table, self.bound, rules)
             is_enough = growth.has_ended or not lacks

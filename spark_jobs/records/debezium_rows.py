@@ -21,6 +21,7 @@ from spark_jobs.records.projection import one_array
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.packed_values import PackedValues
 from spark_jobs.schema.reading import BlockFirst
+from spark_jobs.schema.told import Forms
 from spark_jobs.schema.writer_schema import ReadValues, WriterColumns
 
 _MOST_SCHEMAS = 64
@@ -36,6 +37,7 @@ class RowSchema:
     text: str
     is_whole: bool = True
     is_enveloped: bool = True
+    told: Forms = ()
 
     @property
     def columns(self) -> WriterColumns:
@@ -65,7 +67,7 @@ class _Readers:
     """What is made of a schema once in a process; raises as ``row_type`` and ``columns_of``."""
 
     def __init__(self, schema: RowSchema) -> None:
-        row = row_type(schema.text, is_enveloped=schema.is_enveloped)
+        row = row_type(schema.text, is_enveloped=schema.is_enveloped, told=schema.told)
         self.columns = columns_of(row)
         self.plain = PlainRows(row, is_whole=schema.is_whole)
         arrow = arrow_schema(Schema(*self.columns.struct.fields))

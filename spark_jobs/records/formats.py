@@ -36,7 +36,7 @@ from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
 from spark_jobs.records.renamed import PlainRenamedDecoder, RenamedDecoder
-from spark_jobs.records.shaping import Shaping, shaping_of
+from spark_jobs.records.shaping import Shaping, shaping_of, told_of
 from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
 from spark_jobs.schema.change_columns import CHANGE_COLUMNS, MIRROR_COLUMNS
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
@@ -119,9 +119,11 @@ def _format_of(
         shaping.converted,
         pipeline.layout,
         takes_all_but if takes_all_types(pipeline) else None,
+        told_of(pipeline),
     )
     if pipeline.envelope is not None:
         return _changes(pipeline, schemas, rules, shaping, (table, bound or {}, cdc))
+    schemas = schemas.told(rules.told)
     columns = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
     if table is not None:
         schemas = schemas.placed(table, bound or {}, rules)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType, StructType, TimestamptzType
 
 from spark_jobs.config.new_fields import Growth, NewFields
 from spark_jobs.json_schema.closed import are_closed, forbidden
@@ -21,6 +22,7 @@ from spark_jobs.records.json import decode_chunk
 from spark_jobs.records.json_by_schema_plain import PlainReader
 from spark_jobs.records.json_parsing import NotAnObjectError, parse_any, parse_object, says_something
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, WriterColumns
 
 _MOST_SCHEMAS = 256
@@ -36,6 +38,7 @@ class JsonSchema:
 
     source: SchemaText
     ignores: bool = False
+    told: Forms = ()
 
     @property
     def columns(self) -> WriterColumns:
@@ -82,7 +85,7 @@ class _Readers:
         ignores = schema.ignores and closed != {True}
         self._is_partly_closed = ignores and True in closed
         self._growth = Growth(NewFields.IGNORE if ignores else NewFields.DEAD_LETTER, is_by_schema=True)
-        self.columns = columns_of(root)
+        self.columns = _told(columns_of(root), dict(schema.told))
         self._arrow = self._written = arrow_schema(Schema(*self.columns.struct.fields))
         if as_text := self.columns.as_text:
             self._written = pa.schema([_as_written(each, "", as_text) for each in self._arrow])
@@ -128,6 +131,17 @@ class _Readers:
             if says_something(item):
                 raise NotAnObjectError("the schema allows no other properties than it names", ".".join(path))
         return made
+
+
+def _told(columns: WriterColumns, told: Mapping[str, Form]) -> WriterColumns:
+    """Return the columns with times that are told as text: in JSON they are."""
+    fields = (
+        NestedField(each.field_id, each.name, StringType(), required=each.required, doc=each.doc)
+        if told.get(each.name) is Form.TEXT and isinstance(each.field_type, TimestamptzType)
+        else each
+        for each in columns.struct.fields
+    )
+    return replace(columns, struct=StructType(*fields))
 
 
 def _as_written(field: pa.Field, around: str, as_text: Collection[str]) -> pa.Field:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm
 from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.schema.told import Form, Forms
 
 if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # Their names among columns, none of which is called so.
 FILTER = ""
+_FORMS = {"string": Form.TEXT, "long": Form.NUMBER}
 ROUTE = "\0"
 
 
@@ -127,6 +129,16 @@ def shaping_of(pipeline: PipelineConfig) -> Shaping:
         pipeline.route.by,
         {value: None if table == pipeline.table else table for value, table in pipeline.route.tables.items()},
     )
+
+
+def told_of(pipeline: PipelineConfig) -> Forms:
+    """Return how times are read that are no times in the table; one that is truncated is read as text."""
+    forms = {
+        name: Form.TEXT if column.fit else _FORMS.get(column.type)
+        for name, column in pipeline.columns.items()
+        if not column.is_computed and column.written_as is None
+    }
+    return tuple((name, form) for name, form in sorted(forms.items()) if form is not None)
 
 
 def _judged(sql: str) -> Expression:

@@ -10,6 +10,7 @@ from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.schema_spans import Spans
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place
+from spark_jobs.schema.told import Forms, under
 from spark_jobs.schema.writer_schema import WriterSchema
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class KnownSchemas:
         """Return those of keys, then those of values, each in the order of their ids."""
         own = self.of(key for key in self.by_key if key is not None)
         return own if self.keys is None else [*self.keys.every, *own]
+
+    def told(self, forms: Forms) -> KnownSchemas:
+        """Return the same with the times of these fields of values told so."""
+        return replace(self, by_key={key: under(each, forms) for key, each in self.by_key.items()})
 
     def placed(self, table: Schema, bound: ColumnMap, rules: Rules) -> KnownSchemas:
         """Return the same under the names that their fields have, or are to get, in the table."""

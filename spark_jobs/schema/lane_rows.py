@@ -6,6 +6,7 @@ A row whose value no column can hold is put in doubt; what stands in its place d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -84,7 +85,7 @@ class Rows:
             return self.looked_at(texts.view(pa.binary()), bytes.decode, pa.string())
         return texts
 
-    def looked_at(self, pieces: pa.Array, made: Callable[[bytes], object], target: pa.DataType) -> pa.Array:
+    def looked_at(self, pieces: pa.Array, made: Callable[[Any], object], target: pa.DataType) -> pa.Array:
         """Return what is made of each, null where nothing can be."""
         items = pieces.to_pylist()
         bad = []

@@ -23,6 +23,7 @@ from spark_jobs.schema.evolution import Binding, Evolution, Path, innermost
 from spark_jobs.schema.incompatible import incompatible
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.told import Forms
 from spark_jobs.schema.widening import holds, may_hold, widened
 from spark_jobs.schema.writer_schema import Names, WriterColumns
 
@@ -38,7 +39,8 @@ class Rules:
 
     No field goes into a ``computed`` column; into one that ``converts`` what is written there goes any. Types
     of a table of events are its source's: nobody but a rebuild gives a column of it another one. With
-    ``takes_all_but`` every column but these takes what its field was told as in other types, too.
+    ``takes_all_but`` every column but these takes what its field was told as in other types, too. ``told`` is
+    how times are read for columns that are none.
     """
 
     max_columns: int
@@ -48,6 +50,7 @@ class Rules:
     converts: frozenset[str] = frozenset()
     layout: Layout = Layout.FLAT
     takes_all_but: frozenset[str] | None = None
+    told: Forms = ()
 
 
 def place(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from prove.lab.beside_changes import BESIDE
-from prove.lab.debezium_events import Source
+from prove.lab.debezium_events import TIME, Column, Source
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import PIPELINE, configure
 from spark_jobs.acts.skip import skip
@@ -114,3 +115,29 @@ def test_what_is_beside_changes_stops_nothing(new_lab: NewLab, layout: str) -> N
     assert line.entry.counts.balance.further == dict.fromkeys(BESIDE, 1)
     assert (found.passed, found.records, found.is_clean) == (dict.fromkeys(BESIDE, 1), 6, True)
     assert (traced.where, "heartbeats" in traced.why) == (Where.PASSED, True)
+
+
+@pytest.mark.parametrize("layout", ["changes", "mirror"])
+def test_finer_times_of_a_database_come_in_as_declared(new_lab: NewLab, layout: str) -> None:
+    """Cut to the microsecond, or as text with all digits; audits find it right."""
+    source = Source(
+        {
+            "id": Column("int32", optional=False),
+            "zoned": Column("string", f"{TIME}ZonedTimestamp"),
+            "clock": Column("int64", f"{TIME}MicroTime"),
+            "nanos": Column("int64", f"{TIME}NanoTimestamp"),
+        }
+    )
+    row = {"id": 1, "zoned": "1969-12-31T23:59:59.9999999Z", "clock": -1, "nanos": -1}
+    columns = {
+        "zoned": {"type": "timestamptz", "fit": "truncate"},
+        "clock": "string",
+        "nanos": {"type": "timestamp", "fit": "truncate"},
+    }
+    lab = new_lab([Record(source.event("c", row), key=source.key(1))], layout=layout, columns=columns)
+    assert lab.drain().balance.rows == 1
+    (made,) = lab.rows().select([*columns]).to_pylist()
+    last = datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)
+    assert made == {"zoned": last, "clock": "-00:00:00.000001", "nanos": last.replace(tzinfo=None)}
+    with lab.connections() as connections:
+        assert audit(lab.pipeline, connections).is_clean

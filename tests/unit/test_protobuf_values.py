@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from spark_jobs.protobuf.schema import ProtobufSchema, protobuf_schema
-from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
+from spark_jobs.schema.writer_schema import (
+    FINER_THAN_COLUMN,
+    Language,
+    SchemaText,
+    UnreadableValueError,
+)
 from tests.unit.test_protobuf_schema import schema_of
 
 BODY = """
@@ -56,7 +61,7 @@ def one(value: bytes, schema: ProtobufSchema = SCHEMA) -> dict[str, Any] | str:
         (b"\x38\x01", {"kind": "GOOD"}),
         (b"\x38\x07", {"kind": "7"}),
         (b"\x42\x02\x08\x01", {"at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}),
-        (b"\x4a\x02\x10\x64", "took: 100 nanoseconds are not whole microseconds"),
+        (b"\x4a\x02\x10\x64", f"took: 100 nanoseconds are {FINER_THAN_COLUMN}"),
         (b"\x52\x03\x0a\x01k", {"m": [("k", {"x": 0})]}),
         (b"\x52\x07\x0a\x01k\x12\x02\x08\x01\x52\x07\x0a\x01k\x12\x02\x08\x02", {"m": [("k", {"x": 2})]}),
         (b"\x58\x01\x5a\x02\x02\x03", {"many": [1, 2, 3]}),
