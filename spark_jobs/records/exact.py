@@ -28,7 +28,7 @@ Misfits = dict[int, str]
 
 def placed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
     """Return the values as a column of the type, null where one does not fit, and by position why not."""
-    if values.type == kind:
+    if values.type == kind and not pa.types.is_temporal(kind):
         return values, {}
     if pa.types.is_null(values.type):
         return column_of([None] * len(values), kind), {}
@@ -37,7 +37,7 @@ def placed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
     with suppress(pa.ArrowInvalid):
         return _cast(values, kind), {}
     misfits = {
-        row: _unfit(values[row].as_py(), kind) for row in range(len(values)) if not _fits(values, row, kind)
+        row: _unfit(_told(values[row]), kind) for row in range(len(values)) if not _fits(values, row, kind)
     }
     return _cast(_without(values, misfits), kind), misfits
 
@@ -132,6 +132,13 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_temporal(kind) and not is_certain(made):
         raise pa.ArrowInvalid("outside the years 1 to 9999")
     return made
+
+
+def _told(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):  # a time that Python has none of: what it is counted as
+        return value.value
 
 
 def _fits(values: pa.Array, row: int, kind: pa.DataType) -> bool:

@@ -205,6 +205,17 @@ def test_metadata_files_are_bounded(lake: Lake) -> None:
         assert len(list(Path(folder).glob("*.metadata.json"))) <= 22
 
 
+def test_the_metadata_files_that_a_table_names_are_there(sqlite_lake: Lake) -> None:
+    """Of earlier versions a commit deletes those alone that fell out of the table's metadata log."""
+    lake = sqlite_lake
+    lake.make_table(dead_letters=False)
+    for start in range(25):
+        lake.drain(start, start + 1, files=False)
+    named = [each.metadata_file.removeprefix("file://") for each in lake.load().metadata.metadata_log]
+    assert len(named) == 20
+    assert [name for name in named if not Path(name).exists()] == []
+
+
 def test_attempts_are_told_apart(lake: Lake) -> None:
     """Two runs of one range have one batch id; only the attempt says whose commit landed."""
     lake.make_table()

@@ -73,6 +73,30 @@ def test_a_commit_that_landed_is_found(proxied: tuple[Lake, FaultProxy], fault: 
     assert lake.offsets() == list(range(20))
 
 
+def test_a_commit_that_shows_late_is_looked_for_six_times(
+    sqlite_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalog whose error hides a commit that five more looks do not show: the sixth finds it."""
+    lake, looks, send = sqlite_lake, [], landing.send
+    lake.make_table(dead_letters=False)
+    before = lake.load()
+
+    def lost(catalog: Catalog, table: Table, swap: Swap) -> None:
+        send(catalog, table, swap)
+        raise ServerError("504")
+
+    def late(catalog: Catalog, name: str) -> Table | None:
+        looks.append(name)
+        return before if 1 < len(looks) < 7 else load(catalog, name)
+
+    load = landing.load_table
+    monkeypatch.setattr(landing, "send", lost)
+    monkeypatch.setattr(landing, "load_table", late)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    assert lake.commit(lake.request(0, 10)).progress.next_offsets == {0: 10}
+    assert len(looks) == 7
+
+
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.REFUSED_503], ids=lambda fault: fault.name.lower())
 @pytest.mark.usefixtures("short_read_back")
 def test_a_commit_that_did_not_land_is_unknown_and_done_again(
