@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.mirror import BadChanges
+from spark_jobs.config.new_fields import Incompatible
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import BadRecord
@@ -50,8 +51,22 @@ def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int,
         f" {mends.act('skip', name, str(OffsetRange(partition, offset, offset + 1)))} leaves it out; with"
         " `mirror: {bad_changes: dead_letters}` all such become dead letters. A later change of a key at its"
         " source (an update, an incremental snapshot) mends its row; until then it is as it was, and the"
-        " check `exact` fails.",
+        f" check `exact` fails.{_of_another_type(run, why)}",
         **at,
     )
     error.before = run.batch.ranges.before({each: first for each, (first, _) in firsts.items()})
     raise error
+
+
+def _of_another_type(run: BatchRun, why: str) -> str:
+    """Return what to do where a source that sends no schemas may have given a column another type."""
+    if ", column " not in why:
+        return ""
+    rebuilt = mends.act("rebuild", run.pipeline.name, "--from TIME")
+    is_beside = run.pipeline.table_schema.incompatible is Incompatible.NEW_COLUMN
+    return (
+        " Where the source gave the column another type, declare that in `columns:`, have all rows told anew"
+        f" and make the mirror anew from there: {rebuilt}."
+        + " `schema: {incompatible: new_column}` does nothing for events without schemas."
+        * is_beside
+    )

@@ -88,6 +88,19 @@ def test_the_skip_that_a_bad_change_names_works_as_it_is_printed(new_lab: NewLab
     assert ids(lab) == {1, 3, 4, 9}
 
 
+def test_a_column_of_another_type_without_schemas_has_its_way_out(new_lab: NewLab) -> None:
+    """Declared and told anew, by a rebuild; a column beside it is of events with schemas."""
+    beside = {"incompatible": "new_column"}
+    lab = new_lab([change(1, qty=1)], layout="mirror", schema=beside)
+    lab.drain()
+    new_lab.produce(lab, [change(1, qty="many")])
+    with pytest.raises(BadRecord) as raised:
+        lab.drain()
+    assert "`columns:`" in raised.value.hint
+    assert f"./sluice rebuild {PIPELINE} --from TIME" in raised.value.hint
+    assert "`schema: {incompatible: new_column}` does nothing" in raised.value.hint
+
+
 def test_a_topic_without_keys_is_no_mirror(new_lab: NewLab) -> None:
     """No table is made; a table of changes can be."""
     lab = new_lab([Record(PLAIN.event("c", {"id": 1}))], layout="mirror")
