@@ -31,6 +31,7 @@ from spark_jobs.records.timestamps import (
     parse_zoned,
 )
 from spark_jobs.schema.arrow_schema import fields_of
+from spark_jobs.schema.bursts import MOST_ALONE
 from spark_jobs.schema.inference import by_lower_case, name_clash
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN
 
@@ -134,14 +135,15 @@ def _check_unknown(
         if name in unknown and says_something(item):
             message = name_clash(name, siblings, is_top=is_top)
             if message is None:
-                why = _why_no_column(name, item, growth, is_top=is_top)
+                said = sum(each in unknown and says_something(value[each]) for each in value)
+                why = _why_no_column(name, item, growth, is_top=is_top, beside=said)
                 raise MisfitError(why, (name,), is_unknown=True)
             clash = clash or MisfitError(message, (name,))
     if clash:
         raise clash
 
 
-def _why_no_column(name: str, item: Any, growth: Growth, *, is_top: bool) -> str:
+def _why_no_column(name: str, item: Any, growth: Growth, *, is_top: bool, beside: int) -> str:
     if growth.is_by_schema:
         return "the schema does not name it"
     if _says_only_large(item):
@@ -150,6 +152,11 @@ def _why_no_column(name: str, item: Any, growth: Growth, *, is_top: bool) -> str
         return "an integer past 64 bits, for which there is no column"
     if growth.new_fields is NewFields.DEAD_LETTER:
         return "it has no column, and the table takes no new ones (schema.new_fields)"
+    if beside > MOST_ALONE:
+        return (
+            f"one of {beside} fields without a column; alone a record adds {MOST_ALONE} at most: declare in"
+            " `columns` what is to be kept (an object of many keys as a map), then redrive"
+        )
     return f"it can have no column beside the table's others, or by schema.max_columns: {growth.max_columns}"
 
 

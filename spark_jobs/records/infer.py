@@ -35,11 +35,26 @@ def observe(
 
     Coordinates are for people, to find an example: without ``offsets`` the positions in ``values``. Strings
     of a field are looked at as times until the first that is none. Of more than ``max_fields`` fields, at any
-    depth, the first are kept.
+    depth, those of short values and the first are kept: a record with thousands hides no other's.
     """
+    walker, undecodable = _walked(values, range(len(values)), partition, offsets, max_fields)
+    if walker.is_full:
+        by_size = sorted(range(len(values)), key=lambda index: len(values[index]))
+        walker, undecodable = _walked(values, by_size, partition, offsets, max_fields)
+    return Evidence(len(values) - undecodable, undecodable, walker.evidence())
+
+
+def _walked(
+    values: Sequence[bytes],
+    indices: Sequence[int],
+    partition: int,
+    offsets: Sequence[int] | None,
+    max_fields: int,
+) -> tuple[_Walker, int]:
     walker = _Walker(partition, max_fields)
     undecodable = 0
-    for index, value in enumerate(values):
+    for index in indices:
+        value = values[index]
         walker.offset = index if offsets is None else offsets[index]
         try:
             record = orjson.loads(value)
@@ -51,7 +66,7 @@ def observe(
         walker.walk(record, walker.fields)
         if walker.huge:
             walker.settle_huge(value)
-    return Evidence(len(values) - undecodable, undecodable, walker.evidence())
+    return walker, undecodable
 
 
 @dataclass(slots=True)
@@ -81,6 +96,11 @@ class _Walker:
         self.huge: list[tuple[_Seen, float]] = []
         self._partition = partition
         self._room = max_fields
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there was no room for more."""
+        return not self._room
 
     def evidence(self) -> dict[str, FieldEvidence]:
         return {name: seen.evidence() for name, seen in self.fields.items()}

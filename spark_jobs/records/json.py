@@ -27,6 +27,7 @@ from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_obje
 from spark_jobs.records.keeping import fallbacks_of
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
+from spark_jobs.schema.bursts import without_bursts
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, count_columns, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
@@ -171,7 +172,8 @@ class _Decoder:
         if count_columns(self.columns) >= self.growth.room:
             return None
         evidence = observe(values, max_fields=self.growth.max_fields_seen).without(self.elsewhere)
-        if not evolve(self.columns, evidence, max_columns=self.growth.room):
+        taken = without_bursts(evidence, self.columns, self.growth.room)
+        if not evolve(self.columns, taken, max_columns=self.growth.room):
             return None
         return Decoded(no_rows(self.schema), [], new_fields=evidence)
 

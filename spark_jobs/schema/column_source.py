@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.bursts import most_alone_at_first, without_bursts
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.iceberg_types import iceberg_schema, iceberg_type, known_fields
@@ -50,7 +51,9 @@ class SeenColumns:
         evidence = evidence.without(self.made)
         if self.is_exact:
             return made_of(iceberg_schema(declared)), ()
-        columns = choose_types(evidence, tuple(declared), max_columns=self.growth.max_columns)
+        most, alone = self.growth.max_columns, most_alone_at_first(evidence)
+        taken = without_bursts(evidence, tuple(declared), most, most_alone=alone)
+        columns = choose_types(taken, tuple(declared), max_columns=most)
         return made_of(iceberg_schema(columns)), tuple(
             told_of_columns(columns, declared, evidence, self.growth)
         )
@@ -62,7 +65,9 @@ class SeenColumns:
         evidence: Evidence,
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
-        added = evolve(known_fields(table), evidence, max_columns=self.growth.room)
+        known = known_fields(table)
+        taken = without_bursts(evidence, known, self.growth.room)
+        added = evolve(known, taken, max_columns=self.growth.room)
         lacks = Evolution([(each.path, iceberg_type(each.type), None) for each in added])
         return lacks, tuple(minorities(added, evidence))
 

@@ -5,7 +5,8 @@ Evidence merges in any order and grouping to the same result, so it can be gathe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -112,6 +113,7 @@ class Evidence:
     def within(self, max_fields: int) -> Evidence:
         """Return the evidence of so many fields at most, at any depth, those that were seen first.
 
+        A quarter may be columns: what records brought that have more than these, and are none, goes first.
         Of schemas there are at most ``MOST_SCHEMAS`` of values, and of keys.
         """
         most = max(len(self.schemas), len(self.texts))
@@ -120,7 +122,8 @@ class Evidence:
         values, keys = ([key for key in self.schemas if key.of_key is each] for each in (False, True))
         schemas = (*values[:MOST_SCHEMAS], *keys[:MOST_SCHEMAS])
         texts = {text: self.texts[text] for text in self.texts_in_order[:MOST_SCHEMAS]}
-        fields = _first(self.fields, iter(range(max_fields)))
+        limits = brought_too_many(_every(self.fields), max_fields // 4, max_fields // 4)
+        fields = _first(_common(self.fields, limits), iter(range(max_fields)))
         return replace(self, fields=fields, schemas=schemas, texts=texts)
 
     @property
@@ -149,6 +152,44 @@ class Evidence:
 
 
 _CODEC = JsonCodec(Evidence)
+
+
+def brought_too_many(new: Iterable[FieldEvidence], most: int, most_alone: int) -> dict[tuple[int, int], int]:
+    """Return the records in which more than ``most`` of the fields were seen first, in as few values.
+
+    That is how often their fields are to be more than, to be kept. Of those seen once ``most_alone`` counts.
+    """
+    brought: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for seen in new:
+        brought[seen.order[:2]].append(seen.count(*Kind))
+    limits = {}
+    for record, counts in brought.items():
+        usual, _ = Counter(counts).most_common(1)[0]
+        if sum(count <= usual for count in counts) > (min(most, most_alone) if usual == 1 else most):
+            limits[record] = usual
+    return limits
+
+
+def _every(fields: Mapping[str, FieldEvidence]) -> Iterator[FieldEvidence]:
+    for seen in fields.values():
+        yield seen
+        yield from _every(seen.fields if seen.element is None else {**seen.fields, "": seen.element})
+
+
+def _common(
+    fields: Mapping[str, FieldEvidence], limits: Mapping[tuple[int, int], int]
+) -> dict[str, FieldEvidence]:
+    if not limits:
+        return dict(fields)
+    return {
+        name: replace(
+            seen,
+            fields=_common(seen.fields, limits),
+            element=None if seen.element is None else _common({"": seen.element}, limits).get(""),
+        )
+        for name, seen in fields.items()
+        if seen.count(*Kind) > limits.get(seen.order[:2], 0)
+    }
 
 
 def _count(fields: Mapping[str, FieldEvidence]) -> int:

@@ -19,7 +19,7 @@ def _unknown(
     known = {column.name: column.type for column in columns}
     for name, seen in evidence.items():
         here, kind, inside = (*path, name), known.get(name), seen
-        if kind is None and _says_something(seen):
+        if kind is None and says_something(seen):
             yield ".".join(here), seen.count(*Kind) - seen.count(Kind.NULL)
         while isinstance(kind, ListOf) and inside.element is not None:
             here, kind, inside = (*here, "element"), kind.element, inside.element
@@ -30,7 +30,8 @@ def _unknown(
                 yield from _unknown(value.fields, kind.value.fields, (*here, "value"))
 
 
-def _says_something(seen: FieldEvidence) -> bool:
+def says_something(seen: FieldEvidence) -> bool:
+    """Return whether any value of the field is more than null, an empty list or an empty object."""
     silent = {Kind.NULL, Kind.OBJECT, Kind.ARRAY}
     inside = (*seen.fields.values(), *(() if seen.element is None else (seen.element,)))
-    return not seen.kinds.keys() <= silent or any(map(_says_something, inside))
+    return not seen.kinds.keys() <= silent or any(map(says_something, inside))

@@ -69,7 +69,7 @@ def test_a_table_gets_the_most_frequent_fields_up_to_its_bound() -> None:
 
 @pytest.mark.parametrize("max_fields", [1, 3, 40, 10_000])
 def test_evidence_is_bounded_wherever_it_is_gathered(max_fields: int) -> None:
-    """Of one record with thousands of keys, of many, and at any depth; the first fields stay whole."""
+    """Of one record with thousands of keys, of many, and at any depth."""
     values = [wide(3000), b'{"deep":[{"a":{"b":1,"c":2}}]}', wide(10)]
     seen = observe(values, max_fields=max_fields)
     merged = Evidence()
@@ -78,7 +78,7 @@ def test_evidence_is_bounded_wherever_it_is_gathered(max_fields: int) -> None:
     for evidence in (seen, merged):
         assert len(evidence.fields) <= max_fields
         assert evidence.to_json().count('"order"') <= max_fields
-        assert evidence.fields["Key0"].count(*evidence.fields["Key0"].kinds) >= 1
+        assert max_fields < 10_000 or len(evidence.fields) == 3001
 
 
 @pytest.mark.parametrize(
