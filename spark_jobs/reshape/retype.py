@@ -16,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And, Not
+from pyiceberg.table import Table
 
 from spark_jobs.acts.act import act, batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.settle import settle
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.retype_commit import RetypeFileCommit, TableChange
+from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
@@ -42,10 +44,13 @@ from spark_jobs.schema.evolution import moved
 from spark_jobs.schema.iceberg_types import declared_type
 
 if TYPE_CHECKING:
-    from pyiceberg.table import FileScanTask, Table, Transaction
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Transaction
 
     from spark_jobs.commit.swap import Change
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.batch import Batch
 
 # Says in words what was done, after each replayed batch and each file.
 OnProgress: TypeAlias = "Callable[[str], None]"
@@ -115,6 +120,8 @@ def _begin(
     source = connections.admin.source_state(pipeline.topic)
     check_identity(progress_of(table), source, table=pipeline.table)
     settle(pipeline, connections, then="retype")
+    table = load_drained(pipeline, connections)
+    batch = batch_of_act(pipeline.name, table, connections, BatchKind.RETYPE)
 
     def change(table: Table) -> tuple[Change, Progress]:
         progress = progress_of(table)
@@ -123,11 +130,11 @@ def _begin(
         starts = {p: max(progress.starts.get(p, 0), source.low.get(p, end)) for p, end in until.items()}
         kept = KeptColumn(column, _kept_name(table, column), progress.generation, until, starts)
         exchange = partial(_exchange, kept=kept, type_name=type_name)
+        planned = _planned(table, exchange)
+        _rehearse(planned, connections, batch, partial(_refitted, kept=kept, refit=refit_of(pipeline)))
         changed = replace(progress, kept_columns=(*progress.kept_columns, kept))
-        return exchange, replace(changed, columns=_moved(table, progress, kept, exchange))
+        return exchange, replace(changed, columns=_moved(planned.schema(), progress, kept))
 
-    table = load_drained(pipeline, connections)
-    batch = batch_of_act(pipeline.name, table, connections, BatchKind.RETYPE)
     intent = TableChange(batch, change, summary_of_act(connections, reason))
     return land_act(connections, table, intent, reason).progress.kept_columns[-1]
 
@@ -142,11 +149,29 @@ def _exchange(transaction: Transaction, *, kept: KeptColumn, type_name: str) -> 
         update.move_before((kept.column,), (kept.kept,))
 
 
-def _moved(table: Table, progress: Progress, kept: KeptColumn, exchange: Change) -> ColumnMap:
-    """Return which column takes which field then: what went into the old one goes into the new."""
+def _planned(table: Table, exchange: Change) -> Table:
+    """Return the table as it will be; the ids that the new column gets are those of the commit."""
     rehearsal = table.transaction()
-    exchange(rehearsal)  # the ids that the new column gets are those of the commit
-    columns = {field.name: field for field in rehearsal.table_metadata.schema().fields}
+    exchange(rehearsal)
+    return Table(table.name(), rehearsal.table_metadata, table.metadata_location, table.io, table.catalog)
+
+
+def _rehearse(planned: Table, connections: Connections, batch: Batch, refitted: _Refitted) -> None:
+    """Raise what would end the filling of files: once the columns are exchanged, values wait for it.
+
+    One file of each partitioning is made anew, committed nowhere and swept.
+    """
+    smallest: dict[int, DataFile] = {}
+    for task in sorted(planned.scan().plan_files(), key=lambda each: each.file.file_size_in_bytes):
+        smallest.setdefault(task.file.spec_id, task.file)
+    for file in smallest.values():
+        RetypeFileCommit(batch, file.file_path, refitted, {}).stage(planned, connections)
+    sweep_prefix(planned, f"{batch.attempt}-")
+
+
+def _moved(planned: Schema, progress: Progress, kept: KeptColumn) -> ColumnMap:
+    """Return which column takes which field then: what went into the old one goes into the new."""
+    columns = {field.name: field for field in planned.fields}
     return moved(progress.columns, columns[kept.kept], columns[kept.column])
 
 

@@ -159,3 +159,27 @@ def test_a_declared_column_of_such_a_name_is_a_named_stop(lab_here: NewLab) -> N
     configure(lab, "pipelines/orders", {"schema": {"new_fields": "dead_letter"}})
     assert lab.drain().balance["dead_letters"] == 1
     assert json.dumps(column_types(lab)["in"])
+
+
+def test_a_retype_whose_second_half_cannot_land_does_not_begin(
+    lab_here: NewLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values stay in their column, and the same command does it once that is mended; no file is left."""
+    lab = lab_here(as_json({"id": 1}, {"id": 2}), columns={"id": "double"})
+    lab.drain()
+    configure(lab, "pipelines/orders", {"columns": {"id": "long"}})
+    before = lab.table().metadata.last_sequence_number
+    with monkeypatch.context() as broken:
+        broken.setattr("spark_jobs.commit.retype_commit.exchange_files", _refused)
+        with lab.connections() as connections, pytest.raises(ConfigError, match="cannot-commit"):
+            retype(lab.pipeline, connections, "id", "long", reason="counts")
+    assert lab.table().metadata.last_sequence_number == before
+    assert [row["id"] for _, row in sorted(by_offset(lab).items())] == [1.0, 2.0]
+    with lab.connections() as connections:
+        retype(lab.pipeline, connections, "id", "long", reason="counts")
+    assert [row["id"] for _, row in sorted(by_offset(lab).items())] == [1, 2]
+    assert lab.stray_files() == set()
+
+
+def _refused(*_args: object, **_more: object) -> int:
+    raise ValueError("no file can be dropped")
