@@ -15,11 +15,12 @@ _CALL = re.compile(r"(\w+)\s*\(([^()]*)\)")
 _COLUMN = re.compile(r"[^\s(),\[\]{}'\"`;]+")
 _DAYS = ("date", "timestamp", "timestamptz")
 _TRUNCATED = ("int", "long", "decimal", "string", "binary")
-_BUCKETED = (*_TRUNCATED, *_DAYS, "time", "fixed", "uuid")
-# What writers can do; of float and double engines disagree on which numbers are equal.
+_VALUES = (*_TRUNCATED, *_DAYS, "time", "uuid")
+# What writers can do: PyIceberg's manifests with a fixed value are none for Java, and of float and double
+# engines disagree on which numbers are equal.
 _TAKES = {
-    "identity": (*_BUCKETED, "boolean"),
-    "bucket": _BUCKETED,
+    "identity": (*_VALUES, "boolean"),
+    "bucket": (*_VALUES, "fixed"),
     "truncate": _TRUNCATED,
     **dict.fromkeys(("year", "month", "day"), _DAYS),
     "hour": ("timestamp", "timestamptz"),

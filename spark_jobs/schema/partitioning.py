@@ -21,6 +21,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
+from pyiceberg.types import DecimalType, UUIDType
 
 from spark_jobs.config.partition_terms import PartitionTerm, misfit, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
@@ -60,6 +61,7 @@ def partition_spec(
         transform = _TRANSFORMS[term.transform](*(() if term.width is None else (term.width,)))
         if not any((each.source_id, each.transform) == (column.field_id, transform) for each in there.fields):
             _refuse_type(schema, term, column)
+            _refuse_second(schema, fields, transform, column)
         if any(field.source_id == column.field_id for field in fields):
             raise ConfigError(
                 f"partition_by names the column {term.column} twice",
@@ -115,6 +117,21 @@ def _refuse_type(schema: Schema, term: PartitionTerm, column: NestedField) -> No
         wrong = f"{term.column} has many values in a row", "Name a column, or a field inside structs alone."
     if wrong is not None:
         raise ConfigError(f"partition_by: {wrong[0]}", code="partition-type", hint=wrong[1], term=term)
+
+
+def _refuse_second(
+    schema: Schema, fields: Sequence[PartitionField], transform: Transform[Any, Any], column: NestedField
+) -> None:
+    """Refuse two values of a type that Avro names: Java writes the second as a name, unread by PyIceberg."""
+    kind = transform.result_type(column.field_type)
+    values = (each.transform.result_type(schema.find_type(each.source_id)) for each in fields)
+    if isinstance(kind, DecimalType | UUIDType) and kind in values:
+        raise ConfigError(
+            f"partition_by has two values of {type_text(kind)}: once Spark has compacted the table, it is not"
+            " read any more",
+            code="partition-type",
+            hint="Keep one, or write bucket(16, column) for the other.",
+        )
 
 
 def _is_repeated(schema: Schema, column: NestedField) -> bool:

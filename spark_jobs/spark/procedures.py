@@ -27,6 +27,7 @@ TRIES = 3
 PAUSES_SECONDS = (0.5, 2.0)
 # Iceberg retries its commits by itself; these are what is left when that did not help.
 _CONFLICT = re.compile(r"CommitFailedException|ValidationException|SQLITE_BUSY|database is locked")
+_UNSUPPORTED = "Spark does not support time fields"
 _WITHOUT_ICEBERG = re.compile(r"ClassNotFoundException|CATALOG_NOT_FOUND|Cannot find catalog plugin class")
 
 
@@ -102,6 +103,14 @@ def _failure(error: Exception, procedure: str) -> SluiceError:
             code="spark-without-iceberg",
             hint="Put iceberg-spark-runtime, on S3 iceberg-aws-bundle too, on the Spark server's class path,"
             " or let ./sluice up start one.",
+            procedure=procedure,
+        )
+    if _UNSUPPORTED in text:
+        return ConfigError(
+            f"Spark cannot read the table: {reason}",
+            code="spark-type",
+            hint="The table is whole, and is not tidied up while it has such a column: keep its values as"
+            " string or long, or write `upkeep: {compact_above: 1000000000}`.",
             procedure=procedure,
         )
     if _CONFLICT.search(text):

@@ -8,6 +8,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BooleanType,
+    DecimalType,
     DoubleType,
     ListType,
     LongType,
@@ -89,3 +90,12 @@ def test_a_partition_field_takes_a_name_that_no_column_has() -> None:
     )
     spec = partition_spec(schema, ["bucket(4, id)", "truncate(2, name)", "name_truncate"])
     assert [each.name for each in spec.fields] == ["id_bucket_2", "name_truncate_1", "name_truncate"]
+
+
+def test_two_decimals_of_one_type_are_not_partitioned_by() -> None:
+    """PyIceberg would not read what Spark writes of them; others, and a bucket, stand beside each other."""
+    kinds = (DecimalType(9, 2), DecimalType(9, 2), DecimalType(10, 2))
+    schema = Schema(*(NestedField(n, f"d{n}", kind, required=False) for n, kind in enumerate(kinds)))
+    assert len(partition_spec(schema, ["d0", "bucket(4, d1)", "truncate(2, d2)"]).fields) == 3
+    with pytest.raises(ConfigError, match="two values of decimal"):
+        partition_spec(schema, ["d0", "truncate(2, d1)"])
