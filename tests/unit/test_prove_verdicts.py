@@ -45,7 +45,7 @@ def test_every_report_shows_the_verdict() -> None:
     said = json.loads(as_json([ROW, kept], MACHINE))
     assert [each["verdict"] for each in said["scenarios"]] == [LEFT, "kept"]
     assert (said["totals"]["kept"], said["totals"]["broken"], said["totals"]["left"]) == (2, 0, 1)
-    page = as_page([ROW, kept], MACHINE, 3.0)
+    page = as_page([ROW, kept], "3 minutes")
     assert f"| cut | left | {LEFT} | went on by itself | 0 | 0 | 0 | 0 | 1 | 0 | 0.0 s |" in page
     assert f"{LEFT} 1;" in page
 
