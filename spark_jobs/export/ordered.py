@@ -40,10 +40,13 @@ class OrderedProducer:
         self.ends[chunk.partition] += len(chunk.offsets)
 
     def finish(self) -> None:
-        """Wait until all have arrived."""
-        if waiting := self._producer.flush(WAIT_SECONDS):
+        """Wait until all have arrived, as long as some do: an uplink may be slow."""
+        waiting = len(self._producer)
+        while left := self._producer.flush(WAIT_SECONDS):
             self._raise_failure()
-            raise slow(f"{waiting:,} records have not arrived", self._topic)
+            if left >= waiting:
+                raise slow(f"{left:,} records have not arrived", self._topic)
+            waiting = left
         self._raise_failure()
 
     def go_on_at(self, partition: int, offset: int) -> None:

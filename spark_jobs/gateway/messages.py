@@ -68,9 +68,11 @@ class Batch:
     def __post_init__(self) -> None:
         """Make its digest of its events."""
         if not self.digest:
-            parts = (each for event in self.events for each in (event.key, event.value, event.id))
-            told = (_NONE if each is None else each.encode() if type(each) is str else each for each in parts)
-            made = blake2b(_END.join(told), digest_size=DIGEST_BYTES)  # type: ignore[arg-type]
+            told: list[bytes] = []
+            for key, value, name in self.events:
+                told += (_NONE if key is None else key, _NONE if value is None else value)
+                told.append(_NONE if name is None else name.encode())
+            made = blake2b(_END.join(told), digest_size=DIGEST_BYTES)
             object.__setattr__(self, "digest", made.digest())
 
 
