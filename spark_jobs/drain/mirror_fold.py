@@ -145,7 +145,8 @@ def _refuse_other_keys(run: BatchRun, folded: Folded) -> None:
             code="mirror-key-changed",
             hint="Rows of one key would be there twice. If the source's primary key was changed, have it"
             " tell all its rows anew, then make the mirror anew from there:"
-            f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+            f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}. If the names alone stand in another"
+            f" order, say which is the mirror's: `mirror: {{key: [{', '.join(wanted)}]}}`",
             **_where(run, row),
         )
 

@@ -157,6 +157,15 @@ def test_a_key_is_the_text_that_it_is_in_json(key: str, op: str) -> None:
     assert row["_cdc_row_id"] == json.dumps({"id": key}, separators=(",", ":"), ensure_ascii=False)
 
 
+def test_a_keys_field_that_rows_lack_has_no_column() -> None:
+    """It is part of the key: a delete is read, and its row id has it."""
+    key = CODE.key("a").replace(b'{"id":"a"}', b'{"dbz":"t1","id":"a"}')
+    key = key.replace(b'"fields":[', b'"fields":[{"type":"string","optional":false,"field":"dbz"},')
+    (row,) = rows(Both().drain([(key, CODE.event("d", None))]))
+    assert json.loads(row["_cdc_row_id"]) == {"id": "a", "dbz": "t1"}
+    assert (row["id"], "dbz" in row) == ("a", False)
+
+
 @pytest.mark.parametrize(
     ("written", "kind"),
     [
