@@ -11,8 +11,10 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.config.settings import NotifySettings
+from spark_jobs.notices.notice import MAX_PARTITIONS, _touched
 from spark_jobs.notices.sender import receiver_of
-from spark_jobs.notices.webhook import Delivery, post, signature
+from spark_jobs.notices.webhook import Delivery, Posted, post, signature
+from spark_jobs.protocol.batch import BatchKind
 from tests.support.webhook_receiver import Receiver, receiving
 
 if TYPE_CHECKING:
@@ -94,3 +96,29 @@ def test_both_webhooks_are_signed_by_the_secret_that_is_written(
     assert receiver_of(notify, key)({"id": "a"}).delivery is Delivery.DELIVERED
     ((headers, body),) = receiver.raw
     assert _documented()(headers["Sluice-Signature"], body, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("status", "delivery"),
+    [
+        (200, Delivery.DELIVERED),
+        (299, Delivery.DELIVERED),
+        (300, Delivery.AWAY),
+        *((status, Delivery.REFUSED) for status in (400, 410, 413, 415, 422)),
+        *((status, Delivery.AWAY) for status in (302, 401, 403, 404, 429, 500, 503)),
+    ],
+)
+def test_only_what_can_never_be_taken_is_given_up(
+    receiver: Receiver, status: int, delivery: Delivery
+) -> None:
+    """A 2xx takes it; five answers are of the body itself; all others are tried again."""
+    receiver.status = status
+    assert post(receiver.url, {"id": "a"}) == Posted(delivery, f"HTTP {status}")
+
+
+def test_partitions_are_named_up_to_a_thousand() -> None:
+    """Of more, and of rows that went, any may have changed."""
+    names = {f"day={at}" for at in range(MAX_PARTITIONS)}
+    assert _touched(BatchKind.DRAIN, names) == sorted(names)
+    assert _touched(BatchKind.DRAIN, {*names, "day=x"}) is None
+    assert _touched(BatchKind.REPLAY, {"day=1"}) is None
