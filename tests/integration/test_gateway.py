@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import random
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +20,13 @@ from websockets.sync.client import connect
 from docs.clients.gateway_client import GatewayClient
 from prove.lab.gateway_process import taking_events
 from prove.lab.pipeline_lab import make_lab
+from prove.lab.slow_uplink import slow_uplink
 from spark_jobs.checks.facts import SourceEvents
+from spark_jobs.config.gateway import MemorySettings
+from spark_jobs.gateway import writer as writer_module
+from spark_jobs.gateway.lane import Lane
+from spark_jobs.gateway.messages import Batch, Event
+from spark_jobs.gateway.spool import Spool
 from spark_jobs.gateway.topics import Outgoing, Owner, Stand, StreamTopics
 from spark_jobs.gateway.writer import Writer
 from spark_jobs.monitoring import source_events as source_events_module
@@ -190,6 +199,35 @@ def test_a_browser_keeps_a_table_of_changes(new_lab: NewLab) -> None:
     assert [row["_cdc_sequence"] for row in rows] == [row["_kafka_offset"] for row in rows]
     assert rows[0]["_cdc_timestamp"] == datetime.fromtimestamp(1, UTC)
     assert lab.audit().is_clean
+
+
+def test_a_spool_drains_by_a_slow_uplink(new_lab: NewLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a megabyte a second: four of them are given more time than a broker that says nothing."""
+    monkeypatch.setattr(writer_module, "ANSWER_SECONDS", 1.0)
+    lab, dice = new_lab(), random.Random(1)
+    spool = Spool(lab.path.parent / "spool.db", 1 << 30)
+    noise = [base64.b64encode(dice.randbytes(375_000)) for _ in range(8)]
+    batches = [Batch("s", (Event(None, each),), len(each), at) for at, each in enumerate(noise, 1)]
+    topic = lab.pipeline.topic
+    spool.put(topic, 0, batches)
+    with lab.connections() as connections, slow_uplink(str(new_lab.kafka), 1e6) as (far, uplink):
+        kafka = {**connections.kafka, "bootstrap.servers": far}
+        topics = StreamTopics(kafka, connections.admin, topic, 0)
+        writer = Writer(topics, 0, Owner("http://here", "a"), connections.fail_points.reach, 1 << 20)
+        memory = MemorySettings()
+        lane = Lane(
+            writer, spool, (topic, 0), ids_seconds=0, memory=memory, reach=lambda _: None, on_end=list
+        )
+        lane.start()
+        deadline = time.monotonic() + 60
+        while spool.size().batches:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert topics.stands(0)["s"].sequence == 8
+        assert uplink.sent < 12e6
+        lane.intake.close()
+        lane.join()
+    spool.close()
 
 
 def test_a_gateway_that_was_cut_off_takes_nothing_back(new_lab: NewLab) -> None:
