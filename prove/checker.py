@@ -60,7 +60,7 @@ def check(workload: Workload, *, of_earlier: int = 0, may_be_outdated: bool = Fa
     excess = max(0, rows - produced.rows) + max(0, dead_letters - produced.dead_letters)
     lacking = max(0, produced.rows - rows) + max(0, produced.dead_letters - dead_letters)
     not_judged = produced.records - of_earlier - audited.records
-    wrong = audited.missing + audited.differing + audited.rounded
+    wrong = audited.missing + audited.differing + audited.rounded + audited.foreign
     wrong += 0 if may_be_outdated else audited.outdated
     lacking = max(lacking, wrong + audited.lag, not_judged)
     stray = lab.stray_files()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from dataclasses import replace
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from prove.crash.mirror_jobs import MIRROR, drain_and_change, find_other_rows
-from prove.hostile.case import Case, History, scenarios
+from prove.hostile.case import Case, History, describe_error, scenarios, skip_offsets
+from prove.lab.debezium import ends
 from prove.lab.forked import fork
+from prove.lab.generated_changes import Told
 from prove.lab.pipeline_lab import PIPELINE, Lab, configure, make_lab
 from prove.workload import PARTITIONS, REST, SQLITE, Workload
 from resources.connections import open_connections
@@ -136,7 +139,42 @@ def _beside(workload: Workload, folder: Path) -> Workload:
     return Workload(replace(lab, is_here=True), workload.kafka, folder)
 
 
+def _told_by_another(code: str, source: dict[str, str], workload: Workload) -> History:
+    """Have another source, or table, tell of a key in the topic between two batches of its own."""
+    drain_and_change(workload)
+    workload.run()
+    topic = workload.lab.pipeline.topic
+    told = Told("u", 1, 1 << 40, 1 << 40, 1_900_000_000_000, 7, "foreign").record(PARTITIONS)
+    value = json.loads(told.value or b"")
+    value["source"] |= source
+    offset = ends(workload.kafka, topic)[told.partition or 0]
+    workload.kafka.produce(topic, [replace(told, value=json.dumps(value).encode())])
+    workload.produce_batch()
+    happened = describe_error(workload.lab.start().answer(), (code,))
+    lost = [row["note"] for row in workload.lab.rows().to_pylist() if row["note"] == "foreign"]
+    assert not lost, "the foreign row is in the mirror"
+    skip_offsets(workload, told.partition or 0, offset, offset + 1, rows=0)
+    workload.run()
+    wrong = list(find_other_rows(workload))
+    assert not wrong, wrong
+    return History(f"{happened}; left out, the mirror went on")
+
+
 CASES = (
+    *(
+        Case(
+            f"mirror/{code}",
+            f"{who} tells of a key in the topic of a mirror",
+            f"drains stop (`{code}`), nothing of it is committed; left out, each key is as its source has it",
+            partial(_told_by_another, code, source),
+            catalogs=(SQLITE, REST),
+            settings=MIRROR.settings,
+        )
+        for code, who, source in (
+            ("another-source", "a second server", {"name": "other"}),
+            ("another-table", "another table", {"table": "orders"}),
+        )
+    ),
     *(
         Case(
             f"mirror/generated-{first}",

@@ -16,6 +16,7 @@ from zlib import crc32
 from prove.lab.kafka_server import Record
 
 UNAVAILABLE = "__debezium_unavailable_value"
+OF = {"connector": "postgresql", "name": "shop", "db": "shop", "schema": "public", "table": "customers"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Told:
         """Return it as Debezium writes it without schemas."""
         row = {"id": self.key, "score": self.score, "note": self.note}
         source = {
+            **OF,
             "sequence": json.dumps([str(self.commit), str(self.sequence)]),
             "lsn": self.sequence,
             "ts_ms": self.time_ms,
