@@ -30,8 +30,16 @@ from prove.workload import SQLITE, Testbed, Workload
 from servers.process import ServerFolder
 from servers.registry import start_registry
 from spark_jobs.audit.source_audit import SourceAudit, audit_source
+from spark_jobs.health.table_facts import table_facts
 
 LATER = 2  # keys
+RESTARTS = 20
+_EACH_TIME = (
+    "UPDATE customers SET score = {0} WHERE id <= 20",
+    "DELETE FROM customers WHERE id = 25",
+    "INSERT INTO customers (id, name) VALUES (25, 'again {0}')",
+    "DELETE FROM customers WHERE id = 25; UPDATE customers SET name = '{0}' WHERE id = 3",
+)
 _TOLD_TABLES = ("customers", "marks")
 
 
@@ -64,6 +72,30 @@ def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
     return Findings(
         f"{rows} events in {len(MOMENTS) + 1} moments, {told.again} of them told again",
         lost=audited.missing + audited.differing + audited.lag,
+        doubled=audited.duplicates,
+        unkept="; ".join(unlike),
+    )
+
+
+def run_restarts(testbed: Testbed) -> Findings:
+    """Kill the worker again and again while it tells, and drain what it tells twice."""
+    with (
+        testbed.workload(SQLITE, layout="mirror") as workload,
+        open_debezium(workload.folder / "debezium", testbed.kafka) as source,
+    ):
+        told = ToldTable(workload, source, unique_name("shop").replace("-", "_"))
+        told.begin(with_schemas=True)
+        unlike = list(told.unlike("as it was"))
+        for number in range(RESTARTS):
+            source.run(*(each.format(number) for each in _EACH_TIME))
+            source.kill_worker()
+            unlike += told.unlike(f"restart {number}")
+        audited = workload.lab.audit()
+        batches = table_facts(workload.lab.table(), schema_since_ms=0).batches
+    again = sum(batch.balance.get("told_again", 0) for batch in batches)
+    return Findings(
+        f"{RESTARTS} restarts, no drain stopped, {again} events told again",
+        lost=audited.missing + audited.differing,
         doubled=audited.duplicates,
         unkept="; ".join(unlike),
     )
@@ -204,3 +236,12 @@ SCENARIOS = [
     for layout, place, promise in LAYOUTS
     for telling in Telling
 ]
+SCENARIOS.append(
+    scenario_on(
+        "debezium-mirror/restarts",
+        f"a Debezium is killed {RESTARTS} times while it tells a PostgreSQL's changes",
+        "no drain stops; after each the mirror has the rows that the database has",
+        run_restarts,
+        group="a database's changes",
+    )
+)
