@@ -83,14 +83,14 @@ def test_a_key_of_two_fields_is_one_key(new_lab: NewLab) -> None:
 
 
 def test_a_text_is_a_key_as_it_is(new_lab: NewLab) -> None:
-    """No two texts are one key, whatever they look like; changes and deletes find the one they are of."""
+    """Told to be texts, no two are one key, whatever they look like; changes and deletes find theirs."""
 
     def told(text: str, note: str | None) -> Record:
         value = None if note is None else json.dumps({"note": note}).encode()
         return Record(value, key=text.encode())
 
     records = [told(text, f"first {text!r}") for text in TEXTS]
-    lab = new_lab(records, layout="mirror", cdc={"envelope": "upsert"})
+    lab = new_lab(records, layout="mirror", cdc={"envelope": "upsert"}, key={"format": "string"})
     lab.drain()
     assert _rows(lab, "_cdc_row_id") == {(text,): f"first {text!r}" for text in TEXTS}
     new_lab.produce(lab, [told(text, f"second {text!r}") for text in TEXTS[::2]])
