@@ -21,16 +21,15 @@ import duckdb
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.processor_time import least_cpu_ms
+from bench.processor_time import TreeClock, least_cpu_ms, mean_cpu_ms
 from bench.records import PARTITIONS, order_values
 from prove.lab.work_loop import looping
 from resources.connections import open_connections
 from servers.serving import GARBAGE_THRESHOLD
 from spark_jobs.config.file import load_config
 from spark_jobs.hot.follower import Follower
-from spark_jobs.query.engine import Engine
 from spark_jobs.query.lookup import newest_of_key
-from spark_jobs.query.query import query
+from spark_jobs.serve.service import QueryService, Question
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -118,17 +117,17 @@ def follow(connection: Connection, path: Path) -> None:
             resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             return status.hot_rows, status.size_bytes, resident
 
-        engine = Engine()
+        service = QueryService(config.pipelines, connections, follower, config.serve)
+        clock = TreeClock(os.getpid())
 
         def once(sql: str, pause_seconds: float = 0) -> None:
-            prefix = follower.pin(PIPELINE)
-            with query(config.pipelines[0], connections, sql, prefix=prefix, engine=engine) as answer:
-                list(answer.batches)
+            with service.ask(config.pipelines[0], Question(sql)) as answered:
+                list(answered.answer.batches)
             time.sleep(pause_seconds)
 
         def asked(sql: str) -> float:
-            """Return the CPU milliseconds of a query."""
-            return least_cpu_ms(lambda: once(sql))
+            """Return the CPU milliseconds of a query, of the process that answers it too."""
+            return mean_cpu_ms(partial(once, sql), os.getpid())
 
         def looked_up(keys: Sequence[str], sql: str) -> list[float]:
             """Return the CPU milliseconds of each lookup, as over HTTP, and of a query elsewhere."""
@@ -136,10 +135,9 @@ def follow(connection: Connection, path: Path) -> None:
             own = [least_cpu_ms(partial(_look_up, pipeline, connections, key, follower)) for key in keys]
             return [*own, _in_arrow(prefix, sql)]
 
-        cpu = time.process_time
         told = (seen, until, until_drained, sizes, asked, looked_up)
-        _answer(connection, {f.__name__: f for f in told} | {"cpu": cpu})
-        follower.close()
+        _answer(connection, {f.__name__: f for f in told} | {"cpu": clock.seconds})
+        service.close()
 
 
 def consume(connection: Connection, bootstrap_servers: str, topic: str) -> None:

@@ -8,13 +8,18 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import pyarrow as pa
 import pytest
 
-from spark_jobs.serve.workers import _Starter, _Worker
+from spark_jobs.hot.segment import Segment
+from spark_jobs.hot.watermark import Epoch
+from spark_jobs.query.query import Asked
+from spark_jobs.serve.workers import Workers, _Starter, _Worker
 from tests.contract.test_serve_http import ENDLESS, EVERY, asking, refusal, tails
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tails"]
 
+EPOCH = Epoch("t", "t", 0, 0)
 # None of them hears that its time is over.
 DEAF = (
     "SELECT levenshtein(repeat('a', 60000), repeat('b', 60000) || i) FROM range(1000) r(i)",
@@ -45,6 +51,15 @@ def workers() -> dict[int, int]:
         if parent == _Starter.get().process.pid:
             found[int(folder.name)] = (resident - shared) * os.sysconf("SC_PAGE_SIZE") >> 20
     return found
+
+
+def the_one() -> int:
+    """The only worker there is, once it is there and others have ended."""
+    deadline = time.monotonic() + 5
+    while len(found := [pid for pid, size in workers().items() if size]) != 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found[0]
 
 
 def test_queries_that_do_not_end_are_ended_and_leave_nothing(tails: Drained) -> None:
@@ -82,7 +97,7 @@ def test_a_worker_that_dies_is_replaced(tails: Drained) -> None:
     """Whose query it was is told; whoever asks next gets an answer."""
     with asking(tails, query_timeout_seconds=30, max_queries=1) as client, ThreadPoolExecutor(1) as pool:
         assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
-        (pid,) = workers()
+        pid = the_one()
         asked = pool.submit(client.post, "/v1/query", json={"sql": ENDLESS})
         time.sleep(0.3)
         os.kill(pid, signal.SIGKILL)
@@ -90,11 +105,57 @@ def test_a_worker_that_dies_is_replaced(tails: Drained) -> None:
         began = time.monotonic()
         assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
         assert time.monotonic() - began < ANSWER_SECONDS
-        (pid,) = workers()
+        pid = the_one()
         os.kill(pid, signal.SIGKILL)  # while it has nothing to do
-        while workers()[pid]:
+        while workers().get(pid):
             time.sleep(0.01)
         assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+
+
+def test_one_value_is_bounded_as_well(tails: Drained) -> None:
+    """A text of a gigabyte, which DuckDB counts nowhere, ends its query and not the machine."""
+    with asking(tails, max_queries=1, query_memory_bytes=80_000_000) as client:
+        asked = client.post("/v1/query", json={"sql": "SELECT length(repeat('x', 1000000000))"})
+        assert refusal(asked) == (400, "query-too-large")
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+
+
+def test_a_worker_ends_when_nobody_is_left_to_kill_it(tails: Drained) -> None:
+    """Two seconds behind its query's time, though who asked says nothing more."""
+    prefix, pool = tails.pin("one"), Workers(1, 1 << 28)
+    asked, one = Asked(tails.pipelines["one"], DEAF[0]), pool._idle[0]
+    try:
+        pid = the_one()
+        one.connection.send(pool._work(one, asked, prefix, time.monotonic() + 0.2))
+        deadline = time.monotonic() + 6
+        while workers().get(pid):  # none of a process that has ended
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        pool.close()
+
+
+def test_an_idle_worker_maps_nothing(tails: Drained) -> None:
+    """A second after its answer it has let go of what the table may have by now."""
+    rows = pa.table({"_kafka_offset": pa.array(range(10), pa.int64())})
+    one, pool = Segment(EPOCH, 0, 0, 10, rows, rows), Workers(1, 1 << 28)
+    prefix = tails.pin("one")
+    share = replace(prefix.shares[0], segments=(one,))
+    asked = Asked(tails.pipelines["one"], "SELECT 1")
+    try:
+        for _ in range(2):
+            with pool.asked(asked, replace(prefix, shares=(share,)), time.monotonic() + 10, bool) as answer:
+                assert len([*answer.batches]) == 1
+        assert is_mapping(the_one())
+        time.sleep(1.5)
+        assert not is_mapping(the_one())
+    finally:
+        pool.close()
+
+
+def is_mapping(pid: int) -> bool:
+    """True if the process maps segments."""
+    return "/segments-" in Path(f"/proc/{pid}/maps").read_text()
 
 
 def test_workers_are_started_clean() -> None:
