@@ -23,6 +23,7 @@ _MOST = 1 << 63
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 # What says whose change an event is, where it is said: all of it is constant of one table of one source.
 WHOSE = ("connector", "name", "db", "schema", "table", "collection")
+NAMELESS = "{}"  # said by none of these: Flink's events have no source
 MONGODB = "mongodb"
 _STRUCT = "a struct as text, of which no field is told for sure: have `key.converter` write JSON or Avro"
 
@@ -34,7 +35,8 @@ class Change:
     ``sequence`` is None where the source says no position that is known here, ``commit_sequence`` where it
     does not say both: its own, and that of the last commit that was told before. ``row_id`` is the key as
     text, None where there is none. ``schema`` is the envelope's, None where values come without; ``is_whole``
-    if the row has all columns. ``source`` says whose change it is, None where its envelope knows of none.
+    if the row has all columns. ``source`` says whose change it is, None where its envelope
+    knows of none.
     """
 
     operation: str
@@ -109,7 +111,7 @@ def change_of(event: Event, identity: str | None) -> Change:
         None if is_document else event.schema,
         is_whole,
         commit_position(told),
-        None if source is None else identity_of(source),
+        identity_of(told),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.debezium.events import NAMELESS
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.schema.change_columns import SOURCE
@@ -29,11 +30,11 @@ def refuse_foreign(run: BatchRun, folded: Folded) -> None:
     foreign = (
         folded.events.filter(pa.array(folded.is_foreign)).select([PARTITION, OFFSET, SOURCE]).to_pylist()
     )
-    event, own = foreign[0], folded.cdc.source or "{}"
+    event, own = foreign[0], folded.cdc.source or NAMELESS
     is_other_table = _parts(event[SOURCE], _OF_SOURCE) == _parts(own, _OF_SOURCE)
     error = SourceChanged(
-        f"the record {event[PARTITION]}:{event[OFFSET]} is a change of {event[SOURCE]}, and the mirror is of"
-        f" {own}",
+        f"the record {event[PARTITION]}:{event[OFFSET]} is a change of {_named(event[SOURCE])}, and the"
+        f" mirror is of {_named(own)}",
         code="another-table" if is_other_table else "another-source",
         hint="Rows of one key would take each other's place. With `layout: changes` a table keeps every event"
         " of all of them; or have each told into a topic of its own. If the mirror's source moved there for"
@@ -60,6 +61,10 @@ def tell_first_source(run: BatchRun, progress: Progress, folded: Folded) -> None
             source,
             run.batch.batch_id,
         )
+
+
+def _named(source: str) -> str:
+    return "a source that it does not name" if source == NAMELESS else source
 
 
 def _parts(source: str, names: tuple[str, ...]) -> list[str | None]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.debezium.events import DELETE, TRUNCATE
+from spark_jobs.debezium.events import DELETE, NAMELESS, TRUNCATE
 from spark_jobs.mirror.each_once import each_once
 from spark_jobs.mirror.identity import Cut, identities_of
 from spark_jobs.mirror.key_fields import fields_of
@@ -139,8 +139,11 @@ def _source(events: pa.Table, cdc: Cdc) -> tuple[str | None, NDArray[np.bool_]]:
     which = told.indices.fill_null(-1).to_numpy()
     names = told.dictionary.to_pylist()
     source = cdc.source
-    if source is None and (which >= 0).any():
-        source = names[which[which >= 0][0]]
+    if source is None:
+        # A mirror that an earlier version filled is of none that is nameless.
+        can_be = [each for each, name in enumerate(names) if cdc.key is None or name != NAMELESS]
+        firsts = which[np.isin(which, can_be)]
+        source = names[firsts[0]] if len(firsts) else None
     own = names.index(source) if source in names else len(names)
     return source, (which >= 0) & (which != own)
 

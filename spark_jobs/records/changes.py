@@ -17,7 +17,7 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.debezium.beside import Beside
 from spark_jobs.debezium.documents import Documents, KeyNotReadError, NotReadError
 from spark_jobs.debezium.envelopes import read_enveloped
-from spark_jobs.debezium.events import TRUNCATE, Change, Events
+from spark_jobs.debezium.events import NAMELESS, TRUNCATE, Change, Events
 from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
 from spark_jobs.debezium.upserts import read_upsert
 from spark_jobs.protocol.errors import ConfigError
@@ -178,7 +178,7 @@ class DebeziumDecoder(JsonChangesDecoder):
         if value is None:
             return None
         change = documents.read(records.keys[index], value)
-        if isinstance(change, Beside) or change.source is not None:
+        if isinstance(change, Beside) or change.source != NAMELESS:
             return change
         return replace(change, timestamp_us=time_of_record(records, index))
 

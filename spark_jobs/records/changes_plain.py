@@ -17,6 +17,7 @@ from spark_jobs.debezium.beside import Beside, beside
 from spark_jobs.debezium.documents import NotReadError
 from spark_jobs.debezium.events import (
     DELETE,
+    NAMELESS,
     TRUNCATE,
     WITH_A_ROW,
     Change,
@@ -127,7 +128,7 @@ class PlainDebeziumDecoder(PlainChangesDecoder):
             if value is not None:
                 try:
                     change = self._change(records.keys[index], value)
-                    if isinstance(change, Change) and change.source is None:
+                    if isinstance(change, Change) and change.source == NAMELESS:
                         change = replace(change, timestamp_us=time_of_record(records, index))
                     if isinstance(change, Beside):
                         told.passed[change].append(index)
@@ -186,8 +187,8 @@ class _Parsed:
 
 def plain_change(event: dict[str, Any], schema: str | None, identity: str | None) -> Change:
     """Return what an event says that was parsed as a whole. Raises what of ``UNREADABLE``."""
-    has_source = event.get("source") is not None
-    operation, source = str(event.get("op")), _object(event["source"]) if has_source else {}
+    source = {} if event.get("source") is None else _object(event["source"])
+    operation = str(event.get("op"))
     if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
         raise NotReadError("no event of Debezium")
     row: Any = {}
@@ -212,7 +213,7 @@ def plain_change(event: dict[str, Any], schema: str | None, identity: str | None
         schema,
         operation in WITH_A_ROW,
         commit_position(source),
-        _source(source) if has_source else None,
+        _source(source),
     )
 
 

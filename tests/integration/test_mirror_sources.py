@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -167,3 +168,21 @@ def test_a_mirror_of_before_takes_the_first_source_that_it_meets_and_says_so_onc
     assert len(said) == 1
     assert OWN in said[0]
     assert progress(lab).format_version == 5
+
+
+def flink(operation: str, key: int, v: int) -> Record:
+    """Return a change as Flink's ``debezium-json`` writes it: it names no source."""
+    row = {"id": key, "v": v}
+    before, after = (row, None) if operation == "d" else (None, row)
+    return Record(json.dumps({"before": before, "after": after, "op": operation}).encode(), key=OF.key(key))
+
+
+def test_changes_that_name_no_source_are_of_another_than_those_that_do(new_lab: NewLab) -> None:
+    """In either order: offsets are the order of the ones, log positions that of the others."""
+    for first, second in ((flink("c", 1, 7), event("u", 1, 500)), (event("c", 1, 7), flink("d", 1, 7))):
+        lab = new_lab([first], layout="mirror")
+        lab.drain()
+        new_lab.produce(lab, [second])
+        found, words = stopped(lab)
+        assert (found, keys(lab)) == ("another-source", {1: 7})
+        assert "a source that it does not name" in words
