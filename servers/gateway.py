@@ -22,6 +22,7 @@ from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.gateway.flushes import Flushes
 from spark_jobs.gateway.gateway import Gateway
 from spark_jobs.gateway.http_api import KINDS, GatewayApi, refusal
+from spark_jobs.gateway.metrics import WAITING
 from spark_jobs.gateway.persisted import Persisted
 from spark_jobs.gateway.tokens import Tokens
 
@@ -69,7 +70,7 @@ def serve_gateway(
         flushes, persisted = Flushes(_drain_of(config)), Persisted(connections, settings.memory.persisted)
         api = GatewayApi(gateway, tokens, persisted, flushes, settings.origins)
         if not ending.is_set():
-            gateway.metrics.watch_persisted(persisted.__len__)
+            gateway.metrics.watch(WAITING, persisted.__len__)
             serve(
                 api.app(),
                 settings,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -13,7 +12,6 @@ class _InTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     head_seconds = 10.0
     _timer: asyncio.TimerHandle | None = None
-    _is_upgraded = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -23,22 +21,17 @@ class _InTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         super().data_received(data)
         self._wait_for_head()
 
-    def handle_websocket_upgrade(self, *told: Any) -> None:
-        self._is_upgraded = True
-        super().handle_websocket_upgrade(*told)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._is_upgraded = True
-        self._wait_for_head()
-        super().connection_lost(exc)
-
     def _wait_for_head(self) -> None:
-        has_begun = self._is_upgraded or (self.cycle is not None and not self.cycle.response_complete)
+        has_begun = self.cycle is not None and not self.cycle.response_complete
         if has_begun and self._timer is not None:
             self._timer.cancel()
             self._timer = None
         elif not has_begun and self._timer is None:
-            self._timer = self.loop.call_later(self.head_seconds, self.transport.close)
+            self._timer = self.loop.call_later(self.head_seconds, self._close)
+
+    def _close(self) -> None:
+        if self.transport.get_protocol() is self:  # else it is a WebSocket's by now
+            self.transport.close()
 
 
 def heads_within(seconds: float) -> type[asyncio.Protocol]:

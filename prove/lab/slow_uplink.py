@@ -1,4 +1,4 @@
-"""A slow uplink before a broker: so many bytes a second pass of what clients send, all together."""
+"""A slow uplink before a server: so many bytes a second pass of what clients send, all together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH = struct.Struct(">i")
 
 @dataclass(slots=True)
 class SlowUplink:
-    """``sent`` is what has passed so far; clients are told another port for ``upstream``, the broker's."""
+    """``sent`` is what has passed so far; clients of a broker are told another port than its own."""
 
     upstream: int
     rate: float
@@ -34,18 +34,32 @@ class SlowUplink:
                 server.sendall(chunk)
 
     def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            self._pass_on(server, client)
+        with suppress(OSError):  # the server has gone
+            client.shutdown(socket.SHUT_RDWR)
+
+    def _pass_on(self, server: socket.socket, client: socket.socket) -> None:
         ports = _LENGTH.pack(self.upstream), _LENGTH.pack(client.getsockname()[1])
-        with suppress(OSError), server.makefile("rb") as answers:
+        with server.makefile("rb") as answers:
             while len(length := answers.read(_LENGTH.size)) == _LENGTH.size:
                 client.sendall(length + answers.read(*_LENGTH.unpack(length)).replace(*ports))
-        with suppress(OSError):  # the broker has gone
-            client.shutdown(socket.SHUT_RDWR)
+
+
+class PlainUplink(SlowUplink):
+    """One before a server that tells clients nothing of its port."""
+
+    def _pass_on(self, server: socket.socket, client: socket.socket) -> None:
+        while chunk := server.recv(_CHUNK):
+            client.sendall(chunk)
 
 
 @contextmanager
-def slow_uplink(bootstrap_servers: str, rate: float) -> Iterator[tuple[str, SlowUplink]]:
-    """Give bootstrap servers that reach one broker of loopback by an uplink of that rate."""
-    uplink = SlowUplink(int(bootstrap_servers.rpartition(":")[2]), rate)
+def slow_uplink(
+    bootstrap_servers: str, rate: float, kind: type[SlowUplink] = SlowUplink
+) -> Iterator[tuple[str, SlowUplink]]:
+    """Give an address that reaches one broker of loopback, or another server, by an uplink of that rate."""
+    uplink = kind(int(bootstrap_servers.rpartition(":")[2]), rate)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,11 @@ from anyio.to_thread import run_sync
 
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.gateway.intake import QUEUE_BATCHES, QUEUE_BYTES, Listener
+from spark_jobs.gateway.intake import QUEUE_BATCHES, QUEUE_BYTES, Intake, Listener
 from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.limits import Buckets, Limits
 from spark_jobs.gateway.messages import Batch
-from spark_jobs.gateway.metrics import GatewayMetrics
-from spark_jobs.gateway.senders import Senders
+from spark_jobs.gateway.metrics import IDS, KNOWN, GatewayMetrics
 from spark_jobs.gateway.spool import Spool
 from spark_jobs.gateway.topics import Owner, StreamTopics
 from spark_jobs.gateway.words import Answer, Nack, Reason, State, slot_of
@@ -45,6 +43,21 @@ class Stream:
     lanes: Mapping[int, Lane]
     pipelines: tuple[PipelineConfig, ...]
 
+    def intake_of(self, source: str) -> Intake:
+        """Return who takes a source's batches; its slot is ours."""
+        return self.lanes[slot_of(source)].intake
+
+
+@dataclass(slots=True, eq=False)
+class Sender:
+    """A connection that has a source; ``fence`` has it take nothing more, ``token`` is its token's name."""
+
+    name: str | None
+    token: str
+    connected_at: str
+    fence: Callable[[], None]
+    persisted: int = 0
+
 
 class Gateway:
     """``url`` is where others are sent to for its sources; ``on_end`` is told when it cannot go on."""
@@ -64,13 +77,10 @@ class Gateway:
         self.connections = connections
         self.spool = Spool(home / settings.spool.path, settings.spool.max_bytes)
         self.connected = 0
-        self.senders = Senders()
-        self.metrics = GatewayMetrics(
-            self.spool.size,
-            lambda: self.connected,
-            lambda: sum(len(lane.intake.stands) for lane in self._lanes()),
-            lambda: sum(len(lane.intake.ids) for lane in self._lanes()),
-        )
+        self.senders: dict[tuple[str, str], Sender] = {}  # the last of each stream and source
+        self.metrics = GatewayMetrics(self.spool.size, lambda: self.connected)
+        self.metrics.watch(KNOWN, lambda: sum(len(lane.intake.stands) for lane in self._lanes()))
+        self.metrics.watch(IDS, lambda: sum(len(lane.intake.ids) for lane in self._lanes()))
         self.addresses = Buckets(settings.rates.address)
         self.posters = Buckets(settings.rates.connection)
         memory, slots = settings.memory, len(settings.sources)
@@ -140,7 +150,7 @@ class Gateway:
 
         if (wait_ms := limits.wait_ms(len(batch.events), batch.size_bytes)) > 0:
             told(Nack(Reason.RATE_LIMITED, "too much at once", batch.sequence, retry_after_ms=wait_ms))
-        elif (answer := stream.lanes[slot_of(batch.source)].intake.offer(batch, tell)) is not None:
+        elif (answer := stream.intake_of(batch.source).offer(batch, tell)) is not None:
             told(answer)
 
     async def elsewhere(self, stream: Stream, source: str, *, is_secure: bool) -> Nack | None:
@@ -186,15 +196,14 @@ class Gateway:
 
     def sources(self) -> Iterator[dict[str, Any]]:
         """Yield who is connected, since when, and how far: accepted, in Kafka, in tables as it was told."""
-        for each in self.senders:
-            intake = self.streams[each.stream].lanes[slot_of(each.source)].intake
+        for (stream, source), each in self.senders.items():
             yield {
-                "stream": each.stream,
-                "source": each.source,
+                "stream": stream,
+                "source": source,
                 "name": each.name,
                 "token": each.token,
-                "connectedAt": datetime.fromtimestamp(each.connected_ms / 1000, UTC).isoformat(),
-                **({} if intake.unknown(each.source) else intake.told(each.source)),
+                "connectedAt": each.connected_at,
+                **self.streams[stream].intake_of(source).told(source),
                 "lastPersistedSequence": each.persisted or None,
             }
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
 
+from spark_jobs.config.gateway import MemorySettings
 from spark_jobs.gateway.messages import Batch
 from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
@@ -68,12 +69,10 @@ class Intake:
         self,
         ids_seconds: int,
         on_disk: Iterable[Batch],
-        *,
-        most_sources: int = 1 << 30,
-        most_ids: int = 1 << 30,
+        memory: MemorySettings,
     ) -> None:
         """Begin with what lies on the disk, without its events; of the rest so much is remembered."""
-        self._most_sources, self._most_ids = most_sources, most_ids
+        self._memory = memory
         self._ids_seconds = ids_seconds
         self._changed = threading.Condition()
         self._queue: deque[Waiting] = deque()
@@ -102,22 +101,24 @@ class Intake:
             stand, accepted = self.stand(batch.source), self.accepted(batch.source)
             number = batch.sequence or self._known_number(batch) or accepted + 1
             if number > accepted + 1:
-                message = f"{accepted + 1} is the next one"
-                return Nack(Reason.INVALID_SEQUENCE, message, number, expected=accepted + 1)
+                return misplaced(number, accepted)
             if number > accepted:
                 self._take(Waiting(replace(batch, sequence=number), [listener]))
                 return None
             is_known = batch.id is not None and (batch.source, BATCH_ID, batch.id) in self.ids
-            if (waiting := self._waiting.get((batch.source, number))) is not None:
-                is_known = waiting.batch.digest == batch.digest or waiting.batch.id == batch.id is not None
-                return self._join(waiting, listener) if is_known else taken(number, accepted)
+            waiting = self._waiting.get((batch.source, number))
+            if waiting is not None and not is_known:
+                is_same = waiting.batch.digest == batch.digest or waiting.batch.id == batch.id is not None
+                return self._join(waiting, listener) if is_same else misplaced(number, accepted)
             is_of = stand.is_of(number, batch.digest)
             if is_known or is_of or (is_of is None and not stand.has_all):
                 return Ack(number, Status.DUPLICATE, skipped=len(batch.events))
-            return taken(number, accepted)
+            return misplaced(number, accepted)
 
     def told(self, source: str) -> dict[str, int]:
-        """Return how far it is as clients are told: what was accepted, and what of that is in Kafka."""
+        """Return how far it is as clients are told, if that is known: accepted, and in Kafka."""
+        if self.unknown(source) is not None:
+            return {}
         return {
             "lastAckSequence": self.accepted(source),
             "lastOkSequence": self.stand(source).sequence,
@@ -143,7 +144,7 @@ class Intake:
 
     def _forget_ids(self) -> None:
         """Forget those of long ago, which are in front."""
-        since = time.time() - self._ids_seconds
+        since = time.monotonic() - self._ids_seconds
         while self.ids and self.ids[next(iter(self.ids))] < since:
             self.ids.popitem(last=False)
 
@@ -153,7 +154,7 @@ class Intake:
             return Nack(Reason.SHUTTING_DOWN, "this gateway ends", sequence)
         if self._used() >= 1:
             return Nack(Reason.BUFFER_FULL, "too many batches wait", sequence)
-        if len(self.ids) >= self._most_ids and any((batch.id, *(event.id for event in batch.events))):
+        if len(self.ids) >= self._memory.event_ids and any((batch.id, *(event.id for event in batch.events))):
             return Nack(Reason.BUFFER_FULL, "as many ids came of late as are remembered", sequence)
         return self.unknown(batch.source, sequence)
 
@@ -164,7 +165,7 @@ class Intake:
         with self._changed:
             if not self._has_forgotten or source in self.stands or source in self._accepted:
                 return None
-            if len(self._wanted) < self._most_sources:
+            if len(self._wanted) < self._memory.sources:
                 self._wanted.add(source)
                 self._changed.notify_all()
         return Nack(Reason.INTERNAL_ERROR, "how far it is is read from Kafka", sequence, _READ_MS)
@@ -257,7 +258,7 @@ class Intake:
                 self.stands.pop(source, None)  # the last to be forgotten
                 self.stands[source] = stand
             self.ids.update(ids)
-            for source in [*islice(self.stands, max(0, len(self.stands) - self._most_sources))]:
+            for source in [*islice(self.stands, max(0, len(self.stands) - self._memory.sources))]:
                 if source not in self._accepted:
                     del self.stands[source]
                     self._has_forgotten = True
@@ -305,11 +306,6 @@ class Intake:
                 if accepted <= self.stand(each.source).sequence:
                     self._accepted.pop(each.source, None)
 
-    def begin_anew(self) -> list[Waiting]:
-        """Take nothing until Kafka is asked anew; return what waits and is not on the disk."""
-        self.was_open = False
-        return self.give_up()
-
     def give_up(self) -> list[Waiting]:
         """Return everything that waits and is not on the disk; nothing is taken from the queue any more."""
         with self._changed:
@@ -324,7 +320,8 @@ class Intake:
         return waiting.sequence <= stand.sequence and is_of is not False
 
 
-def taken(number: int, accepted: int) -> Nack:
-    """Return what is told of a number that another batch has."""
-    message = f"number {number} is another batch's; {accepted + 1} is the next one"
-    return Nack(Reason.INVALID_SEQUENCE, message, number, expected=accepted + 1)
+def misplaced(number: int, last: int) -> Nack:
+    """Return what is told of a number that another batch has, or before which one lacks."""
+    is_taken = f"number {number} is another batch's; " if number <= last else ""
+    message = f"{is_taken}{last + 1} is the next one"
+    return Nack(Reason.INVALID_SEQUENCE, message, number, expected=last + 1)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from spark_jobs.config.gateway import MemorySettings
 from spark_jobs.config.secrets import scrub
-from spark_jobs.gateway.intake import Intake, Waiting, taken
+from spark_jobs.gateway.intake import Intake, Waiting, misplaced
 from spark_jobs.gateway.limits import Pace
 from spark_jobs.gateway.spool import Spool, SpoolFullError
 from spark_jobs.gateway.topics import Ids, Outgoing, Stand, records_of
@@ -50,9 +50,7 @@ class Lane:
         self._ids_seconds = ids_seconds
         self._reach = reach
         self._on_end = on_end
-        self.intake = Intake(
-            ids_seconds, spool.known(*place), most_sources=memory.sources, most_ids=memory.event_ids
-        )
+        self.intake = Intake(ids_seconds, spool.known(*place), memory)
         self._on_disk = spool.ends(*place)  # the last sequence of each source that has batches there
         self._is_draining = self._is_halfway = False
         self._pace = Pace()
@@ -87,7 +85,8 @@ class Lane:
             except Exception:  # noqa: BLE001  (one slot begins anew, all others go on)
                 _log.exception("slot %d of %s broke; it begins anew", self._place[1], self._place[0])
                 self._writer.close()
-                self._refuse(self.intake.begin_anew(), Reason.INTERNAL_ERROR, "its slot broke: see the log")
+                self.intake.was_open = False
+                self._refuse(self.intake.give_up(), Reason.INTERNAL_ERROR, "its slot broke: see the log")
                 self.intake.pause(RETRY_SECONDS)
                 is_over = self.intake.is_closing
         self._writer.close()
@@ -180,7 +179,7 @@ class Lane:
         """Write what fits behind what Kafka has; what the broker refuses for itself is turned away alone."""
         stands, ids, records = dict[str, Stand](), Ids(), list[Outgoing]()
         fits, left, others = list[Waiting](), list[Waiting](), set[str]()
-        now = time.time() if self._ids_seconds else None
+        now = time.monotonic() if self._ids_seconds else None
         for each in window:
             stand = stands.get(each.source) or self.intake.stand(each.source)
             if each.source in others or each.sequence != stand.sequence + 1:
@@ -220,10 +219,9 @@ class Lane:
 
     def _misfit(self, left: Waiting) -> Answer:
         """Return what is told of a batch that Kafka has already, or has no place for."""
-        last, sequence = self.intake.stand(left.source).sequence, left.sequence
         if self.intake.is_settled(left):
-            return Ack(sequence, Status.DUPLICATE, skipped=len(left.batch.events))
-        return taken(sequence, last) if sequence <= last else _lacking(left, last)
+            return Ack(left.sequence, Status.DUPLICATE, skipped=len(left.batch.events))
+        return misplaced(left.sequence, self.intake.stand(left.source).sequence)
 
     def _refuse(self, left: Sequence[Waiting], reason: Reason, message: str) -> None:
         self._answer(left, lambda each: Nack(reason, message, each.sequence))
@@ -244,7 +242,7 @@ class Lane:
                 misfits.append(each)
         if fits:
             self._spool_window(fits, ends)
-        self._answer(misfits, lambda each: _lacking(each, self._last(each.source)))
+        self._answer(misfits, lambda each: misplaced(each.sequence, self._last(each.source)))
 
     def _last(self, source: str) -> int:
         return self._on_disk.get(source) or self.intake.stand(source).sequence
@@ -272,9 +270,3 @@ class Lane:
             if isinstance(answer, Ack) and answer.status in {Status.OK, Status.BUFFERED}:
                 # Who sent it again meanwhile: else its events would be counted twice.
                 answer = Ack(answer.sequence, Status.DUPLICATE, skipped=answer.processed + answer.skipped)
-
-
-def _lacking(left: Waiting, last: int) -> Nack:
-    """Return what is told of a batch before which one lacks."""
-    message = f"{last + 1} was not taken"
-    return Nack(Reason.INVALID_SEQUENCE, message, left.sequence, expected=last + 1)

@@ -26,9 +26,9 @@ _SOURCES = Family("sluice_gateway_connected_sources", GAUGE, "Connections by Web
 _SPOOLED = Family("sluice_gateway_spool_batches", GAUGE, "Batches on the gateway's disk, of all streams.")
 _SPOOLED_BYTES = Family("sluice_gateway_spool_bytes", GAUGE, "Bytes of these.")
 _SPOOL_AGE = Family("sluice_gateway_spool_age_seconds", GAUGE, "How long ago the oldest of these came.")
-_KNOWN = Family("sluice_gateway_sources", GAUGE, "Sources whose last numbers are kept in memory.")
-_IDS = Family("sluice_gateway_event_ids", GAUGE, "Ids of events and batches that are remembered.")
-_WAITING = Family("sluice_gateway_persisted_waiting", GAUGE, "Batches whose clients wait for `persisted`.")
+KNOWN = Family("sluice_gateway_sources", GAUGE, "Sources whose last numbers are kept in memory.")
+IDS = Family("sluice_gateway_event_ids", GAUGE, "Ids of events and batches that are remembered.")
+WAITING = Family("sluice_gateway_persisted_waiting", GAUGE, "Batches whose clients wait for `persisted`.")
 _UNTOLD = Family(
     "sluice_gateway_persisted_untold_total",
     COUNTER,
@@ -38,7 +38,7 @@ GATEWAY_FAMILIES = {
     each.name: each
     for each in (
         *(_BATCHES, _EVENTS, _BYTES, _DUPLICATES, _NACKS, _SECONDS, _SOURCES),
-        *(_SPOOLED, _SPOOLED_BYTES, _SPOOL_AGE, _KNOWN, _IDS, _WAITING, _UNTOLD),
+        *(_SPOOLED, _SPOOLED_BYTES, _SPOOL_AGE, KNOWN, IDS, WAITING, _UNTOLD),
     )
 }
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -47,13 +47,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 class GatewayMetrics:
     """Counts by stream; gauges are as of the scrape."""
 
-    def __init__(
-        self,
-        spooled: Callable[[], SpoolSize],
-        connected: Callable[[], int],
-        sources: Callable[[], int],
-        ids: Callable[[], int],
-    ) -> None:
+    def __init__(self, spooled: Callable[[], SpoolSize], connected: Callable[[], int]) -> None:
         registry = self._registry = CollectorRegistry()
         self._counters = {
             family.name: Counter(family.name, family.help, ("stream", *family.labels), registry=registry)
@@ -65,18 +59,16 @@ class GatewayMetrics:
         )
         gauges: dict[Family, Callable[[], float]] = {
             _SOURCES: connected,
-            _KNOWN: sources,
-            _IDS: ids,
             _SPOOLED: lambda: spooled().batches,
             _SPOOLED_BYTES: lambda: spooled().bytes,
             _SPOOL_AGE: lambda: (spooled().oldest_age_ms or 0) / 1000,
         }
         for family, read in gauges.items():
-            Gauge(family.name, family.help, registry=registry).set_function(read)
+            self.watch(family, read)
 
-    def watch_persisted(self, waiting: Callable[[], int]) -> None:
-        """Tell of who waits until batches are in tables, which begins later."""
-        Gauge(_WAITING.name, _WAITING.help, registry=self._registry).set_function(waiting)
+    def watch(self, gauge: Family, read: Callable[[], float]) -> None:
+        """Tell what is read at each scrape."""
+        Gauge(gauge.name, gauge.help, registry=self._registry).set_function(read)
 
     def left_untold(self, stream: str) -> None:
         """Count a batch of which no more can be told."""

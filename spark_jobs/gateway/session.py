@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
+from spark_jobs.gateway.gateway import Sender
 from spark_jobs.gateway.messages import (
     MOST_TEXT,
     RefusedError,
@@ -22,8 +23,7 @@ from spark_jobs.gateway.messages import (
     read_text,
     too_large,
 )
-from spark_jobs.gateway.senders import Sender
-from spark_jobs.gateway.words import VERSIONS, Ack, Answer, Nack, Reason, Status, slot_of
+from spark_jobs.gateway.words import VERSIONS, Ack, Answer, Nack, Reason, Status
 
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
@@ -132,21 +132,24 @@ class Session:
         name = read_text(message.get("sourceName"), "sourceName")
         refusal = await self.gateway.elsewhere(self.stream, source, is_secure=self.socket.url.is_secure)
         # Told 0 for want of knowing, a client would take the first batches that it sends for known ones.
-        if refusal := refusal or self.stream.lanes[slot_of(source)].intake.unknown(source):
+        if refusal := refusal or self.stream.intake_of(source).unknown(source):
             self._nack(refusal)
             return
         self._leave()
         self._source, self._version = source, version
-        now_ms = round(time.time() * 1000)
-        self._sender = Sender(self.stream.name, source, name, self.token.name, now_ms, self._fence)
-        self.gateway.senders.enter(self._sender)
+        place, now = (self.stream.name, source), datetime.now(UTC).isoformat()
+        earlier = self.gateway.senders.get(place)
+        self._sender = self.gateway.senders[place] = Sender(name, self.token.name, now, self._fence)
+        if earlier is not None:
+            earlier.fence()
         self._capabilities = self._granted(message.get("capabilities"))
         # Else a page that is loaded anew sends what is new under numbers that lie on the disk.
-        accepted = self.stream.lanes[slot_of(source)].intake.accepted(source)
-        self._say({**self._status(), "lastAckSequence": accepted})
+        self._say({**self._status(), "lastAckSequence": self.stream.intake_of(source).accepted(source)})
 
     def _leave(self) -> None:
-        if self._sender is not None and self.gateway.senders.leave(self._sender):
+        place = self.stream.name, self._source
+        if self._sender is not None and self.gateway.senders.get(place) is self._sender:
+            del self.gateway.senders[place]
             self.persisted.leave(self.stream, self._source)
 
     def _granted(self, asked: Any) -> dict[str, str]:
@@ -171,10 +174,8 @@ class Session:
             self._end(answer.reason)
         is_wanted = self._capabilities.get("persisted") == "supported"
         if is_wanted and isinstance(answer, Ack) and answer.status in _IN_KAFKA:
-            persisted = Ack(answer.sequence, Status.PERSISTED, answer.processed, answer.skipped)
-            if not self.persisted.tell(
-                self.stream, self._source, partial(self._persisted, batch_id, persisted)
-            ):
+            persisted = partial(self._persisted, batch_id, replace(answer, status=Status.PERSISTED))
+            if not self.persisted.tell(self.stream, self._source, persisted):
                 self.gateway.metrics.left_untold(self.stream.name)
 
     def _persisted(self, batch_id: str | None, answer: Ack) -> None:
@@ -201,12 +202,10 @@ class Session:
         """Return how far the source is in Kafka, and in version 2 what is accepted of it."""
         if not self._source:
             return {}
-        intake = self.stream.lanes[slot_of(self._source)].intake
-        if intake.unknown(self._source) is not None:
-            return {}
-        if self._version == 1:
-            return {"lastAckSequence": intake.stand(self._source).sequence}
-        return intake.told(self._source)
+        told = self.stream.intake_of(self._source).told(self._source)
+        if told and self._version == 1:
+            return {"lastAckSequence": told["lastOkSequence"]}
+        return told
 
     def _say(self, message: dict[str, Any]) -> None:
         self._unsent.put_nowait(orjson.dumps(message).decode())

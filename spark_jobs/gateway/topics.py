@@ -193,9 +193,10 @@ class StreamTopics:
         return last
 
     def ids(self, slot: int, after: float) -> Ids:
-        """Return the ids of the slot's events of late and when they came (s); read ``after`` that moment.
+        """Return the ids of the slot's events of late and when they came; read ``after`` that moment.
 
-        The moment is of ``time.monotonic``. One reading does for all slots that were taken before it began.
+        Moments are of ``time.monotonic``: a clock may be put back. One reading does for all slots that were
+        taken before it began.
         """
         if not self.ids_seconds:
             return {}
@@ -206,7 +207,8 @@ class StreamTopics:
             return {name: at for name, at in self._ids.items() if slot_of(name[0]) == slot}
 
     def _recent(self) -> Iterator[tuple[tuple[str, str, str], float]]:
-        since_ms = round((time.time() - self.ids_seconds) * 1000)
+        began, began_ms = time.monotonic(), time.time() * 1000
+        since_ms = round(began_ms - self.ids_seconds * 1000)
         starts = self._admin.offsets_for_times(self.topic, since_ms)
         state = self._decided(self.topic, starts)
         for partition, start in starts.items():
@@ -215,7 +217,7 @@ class StreamTopics:
                 source = _text(told.get(SOURCE))
                 for kind in (EVENT_ID, BATCH_ID):
                     if source and (name := _text(told.get(kind))):
-                        yield (source, kind, name), time_ms / 1000
+                        yield (source, kind, name), began - max(0.0, began_ms - time_ms) / 1000
 
     def _decided(self, topic: str, partitions: Collection[int]) -> SourceState:
         """Return the topic's ends once they have reached what is in it now: others' transactions are short.

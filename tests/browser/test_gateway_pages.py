@@ -15,6 +15,7 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from prove.lab.gateway_tab import Tab, website
+from prove.lab.slow_uplink import PlainUplink, slow_uplink
 from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway.words import SLOTS
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -71,6 +72,25 @@ def test_pages_of_one_source_lose_nothing_in_silence(page: Page, tmp_path: Path)
         assert page.evaluate("JSON.stringify(told)") == json.dumps(
             [["not taken: another connection has the source", [{"value": {"id": 99}}]]], separators=(",", ":")
         )
+
+
+def test_events_come_by_a_slow_uplink_of_the_pages_own(page: Page, tmp_path: Path) -> None:
+    """Of a megabyte a second: each goes once, however long a batch is on its way."""
+    of_slots = [FakeKafka() for _ in range(SLOTS)]
+    with (
+        website() as origin,
+        gateway(tmp_path, kafkas=of_slots, origins=[origin]) as address,
+        slow_uplink(address.removesuffix(PATH), 1e6, PlainUplink) as (far, uplink),
+    ):
+        Tab(page, f"ws://{far}{PATH}", "").load(origin)
+        page.evaluate(
+            "for (let i = 0; i < 100; i++) client.send({value: String(i).padStart(4, '0')"
+            " + Array.from({length: 14000}, () => Math.random().toString(36)[2]).join('')}); 1"
+        )
+        page.wait_until("client.waiting === 0", seconds=30)
+    values = [json.loads(each.value or b"")[:4] for kafka in of_slots for each in kafka.records]
+    assert values == [f"{number:04}" for number in range(100)]
+    assert 0.8e6 < uplink.sent < 1.2e6
 
 
 def test_a_page_believes_a_gateway_that_knows_less_and_comes_ever_less_often(page: Page) -> None:

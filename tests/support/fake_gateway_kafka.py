@@ -31,6 +31,8 @@ class FakeKafka:
     def read_stands(self) -> dict[str, Stand]:
         """Read how far all sources are."""
         self.reads += 1
+        if self.is_away:
+            raise RetryableError("away", code="broker-away", hint="")
         return dict(self.stands)
 
     def write(self, records: Iterable[Outgoing], stands: Mapping[str, Stand]) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from docs.clients.gateway_client import GatewayClient
+from prove.lab.slow_uplink import PlainUplink, slow_uplink
 from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway.words import SLOTS
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -125,6 +127,51 @@ def test_a_gateway_that_knows_less_is_believed(is_told_late: bool, caplog: pytes
     assert taken == [(3, "a"), (4, "b")]
     assert connections <= 4
     assert "the gateway has s at 2, not at 7" in caplog.text
+
+
+def test_a_client_that_is_told_a_higher_number_drops_nothing() -> None:
+    """What it has sent without an answer goes under the next one, if that is another's."""
+    taken, seen = {2: "others", 3: "others"}, list[tuple[int, str]]()
+
+    def talk(socket: ServerConnection) -> None:
+        socket.recv()
+        is_first = not seen
+        socket.send(json.dumps({**STATUS, "lastAckSequence": 1 if is_first else max(taken)}))
+        for text in socket:
+            message = json.loads(text)
+            number, value = message["sequenceNumber"], message["events"][0]["value"]
+            seen.append((number, value))
+            if is_first:
+                return  # another has sent under these numbers meanwhile
+            answer = {"type": "ack", "status": "ok", "sequenceNumber": number}
+            if taken.setdefault(number, value) != value:
+                details = {"message": "it is another batch's", "expected": max(taken) + 1}
+                answer |= {"type": "nack", "reason": "invalid_sequence", "details": details}
+            socket.send(json.dumps(answer))
+
+    with saying(talk) as url:
+        client = GatewayClient(url, "s", most=1)
+        for value in ("a", "b"):
+            client.send({"value": value})
+        client.close()
+    assert seen[0] == (2, "a")
+    assert taken == {2: "others", 3: "others", 4: "a", 5: "b"}
+
+
+def test_events_come_by_a_slow_uplink_of_the_clients_own(tmp_path: Path) -> None:
+    """Of a megabyte a second: each goes once over one connection, however long a batch is on its way."""
+    of_slots = [FakeKafka() for _ in range(SLOTS)]
+    with (
+        gateway(tmp_path, kafkas=of_slots) as address,
+        slow_uplink(address.removesuffix(PATH), 1e6, PlainUplink) as (far, uplink),
+    ):
+        client = GatewayClient(f"ws://{far}{PATH}", "s", most=10)
+        for number in range(100):
+            client.send({"value": f"{number:04}" + token_urlsafe(10_500)})
+        client.close()
+    values = [json.loads(each.value or b"")[:4] for kafka in of_slots for each in kafka.records]
+    assert values == [f"{number:04}" for number in range(100)]
+    assert 1e6 < uplink.sent < 1.2e6
 
 
 def test_a_client_that_is_always_turned_away_comes_ever_less_often() -> None:

@@ -25,6 +25,7 @@ from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway import persisted as persisted_module
 from spark_jobs.gateway import spool as spool_module
 from spark_jobs.gateway.flushes import Flush, Flushes
+from spark_jobs.gateway.intake import Intake
 from spark_jobs.gateway.lane import Lane
 from spark_jobs.gateway.messages import Batch, Event
 from spark_jobs.gateway.persisted import Persisted
@@ -476,8 +477,8 @@ def test_an_id_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     kafka, spool = FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20)
     running = Running(kafka, spool)
     assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
-    at = time.time()
-    monkeypatch.setattr("time.time", lambda: at + 301)
+    at = time.monotonic()
+    monkeypatch.setattr("time.monotonic", lambda: at + 301)
     same = replace(events("s", 1), sequence=2)
     assert running.offer(same) == Ack(2, Status.OK, 2)
     assert running.offer(replace(same, sequence=3)) == Ack(3, Status.OK, 0, 2)
@@ -568,7 +569,9 @@ def test_what_others_write_beside_a_gateway_is_passed_over(monkeypatch: pytest.M
     topics = StreamTopics({}, admin, "t", 300)  # type: ignore[arg-type]
     assert topics.stands(0) == {"a": Stand(2, 4)}
     assert topics.owner(0) == Owner("http://here", "p")
-    assert topics.ids(slot_of("s"), time.monotonic()) == {("s", BATCH_ID, "b"): 1.0}
+    assert topics.ids(slot_of("s"), time.monotonic()) == {
+        ("s", BATCH_ID, "b"): pytest.approx(time.monotonic() - time.time() + 1, abs=5)
+    }
 
 
 @pytest.mark.parametrize("place", ["open", "write"])
@@ -709,7 +712,54 @@ def test_ids_are_bounded_and_none_of_late_is_forgotten_for_that(
     assert isinstance(full, Nack)
     assert (full.reason, full.should_retry) == (Reason.BUFFER_FULL, True)
     assert running.offer(Batch("s", (Event(None, b"{}"),), 1, 3)) == Ack(3, Status.OK, 1)
-    at = time.time()
-    monkeypatch.setattr("time.time", lambda: at + 301)
+    at = time.monotonic()
+    monkeypatch.setattr("time.monotonic", lambda: at + 301)
     assert running.offer(events("s", 4)) == Ack(4, Status.OK, 2)
+    running.close()
+
+
+def test_a_clock_that_was_ahead_holds_no_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nothing with ids is taken until it is as late as that clock said."""
+    wall, at = time.time(), time.monotonic()
+    running = Running(FakeKafka(), Spool(tmp_path / "spool.db", 1 << 20), event_ids=2)
+    monkeypatch.setattr("time.time", lambda: wall + 3600)
+    assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
+    monkeypatch.setattr("time.time", lambda: wall + 301)
+    monkeypatch.setattr("time.monotonic", lambda: at + 302)
+    assert running.offer(events("s", 2)) == Ack(2, Status.OK, 2)
+    running.close()
+
+
+def test_an_id_that_kafka_has_is_known_while_the_next_batch_is_answered() -> None:
+    """It comes without a number: that of its source's last one is another batch's then."""
+    intake, told = Intake(300, [], MemorySettings()), list[Answer]()
+    intake.open({}, {})
+    named = Batch("s", (Event(None, b"1"),), 1, id="x")
+    later = Batch("s", (Event(None, b"2"),), 1)
+    for number, batch in enumerate((named, later), 1):
+        assert intake.offer(batch, told.append) is None
+        window = intake.next_window(0, 1, may_read=False)
+        intake.know({"s": Stand(number, number)}, {("s", BATCH_ID, "x"): time.monotonic()})
+        if batch is named:
+            intake.forget(window or [])
+    assert intake.offer(named, told.append) == Ack(2, Status.DUPLICATE, skipped=1)
+
+
+def test_a_source_that_was_forgotten_waits_for_kafka(tmp_path: Path) -> None:
+    """It is never taken for a new one meanwhile, and goes on where it was."""
+    kafka = FakeKafka()
+    running = Running(kafka, Spool(tmp_path / "spool.db", 1 << 20), sources=1)
+    for source in ("a", "b"):
+        while running.lane.intake.unknown(source):
+            time.sleep(0.001)
+        assert running.offer(events(source, 1)) == Ack(1, Status.OK, 2)
+    kafka.is_away, before = True, kafka.reads
+    while kafka.reads < before + 3:
+        told = running.offer(events("a", 2))
+        assert isinstance(told, Nack)
+        assert told.reason is Reason.INTERNAL_ERROR
+    kafka.is_away = False
+    while running.lane.intake.unknown("a"):
+        time.sleep(0.001)
+    assert running.offer(events("a", 2)) == Ack(2, Status.OK, 2)
     running.close()

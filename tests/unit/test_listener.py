@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import socket
+import sys
 import threading
+import time
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import dagster_webserver.app
+import dagster_webserver.cli
 import pytest
+import uvicorn
+from starlette.responses import PlainTextResponse
 
 from cli.stand import running
 from servers import beside, gateway, listener
 from servers.beside import SERVE, Beside
 from servers.listener import guard_of, refuse_open, refuse_taken, tls_of, url_of
 from servers.process import free_ports
+from servers.serving import guarded
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.file import read_config
 from spark_jobs.config.listener import (
@@ -23,6 +32,7 @@ from spark_jobs.config.listener import (
     CatalogServerSettings,
     ListenerSettings,
     MetricsSettings,
+    ServeSettings,
     TlsSettings,
     UiSettings,
 )
@@ -33,6 +43,7 @@ from spark_jobs.protocol.errors import ConfigError
 from tests.support.certificates import make_certificates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from servers.process import ServerProcess
@@ -124,6 +135,49 @@ def test_others_are_let_in_with_a_token_or_on_purpose(monkeypatch: pytest.Monkey
         assert refusal(named) == "token-too-short"
         monkeypatch.setenv("SLUICE_TEST_TOKEN", TOKEN)
         refuse_open(named, insecure=False)
+
+
+def test_headers_that_do_not_end_are_given_up_by_all_that_listen() -> None:
+    """After `head`, each by its own; the gateway's are tested with its connections."""
+    kinds = (MetricsSettings, CatalogServerSettings, ServeSettings)
+    with ExitStack() as serving:
+        begun = [
+            serving.enter_context(_begun(guarded(PlainTextResponse(""), kind.model_validate({"head": "1s"}))))
+            for kind in kinds
+        ]
+        began = time.monotonic()
+        assert [each.recv(1) for each in begun] == [b""] * len(kinds)
+        assert time.monotonic() - began < 3
+
+
+def test_headers_to_the_ui_have_to_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster serves it by uvicorn, which is told."""
+    (tmp_path / "sluice.yaml").write_text("version: 1\nui: {head: 7s}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SLUICE_CONFIG", raising=False)
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(uvicorn, "run", lambda **how: told.append(how))
+    monkeypatch.setattr(dagster_webserver.app, "DagsterWebserver", None)
+    monkeypatch.setattr(dagster_webserver.cli, "main", lambda: uvicorn.run())  # noqa: PLW0108  (the one of then)
+    monkeypatch.setattr(sys, "argv", ["webserver"])
+    runpy.run_module("servers.webserver", run_name="__main__")
+    assert told[0]["http"].head_seconds == 7
+
+
+@contextmanager
+def _begun(config: uvicorn.Config) -> Iterator[socket.socket]:
+    """A request to a server whose headers do not end."""
+    config.port = 0
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    with socket.create_connection(server.servers[0].sockets[0].getsockname(), 5) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nX-A: 1\r\n")
+        yield client
+    server.should_exit = True
+    thread.join()
 
 
 @pytest.mark.parametrize(
