@@ -17,7 +17,7 @@ class GatewayClient {
 
   // event: {value: …} with `key`, `id`, `operation`, `timestamp` as wanted.
   send(event) {
-    if (this.isFenced) return this.refused("not taken: another connection has the source", [event]);
+    if (this.isFenced) return this.giveUp([event]);
     this.events.push(event);
     this.cut(false);
   }
@@ -103,8 +103,7 @@ class GatewayClient {
       this.isFenced = true;
       clearInterval(this.timer);
       [this.socket, this.window] = [null, 0];
-      const events = [...this.kept.splice(0).flat(), ...this.events.splice(0)];
-      return events.length && this.refused("not taken: another connection has the source", events);
+      return this.giveUp([...this.kept.splice(0).flat(), ...this.events.splice(0)]);
     }
     if (gateway) this.url = gateway.replace("http", "ws");
     else if (reason === "invalid_format" && number > this.last) this.refuse(number - this.last - 1, message);
@@ -112,6 +111,11 @@ class GatewayClient {
     else if (expected && (number === this.last + 1 || expected <= this.last)) this.goOnAt(expected - 1);
     else this.warned(`turned away: ${message}`);
     this.again(retryAfterMs ?? 0);
+  }
+
+  // Those that were on their way may be in Kafka.
+  giveUp(events) {
+    if (events.length) this.refused("no `ok`, and another connection has the source", events);
   }
 
   goOnAt(last) {

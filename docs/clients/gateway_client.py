@@ -20,7 +20,7 @@ class GatewayClient:
 
     def __init__(self, url, source, token=None, *, most=100, seconds=5.0, refused=None):
         self._url, self._source, self._most, self._seconds = url, source, most, seconds
-        self._refused = refused or (lambda why, events: _log.error("not taken, %s: %s", why, events))
+        self._refused = refused or (lambda why, events: _log.error("no `ok`, %s: %s", why, events))
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._changed = threading.Condition()
         self._events, self._since = [], 0.0
@@ -125,6 +125,7 @@ class GatewayClient:
         self._last = last
 
     def _give_up(self):
+        """Tell what has no `ok`; what was on its way may be in Kafka."""
         events = [event for batch in [*self._kept, self._events] for event in batch]
         self._kept, self._events = [], []
         if events:

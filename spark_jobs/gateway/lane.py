@@ -52,7 +52,7 @@ class Lane:
         self._on_end = on_end
         self.intake = Intake(ids_seconds, spool.known(*place), memory)
         self._on_disk = spool.ends(*place)  # the last sequence of each source that has batches there
-        self._is_draining = self._is_halfway = False
+        self._is_draining = False
         self._pace = Pace()
         self._try_at = 0.0
         self._told = ""
@@ -121,7 +121,7 @@ class Lane:
             if self._is_brought(window) or self.intake.ended is not None:
                 return
         if tries:
-            self._try_at = time.monotonic() + (0 if self._is_halfway else RETRY_SECONDS)
+            self._try_at = time.monotonic() + (0 if self._is_draining else RETRY_SECONDS)
         self._put_away(self.intake.still_waiting(window))
 
     def _is_brought(self, window: Sequence[Waiting] = ()) -> bool:
@@ -130,7 +130,6 @@ class Lane:
         False: Kafka is away, or the slot is to end before all that lies on the disk is written. Nothing goes
         on where another has the slot, nor with what never worked.
         """
-        self._is_halfway = False
         try:
             if not self._writer.is_open:
                 self._take_slot()
@@ -139,6 +138,7 @@ class Lane:
                 return False
             self._write(self.intake.still_waiting(window))
         except SluiceError as error:
+            self._is_draining = False
             is_lost = isinstance(error, CommitConflict)
             if is_lost or (isinstance(error, ConfigError) and not self.intake.was_open):
                 self.intake.ended = error
@@ -146,8 +146,6 @@ class Lane:
                 self._told = error.code
                 _log.warning("%s", scrub(str(error)))
             return False
-        finally:
-            self._is_draining = self._is_halfway
         self._told = ""
         return True
 
@@ -159,8 +157,6 @@ class Lane:
         """Write what lies on the disk, for some time: what came meanwhile goes behind it, and is told of."""
         self._is_draining, until = bool(self._on_disk), time.monotonic() + _DRAIN_SECONDS
         while self._on_disk and not self.intake.is_closing:
-            if self._is_halfway:
-                return False
             if not (spooled := self._spool.first(*self._place, self._pace.most_bytes)):
                 self._on_disk.clear()
                 break
@@ -172,7 +168,9 @@ class Lane:
                 what = "%d batches of the spool are not taken by Kafka, from number %d of source %s on"
                 _log.error(what, len(left), left[0].sequence, left[0].source)
                 self._on_disk = self._spool.ends(*self._place)
-            self._is_halfway = time.monotonic() > until
+            if time.monotonic() > until:
+                return False
+        self._is_draining = False
         return not self._on_disk
 
     def _write(self, window: Sequence[Waiting]) -> None:

@@ -70,7 +70,8 @@ def test_pages_of_one_source_lose_nothing_in_silence(page: Page, tmp_path: Path)
         tab.wait()
         assert written() == [*range(15)]
         assert page.evaluate("JSON.stringify(told)") == json.dumps(
-            [["not taken: another connection has the source", [{"value": {"id": 99}}]]], separators=(",", ":")
+            [["no `ok`, and another connection has the source", [{"value": {"id": 99}}]]],
+            separators=(",", ":"),
         )
 
 
