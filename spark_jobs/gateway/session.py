@@ -86,6 +86,7 @@ class Session:
             self._unsent.task_done()
 
     def _fence(self) -> None:
+        self._leave()
         self._nack(Nack(Reason.FENCED, "a later connection has this source"))
         self._end(Reason.FENCED)
 
@@ -138,10 +139,9 @@ class Session:
         self._leave()
         self._source, self._version = source, version
         place, now = (self.stream.name, source), datetime.now(UTC).isoformat()
-        earlier = self.gateway.senders.get(place)
-        self._sender = self.gateway.senders[place] = Sender(name, self.token.name, now, self._fence)
-        if earlier is not None:
+        if (earlier := self.gateway.senders.get(place)) is not None:
             earlier.fence()
+        self._sender = self.gateway.senders[place] = Sender(name, self.token.name, now, self._fence)
         self._capabilities = self._granted(message.get("capabilities"))
         # Else a page that is loaded anew sends what is new under numbers that lie on the disk.
         self._say({**self._status(), "lastAckSequence": self.stream.intake_of(source).accepted(source)})
@@ -172,7 +172,7 @@ class Session:
         self._say(answer.to_json(batch_id))
         if isinstance(answer, Nack) and answer.is_taken:  # what is behind it may fit by chance
             self._end(answer.reason)
-        is_wanted = self._capabilities.get("persisted") == "supported"
+        is_wanted = self._ending is None and self._capabilities.get("persisted") == "supported"
         if is_wanted and isinstance(answer, Ack) and answer.status in _IN_KAFKA:
             persisted = partial(self._persisted, batch_id, replace(answer, status=Status.PERSISTED))
             if not self.persisted.tell(self.stream, self._source, persisted):

@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 
 from docs.clients.gateway_client import GatewayClient
 from spark_jobs.gateway import lane as lane_module
+from spark_jobs.gateway.persisted import Persisted
 from spark_jobs.gateway.topics import Stand
 from spark_jobs.gateway.words import SLOTS
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -95,6 +96,22 @@ def test_of_two_tabs_with_one_source_the_later_has_it(tmp_path: Path) -> None:
         with talking(address, "a") as other:
             assert ask(other, {**mine, "sequenceNumber": 2})["status"] == "ok"
     assert [each.value for kafka in of_slots for each in kafka.records] == [b"1"] * 50 + [b'"mine"']
+
+
+def test_who_is_fenced_waits_for_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who has its source now is told of none, as long as its pipeline is paused."""
+    monkeypatch.setattr(Persisted, "_done", lambda *_: [])
+    hello = {"type": "connect", "sourceId": "a", "capabilities": ["persisted"]}
+    with (
+        gateway(tmp_path, memory={"persisted": 1}) as address,
+        connect(f"ws://{address}", proxy=None) as one,
+        connect(f"ws://{address}", proxy=None) as other,
+    ):
+        for number, socket in enumerate((one, other), 1):
+            ask(socket, hello)
+            assert sent(socket, number) == "ok"
+        metrics = httpx.get(f"http://{address.removesuffix(PATH)}/metrics", trust_env=False).text
+    assert "sluice_gateway_persisted_untold_total{" not in metrics
 
 
 @pytest.mark.parametrize("version", [1, 2])
