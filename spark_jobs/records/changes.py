@@ -63,12 +63,16 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangesDecoder(ABC):
-    """Rows without a schema by ``rows``; those with one by it, in the columns that ``placed`` says."""
+    """Rows without a schema by ``rows``; those with one by it, in the columns that ``placed`` says.
+
+    A drain stops at what others tell than ``whose`` changes a mirror has: their rows add and break nothing.
+    """
 
     rows: JsonDecoder
     placed: PlacedRows
     is_mirror: bool = False
     spelling: Spelling = AS_WRITTEN
+    whose: str | None = None
     takes_tombstones: ClassVar[bool] = False
 
     @property
@@ -89,7 +93,7 @@ class ChangesDecoder(ABC):
         named = () if self.growth.has_ended else self.new_schemas(records)
         if named:
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
-        changes, bad, passed = self.changes(records)
+        changes, bad, passed = self._changes(records)
         if self.is_mirror and SOURCE not in columns.names and any(each.source for each in changes.values()):
             return Decoded(no_rows(columns), [], new_fields=Evidence())  # of a version that had it not
         of_rows = pa.schema([column for column in columns if column.name not in own_names(self.is_mirror)])
@@ -119,7 +123,7 @@ class ChangesDecoder(ABC):
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``: fields of rows without a schema, and the schemas of others."""
-        changes, bad, _ = self.changes(records)
+        changes, bad, _ = self._changes(records)
         seen = Evidence(undecodable=len(bad), schemas=self.new_schemas(records))
         for (schema, _), indices in _alike(changes).items():
             if schema is None:
@@ -130,6 +134,13 @@ class ChangesDecoder(ABC):
                 last = max((time, *place) for time, place in zip(times, places, strict=True))
                 seen = seen.merge(Evidence(records=len(indices), texts={schema: Seen(min(places), last)}))
         return seen.within(self.growth.max_fields_seen)
+
+    def _changes(self, records: Chunk) -> Told:
+        told = self.changes(records)
+        for index, change in told.changes.items() if self.whose is not None else ():
+            if change.source is not None and change.source != self.whose:
+                told.changes[index] = replace(change, row=b"{}", schema=None)
+        return told
 
     @abstractmethod
     def changes(self, records: Chunk) -> Told:

@@ -122,6 +122,8 @@ def _format_of(
         told_of(pipeline),
     )
     if pipeline.envelope is not None:
+        if cdc is not None and takes_all_but is not None:  # made anew it may be of another source
+            cdc = replace(cdc, source=None)
         return _changes(pipeline, schemas, rules, shaping, (table, bound or {}, cdc))
     schemas = schemas.told(rules.told)
     columns = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
@@ -182,7 +184,7 @@ def _changes(
     made: tuple[Schema | None, ColumnMap, Cdc | None],
 ) -> Format:
     growth, (table, bound, cdc) = pipeline.table_schema.growth, made
-    spelling = spelling_of(pipeline, cdc)
+    spelling, whose = spelling_of(pipeline, cdc), cdc.source if cdc else None
     own = MIRROR_COLUMNS if pipeline.is_mirror else CHANGE_COLUMNS
     rules = replace(rules, computed=rules.computed.union(own.column_names))
     seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
@@ -195,13 +197,13 @@ def _changes(
     rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
     if pipeline.value.format is ValueFormat.AVRO:
         return Format(
-            AvroChangesDecoder(rows, placed, pipeline.is_mirror, spelling, schemas),
+            AvroChangesDecoder(rows, placed, pipeline.is_mirror, spelling, whose, schemas),
             PlainAvroChangesDecoder(plain, told, growth, pipeline.is_mirror, spelling, schemas),
             columns,
         )
     decoder, plain_decoder = _ENVELOPES[pipeline.envelope or Envelope.DEBEZIUM]
     return Format(
-        decoder(rows, placed, pipeline.is_mirror, spelling),
+        decoder(rows, placed, pipeline.is_mirror, spelling, whose),
         plain_decoder(plain, told, growth, pipeline.is_mirror, spelling),
         columns,
     )

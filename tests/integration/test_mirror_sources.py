@@ -55,6 +55,10 @@ FOREIGN = {
     "another table's row of the same key": ("another-table", event("u", 1, 900, table="customers")),
     "another table's delete": ("another-table", event("d", 1, 900, table="customers")),
     "another table's truncate": ("another-table", event("t", 0, 900, table="customers")),
+    "another table's row in columns of other types": (
+        "another-table",
+        Record(OF.event("u", {"id": 1, "v": "text", "more": 1}, lsn=900, table="customers"), key=OF.key(1)),
+    ),
     "another schema": ("another-table", event("u", 1, 900, schema="archive")),
 }
 
@@ -73,6 +77,7 @@ def test_what_another_source_or_table_tells_stops_a_mirror(new_lab: NewLab, what
     assert OWN in words
     assert "layout: changes" in words
     assert keys(lab) == {1: 500, 2: 520}
+    assert "more" not in lab.table().schema().column_names
 
 
 def test_of_two_sources_in_a_first_batch_the_first_is_the_mirrors(new_lab: NewLab) -> None:
