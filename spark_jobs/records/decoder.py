@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -102,9 +102,7 @@ class Decoded:
 class Decoder(Protocol):
     """What a record format can do. It travels pickled to Spark's tasks: a frozen dataclass, no secrets."""
 
-    @property
-    def takes_tombstones(self) -> bool:
-        """Return whether records without a value are rows too."""
+    takes_tombstones: ClassVar[bool]  # records without a value are rows too
 
     @property
     def growth(self) -> Growth:
@@ -151,9 +149,7 @@ class PlainRows:
 class PlainDecoder(Protocol):
     """Reads records again, slowly and by other means than the format's ``Decoder``."""
 
-    @property
-    def takes_tombstones(self) -> bool:
-        """See ``Decoder``."""
+    takes_tombstones: ClassVar[bool]
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """Return what rows of ``columns`` must hold, the columns as ``Decoder`` takes them."""

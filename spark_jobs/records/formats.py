@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from spark_jobs.config.cdc import Envelope
-from spark_jobs.config.new_fields import GROWTH, Incompatible
+from spark_jobs.config.new_fields import GROWTH, Growth, Incompatible
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.debezium.keys import Spelling
@@ -35,12 +35,11 @@ from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
-from spark_jobs.records.renamed import PlainRenamedDecoder, RenamedDecoder
 from spark_jobs.records.shaping import Shaping, shaping_of, told_of
 from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
 from spark_jobs.schema.change_columns import CHANGE_COLUMNS, MIRROR_COLUMNS
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
-from spark_jobs.schema.free_names import as_fields, field_names
+from spark_jobs.schema.free_names import field_names
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.placing import Rules
 
@@ -89,25 +88,6 @@ def format_of(
     fields, ``bound``. ``takes_all_but`` is of a mirror that is made anew: see ``Rules``. ``cdc`` is how far
     one is.
     """
-    names = field_names(table, bound)
-    if table is None or not names:
-        return _format_of(pipeline, schemas, table, bound, takes_all_but=takes_all_but, cdc=cdc)
-    fields = as_fields(table, names)
-    inner = _format_of(pipeline, schemas, fields, bound, takes_all_but=takes_all_but, cdc=cdc)
-    return Format(
-        RenamedDecoder(inner.decoder, names), PlainRenamedDecoder(inner.plain, names), inner.columns
-    )
-
-
-def _format_of(
-    pipeline: PipelineConfig,
-    schemas: KnownSchemas,
-    table: Schema | None,
-    bound: ColumnMap | None,
-    *,
-    takes_all_but: frozenset[str] | None,
-    cdc: Cdc | None,
-) -> Format:
     if pipeline.is_archive:
         return _archive(pipeline, schemas, table, bound or {})
     growth, shaping = pipeline.table_schema.growth, shaping_of(pipeline)
@@ -134,9 +114,7 @@ def _format_of(
     else:
         seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
         made = seen if schemas.keys is None else KeyedColumns(seen, columns)
-        values = Format(
-            JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere), made
-        )
+        values = Format(*_of_json(growth, shaping, table, bound), made)
     if schemas.keys is None:
         return values
     names = frozenset(field.name for each in schemas.keys.every for field in each.columns.struct.fields)
@@ -194,7 +172,7 @@ def _changes(
     every_type = frozenset[str]() if takes_all_types(pipeline) else None
     told = replace(placed, rules=replace(rules, takes_all_but=every_type))
     columns = ChangeColumns(seen, rules, is_debezium, own)
-    rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
+    rows, plain = _of_json(growth, shaping, table, bound)
     if pipeline.value.format is ValueFormat.AVRO:
         return Format(
             AvroChangesDecoder(rows, placed, pipeline.is_mirror, spelling, whose, schemas),
@@ -207,6 +185,14 @@ def _changes(
         plain_decoder(plain, told, growth, pipeline.is_mirror, spelling),
         columns,
     )
+
+
+def _of_json(
+    growth: Growth, shaping: Shaping, table: Schema | None, bound: ColumnMap | None
+) -> tuple[JsonDecoder, PlainJsonDecoder]:
+    fields = field_names(table, bound)
+    decoder = JsonDecoder(growth, elsewhere=shaping.elsewhere, fields=fields)
+    return decoder, PlainJsonDecoder(shaping.elsewhere, fields)
 
 
 def _archive(

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, ClassVar, cast
 
@@ -28,7 +28,7 @@ from spark_jobs.records.keeping import fallbacks_of
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
 from spark_jobs.schema.bursts import without_bursts
-from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.evidence import Evidence, Kind
 from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, count_columns, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.unknown_fields import unknown_fields
@@ -44,6 +44,7 @@ class JsonDecoder:
     """JSON objects as values; keys and headers are kept as they come.
 
     Of the fields ``elsewhere`` nothing is read: they have no column here, and are none that a table lacks.
+    ``fields`` are by column those that are called otherwise.
     """
 
     growth: Growth = GROWTH
@@ -51,6 +52,7 @@ class JsonDecoder:
     kept: tuple[KeptColumn, ...] = ()
     generation: int = 0
     elsewhere: frozenset[str] = frozenset()
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     def under(self, growth: Growth) -> JsonDecoder:
         """See ``Decoder``."""
@@ -58,11 +60,13 @@ class JsonDecoder:
 
     def keeping(self, kept: Sequence[KeptColumn], generation: int) -> JsonDecoder:
         """See ``Decoder``."""
-        return replace(self, kept=tuple(kept), generation=generation)
+        of_fields = (replace(each, column=self._field(each.column)) for each in kept)
+        return replace(self, kept=tuple(of_fields), generation=generation)
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
-        value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
+        own = [column for column in columns if column.name not in METADATA_COLUMNS]
+        value_columns = pa.schema([column.with_name(self._field(column.name)) for column in own])
         fallbacks = fallbacks_of(records, self.kept, self.generation)
         values = cast("Sequence[bytes]", records.values)
         decoded = decode_chunk(
@@ -75,12 +79,16 @@ class JsonDecoder:
         )
         if decoded.new_fields is not None:
             return decoded
-        return add_keys_and_headers(decoded, records, columns)
+        rows = decoded.table.rename_columns([column.name for column in own])
+        return add_keys_and_headers(replace(decoded, table=rows), records, columns)
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``; what is no JSON object is counted."""
         seen = reduce(Evidence.merge, map(self._observe_part, records.parts()))
         return seen.without(self.elsewhere).within(self.growth.max_fields_seen)
+
+    def _field(self, column: str) -> str:
+        return self.fields.get(column, column)
 
     def _observe_part(self, records: Chunk) -> Evidence:
         there = None
@@ -213,7 +221,10 @@ class _Decoder:
         if seen.undecodable:  # numbers past all doubles, which say something: as their text
             as_text = [json.dumps(parse_object(value)).encode() for value in values]
             seen = observe(as_text, max_fields=self.growth.max_fields_seen)
-        return dict(unknown_fields(self.columns, seen))
+        return {
+            ".".join(path): each.count(*Kind) - each.count(Kind.NULL)
+            for path, each in unknown_fields(self.columns, seen)
+        }
 
     def _build(
         self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]], tables: list[pa.Table]

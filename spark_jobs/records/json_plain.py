@@ -36,18 +36,21 @@ if TYPE_CHECKING:
 class PlainJsonDecoder:
     """JSON objects as values; a column of floating point holds the nearest of what was written.
 
-    Fields ``elsewhere`` are said in no row of it, and need not be.
+    Fields ``elsewhere`` are said in no row of it, and need not be. ``fields`` are by column those that are
+    called otherwise.
     """
 
     elsewhere: frozenset[str] = frozenset()
+    fields: Mapping[str, str] = field(default_factory=dict)
     takes_tombstones: ClassVar[bool] = False
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
         value_columns = [column for column in columns if column.name not in METADATA_COLUMNS]
         reading = _Reading(records.values, needs_digits=any(_needs_digits(c.type) for c in value_columns))
-        reading.look_for_more(self.elsewhere.union(column.name for column in value_columns))
-        items = {column.name: reading.column(column) for column in value_columns}
+        of_columns = {column.name: self.fields.get(column.name, column.name) for column in value_columns}
+        reading.look_for_more(self.elsewhere.union(of_columns.values()))
+        items = {column.name: reading.column(column, of_columns[column.name]) for column in value_columns}
         is_text = columns.field(KEY).type != pa.binary()
         items[KEY] = reading.each(records.keys, bytes.decode) if is_text else list(records.keys)
         items[HEADERS] = [None if each is None else list(map(_header, each)) for each in records.headers]
@@ -95,26 +98,26 @@ class _Reading:
             ):
                 self.has_more.add(index)
 
-    def column(self, field: pa.Field) -> list[Any]:
-        """Return what the column must hold, and note which values it cannot."""
-        items = [None if record is None else record.get(field.name) for record in self._objects]
-        if _are_stored_as_they_are(items, field.type):
+    def column(self, column: pa.Field, name: str) -> list[Any]:
+        """Return what the column must hold of the field, and note which values it cannot."""
+        items = [None if record is None else record.get(name) for record in self._objects]
+        if _are_stored_as_they_are(items, column.type):
             return items
         beside = Beside()
-        read = read_of(field.type, beside, (field.name,))
+        read = read_of(column.type, beside, (column.name,))
         for index, item in enumerate(items):
             if item is not None:
                 beside.has_more = False
                 beside.rounded.clear()
                 try:
-                    items[index] = self._read_twice(read, index, field.name, item)
+                    items[index] = self._read_twice(read, index, name, item)
                 except UNREADABLE:
                     self.unreadable.add(index)
                     items[index] = None
                 if beside.has_more:
                     self.has_more.add(index)
-                for column in beside.rounded:
-                    self.rounded[column].append(index)
+                for rounded in beside.rounded:
+                    self.rounded[rounded].append(index)
         return items
 
     def _read_twice(self, read: Read, index: int, name: str, item: Any) -> Any:

@@ -122,9 +122,25 @@ class Evidence:
         values, keys = ([key for key in self.schemas if key.of_key is each] for each in (False, True))
         schemas = (*values[:MOST_SCHEMAS], *keys[:MOST_SCHEMAS])
         texts = {text: self.texts[text] for text in self.texts_in_order[:MOST_SCHEMAS]}
-        limits = brought_too_many(_every(self.fields), max_fields // 4, max_fields // 4)
-        fields = _first(_common(self.fields, limits), iter(range(max_fields)))
+        kept = self.without_bursts(every_field(self.fields), max_fields // 4, max_fields // 4)
+        fields = _first(kept.fields, iter(range(max_fields)))
         return replace(self, fields=fields, schemas=schemas, texts=texts)
+
+    def without_bursts(self, new: Iterable[FieldEvidence], most: int, most_alone: int) -> Evidence:
+        """Return the evidence without those of the ``new`` fields that one record brought too many of.
+
+        Those are more than ``most`` that were seen first in it and in as few values as most of them; where
+        that is one value ``most_alone`` counts, too.
+        """
+        brought: dict[tuple[int, int], list[FieldEvidence]] = defaultdict(list)
+        for seen in new:
+            brought[seen.order[:2]].append(seen)
+        gone: set[int] = set()
+        for fields in brought.values():
+            usual, _ = Counter(seen.count(*Kind) for seen in fields).most_common(1)[0]
+            rare = [id(seen) for seen in fields if seen.count(*Kind) <= usual]
+            gone.update(rare if len(rare) > (min(most, most_alone) if usual == 1 else most) else ())
+        return replace(self, fields=_left(self.fields, gone)) if gone else self
 
     @property
     def texts_in_order(self) -> list[str]:
@@ -154,41 +170,25 @@ class Evidence:
 _CODEC = JsonCodec(Evidence)
 
 
-def brought_too_many(new: Iterable[FieldEvidence], most: int, most_alone: int) -> dict[tuple[int, int], int]:
-    """Return the records in which more than ``most`` of the fields were seen first, in as few values.
-
-    That is how often their fields are to be more than, to be kept. Of those seen once ``most_alone`` counts.
-    """
-    brought: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for seen in new:
-        brought[seen.order[:2]].append(seen.count(*Kind))
-    limits = {}
-    for record, counts in brought.items():
-        usual, _ = Counter(counts).most_common(1)[0]
-        if sum(count <= usual for count in counts) > (min(most, most_alone) if usual == 1 else most):
-            limits[record] = usual
-    return limits
-
-
-def _every(fields: Mapping[str, FieldEvidence]) -> Iterator[FieldEvidence]:
+def every_field(fields: Mapping[Any, FieldEvidence]) -> Iterator[FieldEvidence]:
+    """Yield the fields and all inside them, through lists."""
     for seen in fields.values():
         yield seen
-        yield from _every(seen.fields if seen.element is None else {**seen.fields, "": seen.element})
+        inside: FieldEvidence | None = seen
+        while inside is not None:
+            yield from every_field(inside.fields)
+            inside = inside.element
 
 
-def _common(
-    fields: Mapping[str, FieldEvidence], limits: Mapping[tuple[int, int], int]
-) -> dict[str, FieldEvidence]:
-    if not limits:
-        return dict(fields)
+def _left(fields: Mapping[str, FieldEvidence], gone: Collection[int]) -> dict[str, FieldEvidence]:
     return {
         name: replace(
             seen,
-            fields=_common(seen.fields, limits),
-            element=None if seen.element is None else _common({"": seen.element}, limits).get(""),
+            fields=_left(seen.fields, gone),
+            element=None if seen.element is None else _left({"": seen.element}, gone)[""],
         )
         for name, seen in fields.items()
-        if seen.count(*Kind) > limits.get(seen.order[:2], 0)
+        if id(seen) not in gone
     }
 
 

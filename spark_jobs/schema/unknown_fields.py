@@ -8,19 +8,21 @@ from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
 from spark_jobs.schema.inference import Field, ListOf, MapOf, StructOf
 
 
-def unknown_fields(columns: tuple[Field, ...], evidence: Evidence) -> Iterator[tuple[str, int]]:
-    """Return the fields that say something and have no column, dotted, and how many values they have."""
+def unknown_fields(
+    columns: tuple[Field, ...], evidence: Evidence
+) -> Iterator[tuple[tuple[str, ...], FieldEvidence]]:
+    """Yield the fields that say something and have no column, those inside one of them apart, by path."""
     yield from _unknown(evidence.fields, columns, ())
 
 
 def _unknown(
     evidence: Mapping[str, FieldEvidence], columns: tuple[Field, ...], path: tuple[str, ...]
-) -> Iterator[tuple[str, int]]:
+) -> Iterator[tuple[tuple[str, ...], FieldEvidence]]:
     known = {column.name: column.type for column in columns}
     for name, seen in evidence.items():
         here, kind, inside = (*path, name), known.get(name), seen
         if kind is None and says_something(seen):
-            yield ".".join(here), seen.count(*Kind) - seen.count(Kind.NULL)
+            yield here, seen
         while isinstance(kind, ListOf) and inside.element is not None:
             here, kind, inside = (*here, "element"), kind.element, inside.element
         if isinstance(kind, StructOf):

@@ -16,7 +16,7 @@ from spark_jobs.schema.column_source import SeenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved, made_of
 from spark_jobs.schema.iceberg_types import iceberg_schema
-from spark_jobs.schema.inference import Field, Primitive, StructOf
+from spark_jobs.schema.inference import Field, MapOf, Primitive, StructOf
 
 COLUMNS = (Field("id", Primitive.LONG), Field("inner", StructOf((Field("a", Primitive.LONG),))))
 TABLE = iceberg_schema(COLUMNS)
@@ -87,3 +87,11 @@ def test_a_burst_is_a_letter_that_says_what_to_do_and_a_row_once_its_fields_are_
     declared = (*COLUMNS, *(Field(name, Primitive.LONG) for name in keys(150)))
     wide = evolved(iceberg_schema(()), made_of(iceberg_schema(declared)))
     assert decode_chunk(values, arrow_schema(wide)).table.num_rows == 3
+
+
+def test_a_new_field_in_the_values_of_a_map_is_one_however_many_keys_have_it() -> None:
+    """Keys of a map are data: what all of its values bring is a column of theirs."""
+    of_maps = Field("prices", MapOf(StructOf((Field("net", Primitive.LONG),))))
+    record = {"prices": {f"k{n}": {"net": n, "tax": n} for n in range(MOST_ALONE + 50)}}
+    lacks, _ = SEEN.evolution(iceberg_schema((of_maps,)), {}, seen({"prices": {}}, record))
+    assert [path for path, _, _ in lacks.additions] == [("prices", "value", "tax")]
