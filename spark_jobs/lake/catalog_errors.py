@@ -71,12 +71,9 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
 
 def birth_error(error: Exception, **where: object) -> SluiceError:
     """Return what ended the making of a table, of which what PyIceberg does before it asks is a part."""
-    is_own = isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError | InvalidAnswer)
-    return (
-        _cannot_commit(error, **where)
-        if is_own
-        else catalog_error(error, "could not make the table", **where)
-    )
+    if isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError | InvalidAnswer):
+        return _cannot_commit(error, **where)
+    return catalog_error(error, "could not make the table", **where)
 
 
 def _cannot_commit(error: Exception, **where: object) -> ConfigError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.schema.evidence import Evidence, every_field
-from spark_jobs.schema.inference import UNBOUNDED, Field, count_columns
+from spark_jobs.schema.inference import Field, count_columns
 from spark_jobs.schema.unknown_fields import says_something, unknown_fields
 
 # New fields that one record may bring which no other of its batch has.
@@ -22,8 +22,3 @@ def without_bursts(
     unknown = dict(unknown_fields(columns, evidence))  # once each: a map has it by many keys
     new = filter(says_something, every_field(unknown))
     return evidence.without_bursts(new, room, most_alone)
-
-
-def most_alone_at_first(evidence: Evidence) -> int:
-    """Return the limit of a table that is about to be made: its only record is no exception from others."""
-    return MOST_ALONE if evidence.records > 1 else UNBOUNDED

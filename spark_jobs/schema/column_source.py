@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.bursts import most_alone_at_first, without_bursts
+from spark_jobs.schema.bursts import MOST_ALONE, without_bursts
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.iceberg_types import iceberg_schema, iceberg_type, known_fields
@@ -51,7 +51,9 @@ class SeenColumns:
         evidence = evidence.without(self.made)
         if self.is_exact:
             return made_of(iceberg_schema(declared)), ()
-        most, alone = self.growth.max_columns, most_alone_at_first(evidence)
+        most = self.growth.max_columns
+        # A table's only record is no exception from others.
+        alone = MOST_ALONE if evidence.records > 1 else most
         taken = without_bursts(evidence, tuple(declared), most, most_alone=alone)
         columns = choose_types(taken, tuple(declared), max_columns=most)
         return made_of(iceberg_schema(columns)), tuple(

@@ -11,6 +11,7 @@ from pyiceberg.partitioning import (
     PartitionField,
     PartitionSpec,
 )
+from pyiceberg.schema import build_position_accessors
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -113,7 +114,7 @@ def _free_name(term: PartitionTerm, taken: set[str]) -> str:
 
 def _refuse_type(schema: Schema, term: PartitionTerm, column: NestedField) -> None:
     wrong = misfit(term, type_text(column.field_type))
-    if wrong is None and _is_repeated(schema, column):
+    if wrong is None and column.field_id not in build_position_accessors(schema):
         wrong = f"{term.column} has many values in a row", "Name a column, or a field inside structs alone."
     if wrong is not None:
         raise ConfigError(f"partition_by: {wrong[0]}", code="partition-type", hint=wrong[1], term=term)
@@ -132,13 +133,3 @@ def _refuse_second(
             code="partition-type",
             hint="Keep one, or write bucket(16, column) for the other.",
         )
-
-
-def _is_repeated(schema: Schema, column: NestedField) -> bool:
-    """Return whether the field is inside a list or a map."""
-    parent = schema._lazy_id_to_parent.get(column.field_id)  # noqa: SLF001  (no public way)
-    while parent is not None:
-        if not schema.find_type(parent).is_struct:
-            return True
-        parent = schema._lazy_id_to_parent.get(parent)  # noqa: SLF001
-    return False
