@@ -1,0 +1,69 @@
+"""Fields of JSON that are called otherwise than their columns, drained, kept, and read again by audit."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from spark_jobs.audit.row_check import RowCheck
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.kept_columns import KeptColumn
+from spark_jobs.records.json import JsonDecoder
+from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.records.shape import Origin
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
+
+ORIGIN = Origin("orders", 0, 1_700_000_000_000_000)
+METADATA = arrow_schema(with_metadata_columns(Schema()))
+LETTERS = arrow_schema(dead_letter_schema())
+FIELDS = {"day_1": "day", "day_1_1": "day_1"}
+DECODER, PLAIN = JsonDecoder(fields=FIELDS), PlainJsonDecoder(fields=FIELDS)
+
+
+def records(*values: str) -> Chunk:
+    """Records from offset 10 on."""
+    count = len(values)
+    every = [value.encode() for value in values]
+    return Chunk(0, [*range(10, 10 + count)], [5] * count, [b"k"] * count, every, [None] * count)
+
+
+def table(**columns: pa.DataType) -> pa.Schema:
+    """A table's columns."""
+    return pa.schema([*columns.items(), *METADATA])
+
+
+def test_each_column_has_its_own_field_whatever_others_are_called() -> None:
+    """A field may be called as another's column; the audit finds the rows right, and a wrong one wrong."""
+    schema, chunk = (
+        table(day_1=pa.int64(), day_1_1=pa.string()),
+        records('{"day":1,"day_1":"x"}', '{"day":2}'),
+    )
+    made = RowMaker(DECODER, ORIGIN, "b", schema, LETTERS).make(chunk)
+    assert made.rows.select(["day_1", "day_1_1"]).to_pylist() == [
+        {"day_1": 1, "day_1_1": "x"},
+        {"day_1": 2, "day_1_1": None},
+    ]
+    check = RowCheck(PLAIN, ORIGIN, schema)
+    assert check.compare(chunk, made.rows).differing.tolist() == []
+    wrong = made.rows.set_column(0, schema.field(0), pa.array([1, 1], pa.int64()))
+    assert check.compare(chunk, wrong).differing.tolist() == [11]
+
+
+def test_what_does_not_fit_another_type_stays_where_it_was() -> None:
+    """A column that was given another type is its field's still."""
+    kept = KeptColumn("day_1", "day_1_string", 0, {0: 11}, {0: 11}, is_done=True)
+    schema = table(day_1=pa.int64(), day_1_string=pa.string())
+    chunk = records('{"day":"monday"}', '{"day":"tuesday"}', '{"day":3}')
+    made = RowMaker(DECODER.keeping((kept,), 0), ORIGIN, "b", schema, LETTERS).make(chunk)
+    told = made.rows.select(["day_1", "day_1_string", "_kafka_offset"]).to_pylist()
+    assert [tuple(row.values()) for row in told] == [(None, "monday", 10), (3, None, 12)]
+    assert made.dead_letters.column("_kafka_offset").to_pylist() == [11]
+
+
+def test_the_column_of_a_rounded_integer_is_named() -> None:
+    """Whoever is told is to give it another type, by the name that the table has."""
+    schema, chunk = table(day_1=pa.float64()), records(f'{{"day":{2**53 + 1}}}')
+    rows = RowMaker(DECODER, ORIGIN, "b", schema, LETTERS).make(records(f'{{"day":{2**53}}}')).rows
+    assert list(RowCheck(PLAIN, ORIGIN, schema).compare(chunk, rows).rounded) == [("day_1", "long")]
