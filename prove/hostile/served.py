@@ -5,6 +5,8 @@ Each answer that comes whole holds exactly the records below its watermark.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
 
 from prove.hostile.case import Case, History, scenarios
@@ -15,6 +17,7 @@ from prove.workload import REST, SQLITE, Workload
 EXACT = "every whole answer is exactly the records below its watermark; one server never says less"
 _HOT = {"hot": True}
 _KILLS = 4
+_CRAFTED = 100_000
 POINTS = ("commit.before-swap", "commit.after-swap", "dead-letters.before-swap", "dead-letters.after-swap")
 
 
@@ -78,6 +81,15 @@ def _beside_each_other(workload: Workload) -> History:
     return History(f"{stays.answers} and {goes.answers} answers, all exact")
 
 
+def _crafted(workload: Workload) -> History:
+    """In a process of its own, which a claim of bytes that are not there would end."""
+    workload.drain_and_produce()
+    command = [sys.executable, "-m", "prove.lab.crafted_parameters", str(_CRAFTED), "37"]
+    read = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert read.returncode == 0, f"ended by {read.returncode}: {read.stderr[-500:]}"
+    return History(f"{_CRAFTED:,} read, {int(read.stdout):,} of them not refused, none with others' bytes")
+
+
 CASES = (
     Case("served/killed", f"serve is killed {_KILLS} times while it answers", EXACT, _killed, settings=_HOT),
     *(
@@ -90,6 +102,12 @@ CASES = (
             settings=_HOT,
         )
         for point in POINTS
+    ),
+    Case(
+        "served/crafted-parameters",
+        f"{_CRAFTED:,} parameters of Flight SQL with lengths, offsets and types that are not theirs",
+        "no byte of other memory is in an answer, and no process dies",
+        _crafted,
     ),
     Case("served/two", "two serves beside each other", EXACT, _beside_each_other, settings=_HOT),
 )

@@ -181,14 +181,14 @@ class ServeSettings(ListenerSettings):
     )
     memory_bytes: Size = key(
         "2GB",
-        "Most memory of the process, `hot.memory` of all pipelines in it and `query_memory` beside it:"
-        " beyond it nothing more is read from Kafka until drains have taken some.",
+        "Most memory of the process, `hot.memory` of all pipelines in it; queries have `query_memory` beside"
+        " it. Beyond it nothing more is read from Kafka until drains have taken some.",
         alias="memory",
     )
     query_memory_bytes: Size = key(
         "1GB",
-        "Memory of all queries together, of which each has its part, by `max_queries`; beyond that it uses a"
-        " temporary folder.",
+        "Memory of a query that is alone; one beside it has a half, the next a third, and so on: eight"
+        " together have 2.7 times as much. Beyond its own a query uses a temporary folder.",
         alias="query_memory",
     )
     query_timeout_seconds: Duration = key(

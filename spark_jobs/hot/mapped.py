@@ -6,6 +6,7 @@ are in memory once. A file goes with the last segment in it.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _ALIGNED = 64
 _numbers = count(1)
+_lock = threading.Lock()  # what one query has written is the next one's as well
 
 
 class Span(NamedTuple):
@@ -51,12 +53,18 @@ class _File:
 def places(segments: Sequence[Segment], folder: Path) -> list[Place]:
     """Return where each is, those written that were not yet; good for as long as the segments are held."""
     whole = [each.whole for each in segments]
-    new = [each for each in {id(each): each for each in whole}.values() if each.mapped is None]
-    _write([each for each in new if each.records <= SMALL_ROWS], folder)  # which are merged soon
-    for each in new:
-        if each.records > SMALL_ROWS:
-            _write([each], folder)
+    with _lock:
+        new = [each for each in {id(each): each for each in whole}.values() if not _is_written(each)]
+        _write([each for each in new if each.records <= SMALL_ROWS], folder)  # which are merged soon
+        for each in new:
+            if each.records > SMALL_ROWS:
+                _write([each], folder)
     return [_place(each, of) for each, of in zip(segments, whole, strict=True)]
+
+
+def _is_written(segment: Segment) -> bool:
+    """True if its file is there, which somebody may have tidied up."""
+    return segment.mapped is not None and Path(segment.mapped[0]).exists()
 
 
 class Maps:

@@ -23,7 +23,7 @@ def out_of_memory(why: str, pipeline: PipelineConfig) -> ConfigError:
     return ConfigError(
         f"the query was ended: {why}",
         code="query-too-large",
-        hint="Ask for less at once; where `serve` answers, all queries together have `serve.query_memory`.",
+        hint="Ask for less at once; where `serve` answers, ask it alone, or raise `serve.query_memory`.",
         pipeline=pipeline.name,
     )
 

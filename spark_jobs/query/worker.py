@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 # What is told of a worker: its number and the memory of its queries; a socket with it is one to start.
 TOLD = struct.Struct("!QQ")
-ROWS, ERROR, UNEXPECTED, END = b"R", b"E", b"U", b"."
+ROWS, END = b"R", b"."  # the last byte of what is told: Arrow's lies at the beginning
 _IDLE_SECONDS = 1.0
 _BEYOND_SECONDS = 2  # after which one ends whose time is over, if nobody is left to kill it
 _KEPT_BYTES = 48 << 20
-_BEYOND_BYTES = 256 << 20  # what libraries and threads take beside a query's memory
+_BEYOND_BYTES = 256 << 20  # what libraries take beside a query's memory
+_THREAD_BYTES = 16 << 20  # and each of its threads, a stack and what it allocates for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +85,32 @@ class _Worker:
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _answer(self, work: Work) -> None:
+        ended: dict[str, Any] = {"error": None, "unexpected": None}
         try:
             prefix = self._prefix(work)
             with answered(
                 work.asked, prefix.seam, self._engine, prefix=prefix, seconds=work.seconds
             ) as answer:
-                sink = _Parts()
-                with pa.ipc.new_stream(sink, answer.schema) as writer:
-                    for batch in answer.batches:
-                        writer.write_batch(batch)
-                        self._connection.send_bytes(ROWS + sink.taken())
-                self._connection.send_bytes(ROWS + sink.taken())
+                self._send(answer.schema)
+                for batch in answer.batches:
+                    self._send(answer.schema, batch)
         except SluiceError as error:
-            self._end(ERROR, json.dumps(error_to_json(error)))
+            ended["error"] = error_to_json(error)
         except (EOFError, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001  (told to who asked)
-            self._end(UNEXPECTED, f"{type(error).__name__}: {error}")
-        else:
-            self._end(END)
+            ended["unexpected"] = f"{type(error).__name__}: {error}"
+        # Whether it takes no more memory than before, or is to go.
+        ended["is_small"] = _own_bytes() < self._began_bytes + _KEPT_BYTES
+        self._connection.send_bytes(json.dumps(ended).encode() + END)
 
-    def _end(self, kind: bytes, said: str = "") -> None:
-        """Tell how it ended, and whether this process takes no more memory than before, or is to go."""
-        is_small = _own_bytes() < self._began_bytes + _KEPT_BYTES
-        self._connection.send_bytes(kind + bytes([is_small]) + said.encode())
+    def _send(self, schema: pa.Schema, *batches: pa.RecordBatch) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        sink.write(ROWS)
+        self._connection.send_bytes(sink.getvalue())
 
     def _prefix(self, work: Work) -> Prefix:
         name = work.asked.pipeline.name
@@ -122,27 +125,6 @@ class _Worker:
         return Prefix(self._lakes[name][1], shares, work.age_ms, work.is_cut)
 
 
-class _Parts:
-    """A file of which what was written is taken away."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        self._parts.append(bytes(data))
-        return len(self._parts[-1])
-
-    def flush(self) -> None:
-        pass
-
-    def taken(self) -> bytes:
-        whole = b"".join(self._parts)
-        self._parts.clear()
-        return whole
-
-
 def _run(descriptor: int, folder: Path, memory_bytes: int) -> None:
     try:
         _answer_all(descriptor, folder, memory_bytes)
@@ -154,7 +136,7 @@ def _answer_all(descriptor: int, folder: Path, memory_bytes: int) -> None:
     folder.mkdir()
     tempfile.tempdir = str(folder)
     if data_bytes := _statm(5):
-        most = data_bytes + memory_bytes + _BEYOND_BYTES
+        most = data_bytes + memory_bytes + _BEYOND_BYTES + (os.cpu_count() or 1) * _THREAD_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     _Worker(Connection(descriptor), memory_bytes).run()
 
@@ -170,16 +152,20 @@ def _statm(number: int) -> int:
 
 
 def _serve(control: socket.socket, folder: Path) -> None:
-    """Start and kill workers as told; whoever asks for none any more is gone."""
+    """Start and kill workers as told; whoever asks for none any more is gone.
+
+    One that cannot be started is as one that has died: its pipe ends.
+    """
     children: dict[int, int] = {}
     while len((told := socket.recv_fds(control, TOLD.size, 1, socket.MSG_WAITALL))[0]) == TOLD.size:
         number, memory_bytes = TOLD.unpack(told[0])
         own = folder / str(number)
         if told[1]:
-            children[number] = os.fork()
-            if not children[number]:
-                control.close()
-                _run(told[1][0], own, memory_bytes)
+            with suppress(OSError):
+                children[number] = os.fork()
+                if not children[number]:
+                    control.close()
+                    _run(told[1][0], own, memory_bytes)
             os.close(told[1][0])
         elif pid := children.pop(number, None):
             _end(pid)
@@ -195,7 +181,8 @@ def _end(pid: int) -> None:
 
 def main() -> None:
     """Be the one that workers are forked from: arguments are its socket and its folder."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for each in (signal.SIGINT, signal.SIGTERM):  # sent to all of a service at once: it ends with its server
+        signal.signal(each, signal.SIG_IGN)
     control, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     gc.freeze()
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from spark_jobs.config.secrets import scrub
 from spark_jobs.hot.status import State, TailStatus
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
 from spark_jobs.serve.http_requests import (
     MOST_BODY_BYTES,
@@ -106,14 +106,14 @@ class HttpApi:
     async def _answered(
         self, request: Request, pipeline: PipelineConfig, question: Question, written: Format
     ) -> Response:
-        stack = ExitStack()
-        async with _watched(request) as is_left:
-            asked = self._service.ask(pipeline, replace(question, is_left=is_left))
+        stack, left = ExitStack(), threading.Event()
+        async with _watched(request.receive, left):
+            asked = self._service.ask(pipeline, replace(question, is_left=left.is_set))
             answered: Answered = await run_sync(stack.enter_context, asked, limiter=self._threads)
         watermark = str(answered.watermark)
-        headers = {WATERMARK_HEADER: watermark, **_NOT_KEPT}
+        headers = {WATERMARK_HEADER: watermark, "Content-Type": _TYPES[written], **_NOT_KEPT}
         parts = _parts(answered, written, watermark)
-        return _AnswerResponse(stack, parts, self._service.query_seconds, headers, _TYPES[written])
+        return _AnswerResponse(stack, parts, left, self._service.query_seconds, headers)
 
     async def _pipelines(self, request: Request) -> Response:
         self._check_lake(request)
@@ -151,17 +151,26 @@ class _AnswerResponse(StreamingResponse):
     """Sends the parts and closes the query behind them, also where the client goes away or takes nothing."""
 
     def __init__(
-        self, stack: ExitStack, parts: Iterator[Any], seconds: float, headers: dict[str, str], kind: str
+        self,
+        stack: ExitStack,
+        parts: Iterator[Any],
+        left: threading.Event,
+        seconds: float,
+        headers: dict[str, str],
     ) -> None:
         self._sent = _within(stack, parts)
-        super().__init__(self._sent, headers=headers, media_type=kind)
-        self._stack = stack
+        super().__init__(self._sent, headers=headers)
+        self._stack, self._left = stack, left
         self._seconds = seconds + _SEND_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            with anyio.move_on_after(self._seconds):
-                await super().__call__(scope, receive, send)
+            async with _watched(receive, self._left):
+                with anyio.move_on_after(self._seconds):
+                    await super().__call__(scope, receive, send)
+        except RetryableError:
+            if not self._left.is_set():  # else nobody is there to be told
+                raise
         finally:
             with anyio.CancelScope(shield=True):
                 await run_sync(self._close)
@@ -194,18 +203,17 @@ def _parts(answered: Answered, written: Format, watermark: str) -> Iterator[Any]
 
 
 @asynccontextmanager
-async def _watched(request: Request) -> AsyncIterator[Callable[[], bool]]:
-    """Give what says, in any thread, whether the client has gone."""
-    left = threading.Event()
+async def _watched(receive: Receive, left: threading.Event) -> AsyncIterator[None]:
+    """Have the event say, in any thread, that the client has gone."""
 
     async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
+        while (await receive())["type"] != "http.disconnect":
             pass
         left.set()
 
     watching = asyncio.ensure_future(watch())
     try:
-        yield left.is_set
+        yield
     finally:
         watching.cancel()
 

@@ -154,7 +154,7 @@ class QueryService:
                 question.asked.text,
                 prefix=prefix,
                 memory_bytes=self._share_bytes,
-                is_over=lambda: self._closed.is_set() or time.monotonic() > until,
+                is_over=lambda: self._closed.is_set() or question.is_left() or time.monotonic() > until,
             )
         asked = Asked(pipeline, question.asked, question.parameters, question.columns_only)
         with ExitStack() as own:
@@ -169,7 +169,7 @@ class QueryService:
             raise RetryableError(
                 "as many queries as may run at once do",
                 code="too-many-queries",
-                hint="Ask again, or raise `serve.max_queries`; together they have `serve.query_memory`.",
+                hint="Ask again, or raise `serve.max_queries`.",
                 pipeline=pipeline.name,
             )
         try:

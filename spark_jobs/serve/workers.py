@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import pickle
@@ -11,10 +12,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.mapped import places
 from spark_jobs.protocol.errors import ConfigError, RetryableError, error_from_json
 from spark_jobs.query import worker
@@ -36,33 +38,42 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.1
 _LATE_SECONDS = 0.25  # in which a worker may still say itself that its time is over
+_START_SECONDS = 20.0
 _ROOT = Path(__file__).parents[2]
 _numbers = count(1)
 # A fork copies no other: what has one at once are NumPy's and Arrow's memory.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Return that of all files: it goes with this process, or with the starter where this one is killed."""
+    return tempfile.TemporaryDirectory(prefix="sluice-serve-", ignore_cleanup_errors=True)
+
+
 class _Starter:
-    """The process that workers are forked from, of which a process has one; and the folder of its files."""
+    """The process that workers are forked from, of which a process has one."""
 
     _own: _Starter | None = None
     _lock = threading.Lock()
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="sluice-serve-"))
+        self.folder = Path(_folder().name)
         self._control, theirs = socket.socketpair()
+        self._control.settimeout(_START_SECONDS)
         run = f"from {worker.__name__} import main; main()"
         command = [sys.executable, "-c", run, str(theirs.fileno()), str(self.folder)]
         environment = {**os.environ, **_ONE_THREAD, "PYTHONPATH": str(_ROOT)}
-        self.process = subprocess.Popen(
-            command,
-            pass_fds=[theirs.fileno()],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        theirs.close()
-        self._control.recv(1)  # it has read its libraries, or died
+        with theirs:
+            self.process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        if not self._control.recv(1):  # it has read its libraries
+            raise OSError("the process that starts the others ended")
 
     @classmethod
     def get(cls) -> _Starter:
@@ -74,6 +85,7 @@ class _Starter:
 
     def start(self, number: int, memory_bytes: int) -> Connection:
         """Have a worker, which answers as soon as it is there."""
+        self.folder.mkdir(0o700, exist_ok=True)  # what tidies up temporary files takes empty ones
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
             socket.send_fds(self._control, [TOLD.pack(number, memory_bytes)], [theirs.fileno()])
@@ -86,40 +98,83 @@ class _Starter:
 
 
 class _Worker:
-    """One process, and which state of the lake it was told of each pipeline."""
+    """A place for one query at a time; its process is started when it is asked and has none that lives."""
 
     def __init__(self, memory_bytes: int) -> None:
-        self._starter = _Starter.get()
-        self._number = next(_numbers)
-        self.connection = self._starter.start(self._number, memory_bytes)
-        self.lakes: dict[str, int] = {}
+        self.memory_bytes = memory_bytes
+        self.is_done = False  # with its last query, and no larger by that
+        self.lakes: dict[str, int] = {}  # which state it was told, of each pipeline
+        self._connection: Connection | None = None
 
-    @property
-    def folder(self) -> Path:
-        """Where files lie that it is to map."""
+    def __lt__(self, other: _Worker) -> bool:
+        return self.memory_bytes > other.memory_bytes
+
+    def start(self) -> Path:
+        """Have a process. Returns where files lie that it is to map; raises ``OSError``."""
+        if self._connection and self._connection.poll():  # which would say that it is gone, and no more
+            self.kill()
+        if not self._connection:
+            self._starter, self._number, self.lakes = _Starter.get(), next(_numbers), {}
+            self._connection = self._starter.start(self._number, self.memory_bytes)
+        self.is_done = False
         return self._starter.folder
 
     def kill(self) -> None:
-        self._starter.kill(self._number)
-        self.connection.close()
+        """End its process, if it has one."""
+        if self._connection:
+            self._starter.kill(self._number)
+            self._connection.close()
+            self._connection = None
+
+    def answers(self, work: Work, until: float, is_left: Callable[[], bool]) -> Iterator[pa.Table]:
+        """Ask, and yield its rows as they come, of which the first are none; its errors are raised."""
+        connection, pipeline = self._connection, work.asked.pipeline
+        if connection is None:
+            raise AssertionError("it was started")
+        try:
+            connection.send(work)
+            while (told := _told(connection, until, is_left, pipeline))[-1:] == worker.ROWS:
+                yield pa.ipc.open_stream(memoryview(told)[:-1]).read_all()
+        except (EOFError, OSError) as error:
+            if is_left() or time.monotonic() > until:
+                raise out_of_time(pipeline) from error
+            raise _too_large(pipeline) from error
+        said = json.loads(told[:-1])
+        self.is_done = said["is_small"]
+        if said["error"]:
+            raise error_from_json(said["error"])
+        if said["unexpected"]:
+            raise RuntimeError(said["unexpected"])
+
+
+def _told(
+    connection: Connection, until: float, is_left: Callable[[], bool], pipeline: PipelineConfig
+) -> bytes:
+    while not connection.poll(_LOOK_SECONDS):
+        if time.monotonic() > until + _LATE_SECONDS or is_left():
+            raise out_of_time(pipeline)
+    return connection.recv_bytes()
 
 
 class Workers:
-    """So many processes, which share ``memory_bytes``; each answers one query at a time."""
+    """So many queries at once, each in a process.
+
+    One that is alone has ``memory_bytes``, one beside it a half, the next a third: an eighth one has an
+    eighth, and all eight have 2.7 times as much.
+    """
 
     def __init__(self, most: int, memory_bytes: int) -> None:
-        self._memory_bytes = memory_bytes // most
         self._lakes: dict[str, tuple[Seam, int, bytes]] = {}
-        self._closed = threading.Event()
-        # The last used is the first to be used again; one that was only just started is the last.
-        self._idle = deque(_Worker(self._memory_bytes) for _ in range(most))
+        self._lock, self._is_closed = threading.Lock(), False
+        self._free = [_Worker(memory_bytes // number) for number in range(1, most + 1)]
+        _Starter.get()
 
     def close(self) -> None:
         """End all queries, and the processes."""
-        self._closed.set()
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().kill()
+        with self._lock:
+            self._is_closed = True
+            for one in self._free:
+                one.kill()
 
     @contextmanager
     def asked(
@@ -127,45 +182,35 @@ class Workers:
     ) -> Iterator[Answer]:
         """Answer over the prefix until the moment; whoever leaves the block earlier ends the query.
 
-        Raises as ``query``, also while rows are taken.
+        Raises as ``query``, also while rows are taken, and ``RetryableError`` (``no-worker``).
         """
-        one = self._one(asked)
-        taken = _Taken(one, asked, until, lambda: self._closed.is_set() or is_left())
+        with self._lock:
+            one = heapq.heappop(self._free)  # whoever asks has a slot
         try:
-            taken.ask(self._work(one, asked, prefix, until))
-            with pa.ipc.open_stream(taken) as reader:
-                yield Answer(reader.schema, taken.batches(reader))
+            work = self._work(one, asked, prefix, until)
+            tables = one.answers(work, until, lambda: self._is_closed or is_left())
+            schema = next(tables).schema
+            yield Answer(schema, (batch for table in tables for batch in table.to_batches()))
         finally:
-            if taken.is_reusable:
-                self._idle.append(one)
-            else:
-                one.kill()
-                self._idle.appendleft(_Worker(self._memory_bytes))
-            if self._closed.is_set():
-                self.close()
-
-    def _one(self, asked: Asked) -> _Worker:
-        """Return one that has nothing to do, and lives."""
-        try:
-            one = self._idle.pop()
-        except IndexError:  # whoever asks has a slot: there are none because they were closed
-            raise out_of_time(asked.pipeline) from None
-        if not one.connection.poll():  # which would say that its process is gone, and no more
-            return one
-        one.kill()
-        return _Worker(self._memory_bytes)
+            with self._lock:
+                if self._is_closed or not one.is_done:
+                    one.kill()
+                heapq.heappush(self._free, one)
 
     def _work(self, one: _Worker, asked: Asked, prefix: Prefix, until: float) -> Work:
+        segments = [segment for share in prefix.shares for segment in share.segments]
+        try:
+            placed = iter(places(segments, one.start()))
+        except OSError as error:
+            raise _no_worker(error, asked.pipeline) from error
         name = asked.pipeline.name
         number, lake = self._lake(name, prefix.seam)
-        is_known, one.lakes[name] = one.lakes.get(name) == number, number
-        segments = [segment for share in prefix.shares for segment in share.segments]
-        placed = iter(places(segments, one.folder))
+        told = None if one.lakes.get(name) == number else lake
+        one.lakes[name] = number
         shares = [
             (replace(share, segments=()), [next(placed) for _ in share.segments]) for share in prefix.shares
         ]
         epoch = segments[0].epoch if segments else None
-        told = None if is_known else lake
         left = until - time.monotonic()
         return Work(asked, epoch, number, told, shares, prefix.age_ms, prefix.is_cut, left)
 
@@ -176,66 +221,23 @@ class Workers:
         return known[1:]
 
 
-class _Taken:
-    """What a worker answers, as a file for Arrow to read; an error of the worker's is raised in reading."""
+def _too_large(pipeline: PipelineConfig) -> ConfigError:
+    return ConfigError(
+        "the query was ended: it needed more memory than there is, or broke what runs it",
+        code="query-too-large",
+        hint="Ask for less at once or alone, or raise `serve.query_memory`, of which each query has a part.",
+        pipeline=pipeline.name,
+    )
 
-    closed = False
 
-    def __init__(self, one: _Worker, asked: Asked, until: float, is_left: Callable[[], bool]) -> None:
-        self._one, self._asked, self._until, self._is_left = one, asked, until, is_left
-        self._part = memoryview(b"")
-        self._is_whole = self.is_reusable = False
-
-    def ask(self, work: Work) -> None:
-        try:
-            self._one.connection.send(work)
-        except OSError as error:
-            raise self._died() from error
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, fewer only at the end."""
-        parts = []
-        while size and (self._part or self._has_more()):
-            parts.append(self._part[:size])
-            self._part = self._part[size:]
-            size -= len(parts[-1])
-        return b"".join(parts)
-
-    def batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """The rows, and behind the last one the worker's word that it was that."""
-        yield from reader
-        self._has_more()
-
-    def _has_more(self) -> bool:
-        while not (self._is_whole or self._one.connection.poll(_LOOK_SECONDS)):
-            if time.monotonic() > self._until + _LATE_SECONDS or self._is_left():
-                raise out_of_time(self._asked.pipeline)
-        if self._is_whole:
-            return False
-        try:
-            told = self._one.connection.recv_bytes()
-        except (EOFError, OSError) as error:
-            raise self._died() from error
-        kind, said = told[:1], memoryview(told)[1:]
-        self._is_whole = kind != worker.ROWS
-        if self._is_whole:
-            self.is_reusable, said = bool(said[0]), said[1:]
-        if kind == worker.ERROR:
-            raise error_from_json(json.loads(bytes(said)))
-        if kind == worker.UNEXPECTED:
-            raise RuntimeError(str(said, "utf-8"))
-        self._part = said
-        return not self._is_whole
-
-    def _died(self) -> ConfigError | RetryableError:
-        if self._is_left() or time.monotonic() > self._until:
-            return out_of_time(self._asked.pipeline)
-        return ConfigError(
-            "the query was ended: it needed more memory than there is, or broke what runs it",
-            code="query-too-large",
-            hint="Ask for less at once, or raise `serve.query_memory`, of which each query has a part.",
-            pipeline=self._asked.pipeline.name,
-        )
+def _no_worker(error: OSError, pipeline: PipelineConfig) -> RetryableError:
+    return RetryableError(
+        f"the query was not begun: {error}",
+        code="no-worker",
+        hint="Have space where `serve` keeps temporary files (`TMPDIR`), and let it start processes; it tries"
+        " again with the next query.",
+        pipeline=pipeline.name,
+    )
 
 
 def _alone(seam: Seam) -> Seam:

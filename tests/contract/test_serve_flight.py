@@ -103,6 +103,20 @@ def columns(listed: list[dict[str, Any]]) -> dict[str, list[str]]:
     }
 
 
+def test_a_client_that_leaves_behind_the_first_rows_ends_its_query(tails: Drained) -> None:
+    """Its slot is another's at once."""
+    slow = "FROM range(1000000000000) r(i) WHERE i < 20000"
+    with serving(tails, max_queries=1) as api, flight.connect(uri(api)) as client:
+        command = packed("CommandStatementQuery", query=slow)
+        info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
+        reader = client.do_get(info.endpoints[0].ticket)
+        assert len(reader.read_chunk().data)
+        reader.cancel()
+        with adbc_to(api) as other, other.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            assert cursor.fetchall() == [(1,)]
+
+
 def test_adbc_runs_statements_and_finds_what_is_there(tails: Drained) -> None:
     """Rows, bound parameters of any type, facts, and each table once, under a name that can be queried."""
     with serving(tails) as api, adbc_to(api) as client, client.cursor() as cursor:

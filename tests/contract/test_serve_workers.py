@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,9 +20,10 @@ import pytest
 
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.watermark import Epoch
+from spark_jobs.query import worker
 from spark_jobs.query.query import Asked
 from spark_jobs.serve.workers import Workers, _Starter, _Worker
-from tests.contract.test_serve_http import ENDLESS, EVERY, asking, refusal, tails
+from tests.contract.test_serve_http import ENDLESS, EVERY, LARGE, asking, refusal, tails
 
 if TYPE_CHECKING:
     from tests.support.asked import Drained
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["tails"]
 
 EPOCH = Epoch("t", "t", 0, 0)
+# Its first rows come at once, and the next one does not.
+SLOW = "FROM range(1000000000000) r(i) WHERE i < 20000"
 # None of them hears that its time is over.
 DEAF = (
     "SELECT levenshtein(repeat('a', 60000), repeat('b', 60000) || i) FROM range(1000) r(i)",
@@ -66,7 +71,7 @@ def test_queries_that_do_not_end_are_ended_and_leave_nothing(tails: Drained) -> 
     """Each slot is free as soon as its query's time is over, and all memory is back."""
     with asking(tails, query_timeout_seconds=2, max_queries=4) as client, ThreadPoolExecutor(4) as pool:
         assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
-        before = workers()
+        before = workers()[the_one()]
 
         def ask(sql: str) -> float:
             assert refusal(client.post("/v1/query", json={"sql": sql})) in ENDED
@@ -78,16 +83,42 @@ def test_queries_that_do_not_end_are_ended_and_leave_nothing(tails: Drained) -> 
         asked = [*pool.map(lambda _: client.post("/v1/query", json={"sql": EVERY}).status_code, DEAF)]
         assert asked == [200] * 4
         after = workers()
-    assert len(after) == len(before) == 4
-    assert sum(after.values()) < sum(before.values()) + 4 * 60
+    assert len(after) <= 4
+    assert sum(after.values()) < len(after) * (before + 60)
+
+
+def test_what_a_query_took_is_given_back(tails: Drained) -> None:
+    """A process that has grown by its query answers no other one."""
+    with asking(tails) as client:
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        pid = the_one()
+        before = workers()[pid]
+        for _ in range(2):
+            assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        assert the_one() == pid
+        assert client.post("/v1/query", json={"sql": LARGE}).status_code == 200
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        assert workers()[the_one()] < before + 60
+
+
+def test_a_query_alone_has_all_memory(tails: Drained) -> None:
+    """What would not do with an eighth of it is answered; beside another one there is a half."""
+    with asking(tails, max_queries=8, query_memory_bytes=500_000_000) as client:
+        assert client.post("/v1/query", json={"sql": LARGE}).status_code == 200
+    assert [one.memory_bytes for one in sorted(Workers(4, 1200)._free)] == [1200, 600, 400, 300]
 
 
 def test_a_client_that_leaves_ends_its_query(tails: Drained) -> None:
-    """Before the first row too: its slot is another's at once."""
+    """Before the first row and behind it: its slot is another's at once."""
     with asking(tails, query_timeout_seconds=30, max_queries=1) as client:
         assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
         with pytest.raises(httpx.ReadTimeout):
             client.post("/v1/query", json={"sql": ENDLESS}, timeout=0.3)
+        began = time.monotonic()
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        assert time.monotonic() - began < ANSWER_SECONDS
+        with client.stream("POST", "/v1/query", json={"sql": SLOW, "format": "csv"}) as answer:
+            assert next(answer.iter_raw())
         began = time.monotonic()
         assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
         assert time.monotonic() - began < ANSWER_SECONDS
@@ -112,6 +143,57 @@ def test_a_worker_that_dies_is_replaced(tails: Drained) -> None:
         assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
 
 
+def test_the_process_that_starts_workers_may_die(tails: Drained) -> None:
+    """Killed, it is replaced; told to end with its service, it does not before its server."""
+    with asking(tails, query_timeout_seconds=30, max_queries=2) as client, ThreadPoolExecutor(1) as pool:
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        starter = _Starter.get().process
+        os.kill(starter.pid, signal.SIGTERM)
+        asked = pool.submit(client.post, "/v1/query", json={"sql": ENDLESS, "timeout_ms": 1500})
+        time.sleep(0.3)
+        assert starter.poll() is None
+        starter.kill()
+        starter.wait()
+        for _ in range(3):
+            assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        assert refusal(asked.result(5)) == (504, "query-timeout")
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+
+
+def test_a_worker_that_cannot_be_started_takes_no_slot(tails: Drained) -> None:
+    """Whose query it would be is told why; the next one is answered."""
+    with asking(tails, max_queries=1) as client:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_Starter, "get", full)
+            for _ in range(2):
+                asked = client.post("/v1/query", json={"sql": EVERY})
+                assert refusal(asked) == (503, "no-worker")
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+
+
+def full() -> None:
+    """As a disk without space."""
+    raise OSError(28, "No space left on device")
+
+
+def test_a_fork_that_fails_ends_its_own_query_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that forks goes on, and its files stay."""
+    ours, control = socket.socketpair()
+    starting = threading.Thread(target=worker._serve, args=(control, tmp_path))
+    monkeypatch.setattr(os, "fork", full)
+    starting.start()
+    for number in (1, 2):
+        one, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(ours, [worker.TOLD.pack(number, 1 << 28)], [theirs.fileno()])
+        one.settimeout(5)
+        assert one.recv(1) == b""
+        one.close()
+    ours.close()
+    starting.join(5)
+    assert not starting.is_alive()
+
+
 def test_one_value_is_bounded_as_well(tails: Drained) -> None:
     """A text of a gigabyte, which DuckDB counts nowhere, ends its query and not the machine."""
     with asking(tails, max_queries=1, query_memory_bytes=80_000_000) as client:
@@ -123,10 +205,12 @@ def test_one_value_is_bounded_as_well(tails: Drained) -> None:
 def test_a_worker_ends_when_nobody_is_left_to_kill_it(tails: Drained) -> None:
     """Two seconds behind its query's time, though who asked says nothing more."""
     prefix, pool = tails.pin("one"), Workers(1, 1 << 28)
-    asked, one = Asked(tails.pipelines["one"], DEAF[0]), pool._idle[0]
+    asked, one = Asked(tails.pipelines["one"], DEAF[0]), pool._free[0]
     try:
+        work = pool._work(one, asked, prefix, time.monotonic() + 0.2)
         pid = the_one()
-        one.connection.send(pool._work(one, asked, prefix, time.monotonic() + 0.2))
+        assert one._connection is not None
+        one._connection.send(work)
         deadline = time.monotonic() + 6
         while workers().get(pid):  # none of a process that has ended
             assert time.monotonic() < deadline
@@ -161,6 +245,7 @@ def is_mapping(pid: int) -> bool:
 def test_workers_are_started_clean() -> None:
     """Who they are forked from has one thread, and none of the server's files."""
     one = _Worker(1 << 28)
+    one.start()
     try:
         starter = Path("/proc") / str(_Starter.get().process.pid)
         assert "Threads:\t1\n" in (starter / "status").read_text()
@@ -175,6 +260,7 @@ def test_nothing_of_a_server_outlives_it() -> None:
     script = (
         "from spark_jobs.serve.workers import Workers, _Starter\n"
         "workers = Workers(2, 1 << 28)\n"
+        "workers._free[0].start()\n"
         "print(_Starter.get().process.pid, _Starter.get().folder, flush=True)\n"
         "input()\n"
     )

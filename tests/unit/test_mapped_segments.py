@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gc
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.hot import mapped as mapped_module
 from spark_jobs.hot.mapped import Maps, places
 from spark_jobs.hot.segment import SMALL_ROWS, Segment
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.schema.metadata_columns import OFFSET
+
+if TYPE_CHECKING:
+    import pytest
 
 EPOCH = Epoch("t", "t", 1, 0)
 
@@ -63,6 +70,25 @@ def test_a_segment_is_written_once_and_in_memory_once(tmp_path: Path) -> None:
     assert pa.total_allocated_bytes() - held < 10_000
     assert mapped(whole, tmp_path, maps)[2] is others[2]
     assert {each.name for each in tmp_path.iterdir()} == files
+
+
+def test_two_who_ask_at_once_have_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is given a file that the other one's replaces."""
+    whole, write = [segment(0, 10)], mapped_module._write
+    monkeypatch.setattr(mapped_module, "_write", lambda *of: (time.sleep(0.05), write(*of)))
+    with ThreadPoolExecutor(2) as pool:
+        found = [at for (at,) in pool.map(lambda _: places(whole, tmp_path), range(2))]
+    assert found[0] == found[1]
+    assert Path(found[0].path).exists()
+
+
+def test_a_file_that_was_tidied_up_is_written_again(tmp_path: Path) -> None:
+    """By who maps it still, however it went."""
+    whole = [segment(0, 10)]
+    places(whole, tmp_path)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert mapped(whole, tmp_path)[0].rows == segment(0, 10).rows
 
 
 def test_a_file_goes_with_the_last_segment_in_it(tmp_path: Path) -> None:
