@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import chain
@@ -30,7 +31,8 @@ class Rows:
         self._batches = chain.from_iterable(map(_parts, batches))
         self._lock = threading.Lock()
         self._is_late = False
-        self._timer = threading.Timer(seconds + _SEND_SECONDS, self._give_up)
+        # It does not keep this: once the client has gone, nobody else does, and the query ends.
+        self._timer = threading.Timer(seconds + _SEND_SECONDS, _give_up, [weakref.ref(self)])
         self._timer.daemon = True
         self._timer.start()
 
@@ -53,7 +55,8 @@ class Rows:
     def __del__(self) -> None:
         self._close()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """Close it, whether the client takes what was sent or not."""
         with self._lock:
             self._is_late = True
             self._stack.close()
@@ -61,6 +64,11 @@ class Rows:
     def _close(self) -> None:
         self._timer.cancel()
         self._stack.close()
+
+
+def _give_up(of: weakref.ref[Rows]) -> None:
+    if (rows := of()) is not None:
+        rows.give_up()
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -194,7 +195,7 @@ def test_an_answer_that_nobody_took_the_beginning_of_is_closed() -> None:
 
     stack = ExitStack()
     stack.callback(closed.append, True)
-    response = http_api._AnswerResponse(stack, iter(()), 1, {}, "text/csv")
+    response = http_api._AnswerResponse(stack, iter(()), threading.Event(), 1, {})
     with pytest.raises(ClientDisconnect):
         anyio.run(response, {"type": "http", "asgi": {"spec_version": "2.4"}}, gone, gone)
     assert closed
