@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 START_SECONDS = 20.0
 LOOK_SECONDS = 0.1
 _FRAME_BYTES = 4096  # what may be around a batch
+# The slowest uplink of a client: what it says to a ping comes behind the largest batch.
+_SLOWEST_BYTES, _PONG_SECONDS = 16 << 10, 20.0
 # Its tokens are its own.
 GUARD = {"tokens": (), "kinds": KINDS, "refused": lambda why: refusal(why.status, why.reason)}
 
@@ -96,6 +98,7 @@ def options_of(settings: GatewaySettings) -> dict[str, Any]:
         "ws_max_size": settings.max_batch_bytes + _FRAME_BYTES,
         # It compresses by windows of 4 KB, where others have 300 KB a connection, idle or not.
         "ws": "websockets-sansio",
+        "ws_ping_timeout": _PONG_SECONDS + settings.max_batch_bytes / _SLOWEST_BYTES,
         "proxy_headers": bool(settings.trusted_proxies),
         "forwarded_allow_ips": list(settings.trusted_proxies),
     }

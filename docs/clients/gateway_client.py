@@ -56,7 +56,7 @@ class GatewayClient:
             wait = 0.0
             try:
                 with connect(
-                    self._url, additional_headers=self._headers, proxy=None, ping_timeout=60
+                    self._url, additional_headers=self._headers, proxy=None, ping_timeout=90
                 ) as socket:
                     hello = {"type": "connect", "sourceId": self._source, "protocolVersion": 2}
                     socket.send(json.dumps(hello))

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import uvicorn
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from servers.gateway import options_of
+from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway.topics import Owner, StreamTopics
 from spark_jobs.gateway.words import SLOTS, slot_of
@@ -219,6 +222,15 @@ def test_headers_that_do_not_end_are_given_up(tmp_path: Path) -> None:
             with each:
                 assert each.recv(1) == b""
         assert sent(connected) == "ok"
+
+
+def test_a_large_batch_may_be_long_on_its_way() -> None:
+    """Behind it comes what its client says to a ping: closed for that, it is sent again for ever."""
+    for size in ("64KiB", "1MiB", "8MiB"):
+        settings = GatewaySettings.model_validate({"max_batch_bytes": size})
+        seconds = uvicorn.Config("", **options_of(settings)).ws_ping_timeout
+        assert seconds is not None
+        assert seconds > 20 + settings.max_batch_bytes / 20_000
 
 
 def test_a_body_that_does_not_end_is_given_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
