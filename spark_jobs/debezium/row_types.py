@@ -112,15 +112,14 @@ _BY_NAME = {
     ("string", "io.debezium.data.Uuid"): Leaf(Kind.UUID),
     ("struct", "io.debezium.data.VariableScaleDecimal"): Leaf(Kind.SCALED_TEXT),
 }
-_MS_NS, _US_NS = 1_000_000, 1000
+_TEXTS = {Kind.TIME: Kind.CLOCK_TEXT, Kind.TIMESTAMP: Kind.INSTANT_TEXT}
 _AS_TEXT = {
-    ("int32", "io.debezium.time.Time"): Leaf(Kind.CLOCK_TEXT, unit_ns=_MS_NS),
-    ("int32", "org.apache.kafka.connect.data.Time"): Leaf(Kind.CLOCK_TEXT, unit_ns=_MS_NS),
-    ("int64", "io.debezium.time.MicroTime"): Leaf(Kind.CLOCK_TEXT, unit_ns=_US_NS),
+    **{
+        named: Leaf(_TEXTS[leaf.kind], unit_ns=leaf.unit_us * 1000)
+        for named, leaf in _BY_NAME.items()
+        if leaf.kind in _TEXTS
+    },
     ("int64", "io.debezium.time.NanoTime"): Leaf(Kind.CLOCK_TEXT, unit_ns=1),
-    ("int64", "io.debezium.time.Timestamp"): Leaf(Kind.INSTANT_TEXT, unit_ns=_MS_NS),
-    ("int64", "org.apache.kafka.connect.data.Timestamp"): Leaf(Kind.INSTANT_TEXT, unit_ns=_MS_NS),
-    ("int64", "io.debezium.time.MicroTimestamp"): Leaf(Kind.INSTANT_TEXT, unit_ns=_US_NS),
     ("int64", "io.debezium.time.NanoTimestamp"): Leaf(Kind.INSTANT_TEXT, unit_ns=1),
     ("string", "io.debezium.time.ZonedTimestamp"): Leaf(Kind.STRING),
 }

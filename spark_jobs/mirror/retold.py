@@ -59,9 +59,7 @@ def had_by(table: Table, events: pa.Table) -> NDArray[np.bool_]:
         for task in table.scan(between).plan_files():
             for rows in rows_of_file(table.io, FileScanTask(task.file), schema, between):
                 there = rows.filter(pc.is_in(rows.column(SEQUENCE), events.column(SEQUENCE).combine_chunks()))
-                found.update(
-                    zip(*(there.column(name).to_pylist() for name in (ROW_ID, SEQUENCE)), strict=True)
-                )
+                found.update(_told_at(there))
     except OSError as error:
         raise storage_error(
             error, "looking for what was told before", table=".".join(table.name())

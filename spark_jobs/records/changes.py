@@ -186,12 +186,7 @@ class DebeziumDecoder(JsonChangesDecoder):
     def change(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
         """See ``JsonChangesDecoder``."""
         value = records.values[index]
-        if value is None:
-            return None
-        change = documents.read(records.keys[index], value)
-        if isinstance(change, Beside) or change.source != NAMELESS:
-            return change
-        return replace(change, timestamp_us=time_of_record(records, index))
+        return None if value is None else documents.read(records.keys[index], value)
 
 
 class UpsertDecoder(JsonChangesDecoder):
@@ -203,8 +198,7 @@ class UpsertDecoder(JsonChangesDecoder):
     @staticmethod
     def change(documents: Events, records: Chunk, index: int) -> Change:
         """See ``JsonChangesDecoder``."""
-        change = read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
-        return replace(change, timestamp_us=time_of_record(records, index))
+        return read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
 
 
 class EnvelopeDecoder(JsonChangesDecoder):
@@ -216,19 +210,16 @@ class EnvelopeDecoder(JsonChangesDecoder):
     def change(documents: Events, records: Chunk, index: int) -> Change | None:
         """See ``JsonChangesDecoder``."""
         value = records.values[index]
-        if value is None:
-            return None
-        change = read_enveloped(documents, records.keys[index], value)
-        if change.timestamp_us is not None:
-            return change
-        return replace(change, timestamp_us=time_of_record(records, index))
+        return None if value is None else read_enveloped(documents, records.keys[index], value)
 
 
-def time_of_record(records: Chunk, index: int) -> int | None:
-    """Return when a record was written, None where that is not told, or cannot be shown."""
+def timed(change: Change, records: Chunk, index: int) -> Change:
+    """Return the change with when its record was written, where nobody says when it was changed."""
     time_ms = records.timestamps_ms[index]
-    is_time = time_ms != NO_TIMESTAMP and not is_unshowable([time_ms])[0]
-    return time_ms * 1000 if is_time else None
+    is_told = change.timestamp_us is not None or change.source not in {None, NAMELESS}
+    if is_told or time_ms == NO_TIMESTAMP or is_unshowable([time_ms])[0]:
+        return change
+    return replace(change, timestamp_us=time_ms * 1000)
 
 
 def changes_of(
@@ -248,6 +239,7 @@ def changes_of(
                 told.passed[change].append(index)
             elif change is not None:
                 _refuse_own_names(change, own_names(is_mirror))
+                change = timed(change, records, index)
                 told.changes[index] = keyed(change) if is_mirror else change
         except NotReadError as error:
             phase = Phase.KEY if isinstance(error, KeyNotReadError) else Phase.DECODE

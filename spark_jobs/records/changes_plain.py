@@ -17,11 +17,12 @@ from spark_jobs.debezium.beside import Beside, beside
 from spark_jobs.debezium.documents import NotReadError
 from spark_jobs.debezium.events import (
     DELETE,
-    NAMELESS,
     TRUNCATE,
     WITH_A_ROW,
     Change,
+    Events,
     commit_position,
+    identity_of,
     position,
     time_us,
     transaction,
@@ -33,13 +34,12 @@ from spark_jobs.records.change_source import PlacedRows
 from spark_jobs.records.changes import (
     UNUSABLE,
     EnvelopeDecoder,
+    JsonChangesDecoder,
     Told,
     UpsertDecoder,
     changes_of,
     columns_beside,
-    keyed,
     own_names,
-    time_of_record,
 )
 from spark_jobs.records.decoder import PlainRows
 from spark_jobs.records.json_plain import UNREADABLE, PlainJsonDecoder, read_exactly
@@ -49,8 +49,6 @@ from spark_jobs.schema.known_schemas import KnownSchemas
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
-
-_WHOSE = ("connector", "name", "db", "schema", "table", "collection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +96,9 @@ class PlainChangesDecoder(ABC):
     def _changes(self, records: Chunk) -> Told:
         """Return what records say; those that say nothing that can be a row may be left out."""
 
-    def _respelled(self, told: Told, records: Chunk) -> Told:
-        """Return the same with keys spelled by other code than the drain's."""
+    def _respelled(self, records: Chunk, decoder: type[JsonChangesDecoder]) -> Told:
+        """Return what the drain's decoder reads, with keys spelled by other code."""
+        told = changes_of(records, decoder.change, self.spelling, is_mirror=self.is_mirror)
         for index, change in told.changes.items():
             if (key := records.keys[index]) is not None:
                 told.changes[index] = replace(change, row_id=plain_key(key, self.spelling))
@@ -123,20 +122,14 @@ class PlainDebeziumDecoder(PlainChangesDecoder):
     __slots__ = ()
 
     def _changes(self, records: Chunk) -> Told:
-        told = Told({}, [], defaultdict(list))
-        for index, value in enumerate(records.values):
-            if value is not None:
-                try:
-                    change = self._change(records.keys[index], value)
-                    if isinstance(change, Change) and change.source == NAMELESS:
-                        change = replace(change, timestamp_us=time_of_record(records, index))
-                    if isinstance(change, Beside):
-                        told.passed[change].append(index)
-                    else:
-                        told.changes[index] = keyed(change) if self.is_mirror else change
-                except UNREADABLE:
-                    continue  # no row is made of it, and if there is one it has no basis
-        return told
+        return changes_of(records, self._read, self.spelling, is_mirror=self.is_mirror)
+
+    def _read(self, _: Events, records: Chunk, index: int) -> Change | Beside | None:
+        value = records.values[index]
+        try:
+            return None if value is None else self._change(records.keys[index], value)
+        except UNREADABLE as error:  # no row is made of it, and if there is one it has no basis
+            raise NotReadError(str(error)) from error
 
     def _change(self, key: bytes | None, value: bytes) -> Change | Beside:
         event, schema = read_exactly(value), None
@@ -158,9 +151,7 @@ class PlainUpsertDecoder(PlainChangesDecoder):
     takes_tombstones: ClassVar[bool] = True
 
     def _changes(self, records: Chunk) -> Told:
-        return self._respelled(
-            changes_of(records, UpsertDecoder.change, self.spelling, is_mirror=self.is_mirror), records
-        )
+        return self._respelled(records, UpsertDecoder)
 
 
 class PlainEnvelopeDecoder(PlainChangesDecoder):
@@ -169,9 +160,7 @@ class PlainEnvelopeDecoder(PlainChangesDecoder):
     __slots__ = ()
 
     def _changes(self, records: Chunk) -> Told:
-        return self._respelled(
-            changes_of(records, EnvelopeDecoder.change, self.spelling, is_mirror=self.is_mirror), records
-        )
+        return self._respelled(records, EnvelopeDecoder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +202,8 @@ def plain_change(event: dict[str, Any], schema: str | None, identity: str | None
         schema,
         operation in WITH_A_ROW,
         commit_position(source),
-        _source(source),
+        identity_of(source),
     )
-
-
-def _source(source: dict[str, Any]) -> str:
-    told = (f"{json.dumps(name)}:{json.dumps(source[name])}" for name in _WHOSE if _is_text(source, name))
-    return f"{{{','.join(told)}}}"
-
-
-def _is_text(source: dict[str, Any], name: str) -> bool:
-    return isinstance(source.get(name), str)
 
 
 def _object(value: Any) -> dict[str, Any]:
