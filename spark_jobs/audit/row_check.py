@@ -21,6 +21,7 @@ from spark_jobs.records.shaped_rows import checked_shaping, shaped
 from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.free_names import field_names
 from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
@@ -143,5 +144,5 @@ def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) 
     kept = kept_names(progress.kept_columns) | undone
     read_as = format_of(pipeline, schemas, table.schema(), progress.columns, cdc=progress.cdc)
     schema = arrow_schema(table.schema())
-    shaping = checked_shaping(pipeline, schema)
+    shaping = checked_shaping(pipeline, schema, field_names(table.schema(), progress.columns))
     return RowCheck(read_as.plain, origin, schema, ignores_more, kept, shaping)

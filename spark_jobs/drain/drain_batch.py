@@ -46,6 +46,7 @@ from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.evidence import MOST_SCHEMAS
+from spark_jobs.schema.free_names import field_names
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
 from spark_jobs.spark.tasks import run_on_spark
 from spark_jobs.txlog.entries import (
@@ -285,7 +286,9 @@ def _task(
             arrow_schema(table.schema()),
             arrow_schema(dead_letters.schema()),
             rejected,
-            checked_shaping(run.pipeline, arrow_schema(table.schema())),
+            checked_shaping(
+                run.pipeline, arrow_schema(table.schema()), field_names(table.schema(), progress.columns)
+            ),
             run.pipeline.dead_letters.columns,
         ),
         file_prefix=batch.attempt,

@@ -27,6 +27,7 @@ from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.additions import check_declared, declared_evolution
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evolution import evolved
+from spark_jobs.schema.free_names import field_names
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class SegmentMaker:
             None,
             schema,
             self._letters,
-            shaping=checked_shaping(pipeline, schema),
+            shaping=checked_shaping(pipeline, schema, field_names(self._columns, progress.columns)),
             letter_columns={
                 name: column
                 for name, column in pipeline.dead_letters.columns.items()

@@ -116,8 +116,9 @@ def refuse_held(table: Table, paths: Iterable[Path]) -> None:
         raise ConfigError(
             f"there can be no column {name}: a field of the table's partitioning is or was called so",
             code="column-clash",
-            hint=f"Declare it by another: `columns: {{{name}_1: {{type: string, sql: {name}}}}}`. A field"
-            " inside an object: rename it, or have letters of it by `schema: {new_fields: dead_letter}`.",
+            hint=f"Declare it by another: `columns: {{{name}_1: {{type: string, sql: {name}}}}}`; a column of"
+            " dead letters by another name in `dead_letters.columns`. A field inside an object: rename it, or"
+            " have letters of it by `schema: {new_fields: dead_letter}`.",
             table=".".join(table.name()),
             column=name,
         )

@@ -41,7 +41,7 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import bind, evolved
-from spark_jobs.schema.free_names import free_evolution
+from spark_jobs.schema.free_names import field_names, free_evolution
 from spark_jobs.schema.iceberg_types import declared_fields, known_fields
 from spark_jobs.schema.inference import Field
 from spark_jobs.schema.metadata_columns import (
@@ -151,7 +151,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         "",
         arrow_schema(schema),
         arrow_schema(_letters(pipeline)),
-        shaping=checked_shaping(pipeline, arrow_schema(schema)),
+        shaping=checked_shaping(pipeline, arrow_schema(schema), field_names(schema, bound)),
         letter_columns=pipeline.dead_letters.columns,
     )
     made = [maker.make(chunk) for chunk in chunks]

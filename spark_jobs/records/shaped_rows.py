@@ -41,12 +41,14 @@ def shaped(shaping: Shaping, decoded: Decoded, records: Chunk, origin: Origin, s
     return shape(decoded, records, origin, schema)
 
 
-def checked_shaping(pipeline: PipelineConfig, schema: pa.Schema) -> Shaping:
+def checked_shaping(
+    pipeline: PipelineConfig, schema: pa.Schema, fields: Mapping[str, str] | None = None
+) -> Shaping:
     """Return the pipeline's shaping when every expression goes together with the table's columns.
 
     Raises ``ConfigError`` (``expression-refused``).
     """
-    shaping = shaping_of(pipeline)
+    shaping = replace(shaping_of(pipeline), fields=fields or {})
     of_values = pa.schema([each for each in schema if each.name not in ORIGIN_COLUMNS])
     rows = _Rows(shaping, Decoded(no_rows(shaping.decoded(of_values))), Chunk(0), Origin("", 0, 0), schema)
     checks = {FILTER: ("filter", check_condition), ROUTE: ("route.by", check_route_value)}
@@ -168,6 +170,7 @@ class _Rows:
         """Return the columns under the names that expressions have for them."""
         table = self.decoded.table
         there = dict(zip(table.column_names, table.columns, strict=True)) | dict(made)
+        there |= {name: there[column] for column, name in self.shaping.fields.items() if column in there}
         if any(name.lower() in ORIGIN_COLUMNS for name in names):
             there |= origin_columns(self.records, self.decoded.rows, self.origin)
         there.pop(INGESTED_AT, None)

@@ -34,6 +34,7 @@ class Shaping:
     ``columns`` are those that a field as it is does not fill; ``by`` gives the value that ``routes`` has a
     table for, None the pipeline's own. Where the table ``ignores`` fields, a name that
     is no column is one of them, of JSON its text; else it is a column that no record had a value for yet.
+    ``fields`` are by column those that are called otherwise: expressions have them by their own names.
     """
 
     columns: Mapping[str, ColumnSettings] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Shaping:
     ignores: bool = False
     by: str | None = None
     routes: Mapping[str, str | None] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def computed(self) -> frozenset[str]:

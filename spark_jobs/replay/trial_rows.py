@@ -12,7 +12,7 @@ from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.additions import declared_evolution
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evolution import Evolution, bind, evolved
-from spark_jobs.schema.free_names import free_evolution
+from spark_jobs.schema.free_names import field_names, free_evolution
 from spark_jobs.schema.metadata_columns import dead_letter_schema
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class TrialRows:
         progress = progress_of(self._table)
         origin = Origin(progress.topic, progress.generation, 0)
         schema = arrow_schema(self._schema)
-        shaping = checked_shaping(self._pipeline, schema)
+        shaping = checked_shaping(self._pipeline, schema, field_names(self._schema, self._bound))
         letters = arrow_schema(dead_letter_schema())
         return RowMaker(self._decoder, origin, "", schema, letters, shaping=shaping)
 

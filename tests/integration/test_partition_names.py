@@ -9,6 +9,7 @@ import pytest
 
 from prove.lab.pipeline_lab import by_offset, configure
 from prove.lab.registry_stand_in import RegistryStandIn
+from spark_jobs.hot.fresh import read_fresh
 from spark_jobs.preview.preview import preview
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
@@ -90,6 +91,31 @@ def test_a_field_that_comes_later_has_a_column_of_a_free_name(
     assert (same.rows_same, same.rows_changed) == (3, 0), same
 
 
+def test_expressions_and_another_type_know_the_field_by_its_name(lab_here: NewLab) -> None:
+    """What is filtered, computed and shown before it is drained goes by the field; a retype by the column."""
+    sql = {"type": "double", "sql": "created_day * 2"}
+    lab = lab_here(
+        as_json({"id": 1, "created": AT}),
+        partition_by=["day(created)"],
+        columns={"twice": sql},
+        filter="created_day IS DISTINCT FROM 3",
+        hot=True,
+    )
+    lab.drain()
+    lab_here.produce(lab, as_json({"id": 2, "created_day": 2.5}, {"id": 3, "created_day": 3}))
+    lab.drain()
+    assert {at: row["twice"] for (_, at), row in by_offset(lab).items()} == {0: None, 1: 5.0}
+    lab_here.produce(lab, as_json({"id": 4, "created_day": 3}, {"id": 5, "created_day": 5}))
+    with lab.connections() as connections:
+        (fresh,) = read_fresh(lab.pipeline, connections).rows
+        assert fresh.column("twice").to_pylist() == [10.0]
+        retype(lab.pipeline, connections, "created_day_1", "long", reason="counts")
+    lab.drain()
+    lab.replay(OffsetRange(0, 0, 5))
+    assert {at: row["created_day_1"] for (_, at), row in by_offset(lab).items()} == {0: None, 1: None, 4: 5}
+    assert lab.audit().is_clean
+
+
 def test_a_schemas_field_that_comes_later_is_bound_to_its_column(lab_here: NewLab) -> None:
     """By the schema's own way: a later type of it has a column beside, the rows are audited."""
     with RegistryStandIn() as registry:
@@ -159,6 +185,27 @@ def test_a_declared_column_of_such_a_name_is_a_named_stop(lab_here: NewLab) -> N
     configure(lab, "pipelines/orders", {"schema": {"new_fields": "dead_letter"}})
     assert lab.drain().balance["dead_letters"] == 1
     assert json.dumps(column_types(lab)["in"])
+
+
+def test_the_declaration_that_a_clash_names_fills_its_column(lab_here: NewLab) -> None:
+    """Declared before the field came, by the name that it has in records."""
+    lab = lab_here(
+        as_json({"id": 1, "created": AT}), partition_by=["day(created)"], columns={"created_day": "string"}
+    )
+    lab.drain()
+    configure(lab, "pipelines/orders", {"columns": {}})
+    _repartition(lab)
+    _repartition(lab, "day(created)")
+    lab_here.produce(lab, as_json({"id": 2, "created": AT, "created_day_1": "d"}))
+    configure(lab, "pipelines/orders", {"columns": {"created_day_1": "string"}})
+    with pytest.raises(ConfigError, match="column-clash") as refused:
+        lab.drain()
+    assert "{created_day_1_1: {type: string, sql: created_day_1}}" in refused.value.hint
+    declared = {"created_day_1_1": {"type": "string", "sql": "created_day_1"}}
+    configure(lab, "pipelines/orders", {"columns": declared})
+    lab.drain()
+    assert by_offset(lab)[0, 1]["created_day_1_1"] == "d"
+    assert lab.audit().is_clean
 
 
 def test_a_retype_whose_second_half_cannot_land_does_not_begin(
