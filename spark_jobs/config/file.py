@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,8 @@ pipelines:
 """
 LISTING = "topics"  # the folder under `state:`
 _GLOB_CHARACTERS = frozenset("*?[")
+# Of a team file: what is read in a second. The main file has those who own the machine.
+MOST_TEAM_BYTES = 128 << 10
 
 
 def load_config(path: Path | None = None) -> SluiceConfig:
@@ -168,11 +171,19 @@ def _read(file: Path) -> tuple[Document | None, list[ConfigProblem]]:
     return parse_document(str(file), text)
 
 
+def _read_team(file: Path) -> tuple[Document | None, list[ConfigProblem]]:
+    with suppress(OSError):  # told by whoever reads it
+        if (size := file.stat().st_size) > MOST_TEAM_BYTES:
+            told = f"has {size:,} bytes, where {MOST_TEAM_BYTES:,} are the most of a team file"
+            return None, [ConfigProblem(str(file), None, "", told, "Write its pipelines into several files.")]
+    return _read(file)
+
+
 def _read_teams(main: Document, folder: Path) -> tuple[list[Document], list[ConfigProblem]]:
     documents, problems = [], []
     files, missing = _team_files(main, folder)
     for file, lent in files.items():
-        document, mistakes = _read(file)
+        document, mistakes = _read_team(file)
         if document is not None:
             mistakes += map(document.locate, check_borrowed(document, lent))
         if document is not None and not mistakes:

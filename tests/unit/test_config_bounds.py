@@ -13,7 +13,7 @@ from spark_jobs.config import judged_apart
 from spark_jobs.config.build import build_config
 from spark_jobs.config.expansion import expand
 from spark_jobs.config.expressions import judge_expressions
-from spark_jobs.config.file import read_config
+from spark_jobs.config.file import MOST_TEAM_BYTES, read_config
 from spark_jobs.config.yaml_document import MOST_BY_ALIASES, parse_document
 from spark_jobs.expressions.judging import ExpressionError
 from spark_jobs.expressions.regex import whole_matches
@@ -69,6 +69,23 @@ def test_aliases_that_save_writing_are_taken():
     )
     assert MOST_BY_ALIASES > 1000 * 40
     assert len(_built(text).config.pipelines) == 1001
+
+
+def test_a_team_file_that_takes_more_than_a_second_to_read_is_named(tmp_path):
+    """It is left out with its size; the main file may be as long, and other teams' pipelines stay."""
+    long = f"# {'x' * MOST_TEAM_BYTES}\n"
+    main = tmp_path / "sluice.yaml"
+    main.write_text(f"{long}{HEAD}include: teams/*.yaml\npipelines: {{a: {{topic: a, table: l.a}}}}\n")
+    (tmp_path / "teams").mkdir()
+    (tmp_path / "teams/large.yaml").write_text(f"{long}pipelines: {{b: {{topic: b, table: l.b}}}}\n")
+    (tmp_path / "teams/small.yaml").write_text("pipelines: {c: {topic: c, table: l.c}}\n")
+    config = read_config(main).config
+    assert [each.name for each in config.pipelines] == ["a", "c"]
+    (problem,) = config.problems
+    assert str(problem) == (
+        f"{tmp_path}/teams/large.yaml: has 131,114 bytes, where 131,072 are the most of a team file"
+        " — Write its pipelines into several files."
+    )
 
 
 def test_of_many_mistakes_in_one_file_a_hundred_are_told():
