@@ -1,4 +1,4 @@
-"""How times are told in columns that a person declared text or numbers, with all of their digits. Pure."""
+"""How times are told in columns that a person declared text or numbers, with all of their digits."""
 
 from __future__ import annotations
 
