@@ -69,6 +69,17 @@ def test_trouble_is_told_once_a_code_until_the_work_goes_well(lab: Lab, receiver
     assert counts == {"broker-away": 2, "no-such-topic": 3, "offsets-moved": 1}
 
 
+def test_work_that_goes_well_says_nothing_of_other_work(lab: Lab, receiver: Receiver) -> None:
+    """What a drain was told of stays told when upkeep, which had failed too, goes well again."""
+    for kind in ("drain", "upkeep"):
+        work(lab, GONE, kind=kind)
+    work(lab, None, kind="upkeep")
+    work(lab, GONE)
+    assert [body["work"] for body in receiver.taken] == ["drain", "upkeep"]
+    work(lab, GONE, kind="upkeep")
+    assert [body["work"] for body in receiver.taken] == ["drain", "upkeep", "upkeep"]
+
+
 def test_what_a_receiver_does_not_take_the_next_failure_tells(lab: Lab, receiver: Receiver) -> None:
     """The work's own error is what its caller gets."""
     receiver.status = 503
