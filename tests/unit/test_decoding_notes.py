@@ -78,3 +78,14 @@ def test_a_file_that_cannot_be_read_blames_nobody(tmp_path: Path, left: bytes) -
         with notes.decoding(EPOCH, [OffsetRange(0, 0, 10)]):
             assert (tmp_path / "orders.0").read_bytes().startswith(b"[{")
     assert (tmp_path / "orders.0").read_bytes() == b""
+
+
+def test_of_two_deadly_places_in_a_partition_the_first_is_where_it_stops(tmp_path: Path) -> None:
+    """To stop at the second would decode what killed two processes once more."""
+    for poison in (10, 90):
+        for _ in range(2):
+            with process(tmp_path) as notes:
+                dies(tmp_path, notes, OffsetRange(0, poison, poison + 5))
+    with process(tmp_path) as notes:
+        assert notes.deadly(EPOCH, {}) == {0: OffsetRange(0, 10, 15)}
+        assert notes.deadly(EPOCH, {0: 15}) == {0: OffsetRange(0, 90, 95)}

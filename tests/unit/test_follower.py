@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -14,12 +15,13 @@ import pytest
 
 from spark_jobs.hot import follower as module
 from spark_jobs.hot import pipeline_follower
+from spark_jobs.hot.asked_schemas import AskedSchemas, SchemasAsked
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.follower import Follower
 from spark_jobs.hot.held import Held
 from spark_jobs.hot.pipeline_follower import PipelineFollower
 from spark_jobs.hot.seam import Seam
-from spark_jobs.hot.segment import Segment
+from spark_jobs.hot.segment import Segment, merged
 from spark_jobs.hot.tail import Tail
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
@@ -31,11 +33,11 @@ if TYPE_CHECKING:
 EPOCH = Epoch("u", "t", 1, 0)
 
 
-def seam(offset: int, number: int, letters: str = "letters-1") -> Seam:
+def seam(offset: int, number: int, letters: str = "letters-1", uuid: str = "u") -> Seam:
     """A state of a table of one partition."""
     data, dead = (
         SimpleNamespace(
-            metadata=SimpleNamespace(table_uuid="u", last_sequence_number=number),
+            metadata=SimpleNamespace(table_uuid=uuid, last_sequence_number=number),
             metadata_location=place,
             schema=lambda: SimpleNamespace(fields=()),
         )
@@ -117,6 +119,77 @@ def test_a_catalog_that_lags_now_and_then_is_no_table_that_was_set_back(
         time.sleep(0.06)
     error = looking.look()
     assert error.code == "table-rolled-back"
+
+
+def test_a_table_that_was_made_anew_is_no_earlier_state_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its snapshots count from one: it is followed, and not taken for a catalog that lags."""
+    looking = _Looking(tmp_path, monkeypatch, seam(9, 3))
+    looking.now = seam(2, 1, uuid="another")
+    assert looking.look() is looking.now
+
+
+def _following(folder: Path) -> PipelineFollower:
+    pipeline = cast("Any", SimpleNamespace(name="orders", hot=SimpleNamespace(memory_bytes=1_000)))
+    return PipelineFollower(pipeline, cast("Any", None), DecodingNotes(folder, "orders"), lambda: True)
+
+
+def test_of_another_epoch_nothing_is_known_to_be_fresh(tmp_path: Path) -> None:
+    """When Kafka had no more of the old table's records says nothing of the new one's."""
+    one = _following(tmp_path)
+    one._show(Held.at(seam(9, 3), EPOCH, {0: 9}), complete={0: time.monotonic()})
+    assert one._age_ms() is not None
+    one._show(Held.at(seam(9, 4), replace(EPOCH, generation=2), {0: 9}))
+    assert one._age_ms() is None
+
+
+def test_an_answer_before_a_table_was_set_back_binds_its_own_epoch_alone(tmp_path: Path) -> None:
+    """Rolled back by an operator it has another: what it has then is answered from."""
+    one = _following(tmp_path)
+    one._floor = Held.at(seam(9, 3), EPOCH, {0: 9})
+    one._held = Held.at(seam(5, 4), EPOCH, {0: 5})
+    assert one._answered_from is None
+    one._held = Held.at(seam(5, 4), replace(EPOCH, rollbacks=1), {0: 5})
+    assert one._answered_from is one._held
+
+
+def test_a_process_without_memory_reads_no_pipeline_on(tmp_path: Path) -> None:
+    """Also one whose own part is small: all of them together fill it."""
+    one, paused = _following(tmp_path), list[bool]()
+    reader = SimpleNamespace(pause=lambda *, is_paused: paused.append(is_paused))
+    one._bound(Held.at(seam(9, 3), EPOCH, {0: 9}), cast("Any", reader))
+    assert paused == [True]
+
+
+def test_a_registry_that_is_away_is_asked_once_a_second() -> None:
+    """Not anew with each record that waits for it."""
+    asked: list[int] = []
+
+    def learn(*_: object) -> None:
+        asked.append(1)
+        raise RetryableError("away", code="registry-away", hint="-")
+
+    schemas = AskedSchemas(
+        cast("Any", SimpleNamespace(name="orders")), cast("Any", SimpleNamespace(learn=learn))
+    )
+    for _ in range(5):
+        with pytest.raises(SchemasAsked):
+            schemas.learn(cast("Any", [1]), cast("Any", None))
+        cast("Any", schemas)._thread.join()
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("distinct", [127, 128, 129, 255, 256, 32_768, 40_000])
+def test_texts_that_repeat_are_kept_once_however_many_differ(distinct: int) -> None:
+    """The numbers that stand for them are as small as they can be, and no smaller."""
+    rows = max(8_193, 5 * distinct)
+    which = pa.array(np.arange(rows) % distinct)
+    texts = pa.array([str(n) for n in range(distinct)]).take(which)
+    table = pa.table({"_kafka_offset": pa.array(np.arange(rows)), "text": texts})
+    whole = merged([Segment(EPOCH, 0, 0, rows, table, table.slice(0, 0))])
+    assert pa.types.is_dictionary(whole.rows.column("text").type)
+    assert whole.rows.column("text").cast(pa.string()).equals(table.column("text"))
 
 
 def test_who_begins_anew_while_a_catalog_lags_keeps_what_is_shown(

@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 
 from servers.gateway import options_of
 from spark_jobs.config.gateway import GatewaySettings
+from spark_jobs.gateway import gateway as gateway_module
 from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway.topics import Owner, StreamTopics
 from spark_jobs.gateway.words import SLOTS, slot_of
@@ -176,6 +177,19 @@ def test_all_who_come_to_the_wrong_gateway_are_told_by_one_look(
         assert nack["details"]["gateway"] == "https://other/v1/streams/clicks"
     assert told == {"http://other/v1/streams/clicks"}
     assert looks == [SLOTS - 1]
+
+
+def test_who_has_a_slot_now_is_told_once_it_has_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else clients would be sent for ever to a gateway that is gone."""
+    owners = iter(("http://before", "http://now"))
+    monkeypatch.setattr(StreamTopics, "owner", lambda *_: Owner(next(owners), "p"))
+    monkeypatch.setattr(gateway_module, "_OWNER_SECONDS", 0.0)
+    source = next(name for name in map(str, range(100)) if slot_of(name) == SLOTS - 1)
+    with gateway(tmp_path, sources="0-6/8") as address:
+        told = [posted(address, source).json()["error"]["details"]["gateway"] for _ in range(2)]
+    assert told == [f"http://{each}/v1/streams/clicks" for each in ("before", "now")]
 
 
 def test_a_connection_by_http_is_held_to_its_rate(tmp_path: Path) -> None:

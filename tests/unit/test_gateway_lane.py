@@ -24,6 +24,7 @@ from spark_jobs.gateway import intake as intake_module
 from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway import persisted as persisted_module
 from spark_jobs.gateway import spool as spool_module
+from spark_jobs.gateway import topics as topics_module
 from spark_jobs.gateway.flushes import Flush, Flushes
 from spark_jobs.gateway.intake import Intake
 from spark_jobs.gateway.lane import Lane
@@ -42,7 +43,7 @@ from spark_jobs.gateway.topics import (
 )
 from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status, slot_of
 from spark_jobs.monitoring.spool_look import spool_facts
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 from tests.support.fake_gateway_kafka import FakeKafka
 
 PLACE = ("topic", 0)
@@ -762,4 +763,75 @@ def test_a_source_that_was_forgotten_waits_for_kafka(tmp_path: Path) -> None:
     while running.lane.intake.unknown("a"):
         time.sleep(0.001)
     assert running.offer(events("a", 2)) == Ack(2, Status.OK, 2)
+    running.close()
+
+
+def test_a_source_whose_batch_is_on_its_way_is_not_forgotten() -> None:
+    """However many came since: its batch would have no place, and be refused."""
+    intake = Intake(300, (), MemorySettings(sources=1))
+    intake.open({"s": Stand(7, 14)}, {})
+    assert intake.offer(events("s", 8), lambda _: None) is None
+    intake.know({"other": Stand(1, 1)}, {})
+    assert intake.stand("s") == Stand(7, 14)
+
+
+def test_kafka_is_believed_when_it_has_less_than_before() -> None:
+    """A topic that was made anew, or a restored broker: a source begins where that is, not where it was."""
+    intake = Intake(300, (), MemorySettings())
+    intake.open({"s": Stand(9, 9)}, {})
+    assert intake.accepted("s") == 9
+    intake.open({}, {})
+    assert intake.accepted("s") == 0
+
+
+def test_who_was_told_of_its_batches_may_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source has a tenth of those that wait now, not of all that ever did."""
+    monkeypatch.setattr(persisted_module, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(Persisted, "_done", lambda _self, _stream, wanted: wanted)
+    persisted = Persisted(cast("Any", None), 20)
+    stream = cast("Any", SimpleNamespace(name="s"))
+
+    async def in_turn() -> None:
+        for _ in range(5):
+            told = asyncio.Event()
+            assert persisted.tell(stream, "a", told.set)
+            await asyncio.wait_for(told.wait(), 10)
+
+    asyncio.run(in_turn())
+
+
+def test_ids_that_were_read_before_a_slot_was_taken_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the reading had not ended then: who had the slot may have written behind it."""
+    now, reads = [0.0], list[float]()
+
+    def recent(_: StreamTopics) -> list[Any]:
+        reads.append(now[0])
+        now[0] += 10
+        return []
+
+    monkeypatch.setattr(topics_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(StreamTopics, "_recent", recent)
+    topics = StreamTopics({}, cast("Any", None), "t", 300)
+    for taken_at in (0.0, 5.0, 9.0):
+        topics.ids(0, taken_at)
+    assert reads == [0.0, 10.0]
+
+
+def test_what_kafka_refuses_for_a_while_waits_on_the_disk(tmp_path: Path) -> None:
+    """As a right that is taken and given again: what worked before is no reason to end."""
+    kafka = FakeKafka()
+    running = Running(kafka, Spool(tmp_path / "spool.db", 1 << 20))
+    assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
+    write = kafka.write
+
+    def refused(*_: Any) -> None:
+        raise ConfigError("no right to write", code="broker-refuses", hint="")
+
+    kafka.write = refused  # type: ignore[method-assign,assignment]
+    assert running.offer(events("s", 2)) == Ack(2, Status.FALLBACK)
+    assert running.lane.intake.ended is None
+    kafka.write = write  # type: ignore[method-assign]
+    while running.lane.state is not State.READY:
+        time.sleep(0.001)
+    assert kafka.ids("s") == ["1.0", "1.1", "2.0", "2.1"]
     running.close()

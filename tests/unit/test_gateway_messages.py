@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.config.gateway import GatewaySettings, StreamEnvelope, StreamSettings
-from spark_jobs.gateway.limits import Bucket, Buckets, Limits
+from spark_jobs.gateway.limits import WINDOW_BYTES, Bucket, Buckets, Limits, Pace
 from spark_jobs.gateway.messages import MOST_EVENTS, RefusedError, parse, parse_lines, read_batch
 from spark_jobs.gateway.tokens import Tokens
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 PLAIN = StreamSettings(topic="t")
 KEYED = StreamSettings(topic="t", key="user")
@@ -163,3 +163,20 @@ def test_slots_are_written_as_a_range_of_eight() -> None:
     for text in ("0-8/8", "3-2/8", "0-3/4", "x"):
         with pytest.raises(ValueError, match="names no slots"):
             GatewaySettings.model_validate({"sources": text})
+
+
+def test_the_pace_of_before_an_outage_comes_back() -> None:
+    """However long it was: it halves down to a bound, not to nothing, and doubles with each that is soon."""
+    now = [0.0]
+    pace = Pace(clock=lambda: now[0])
+    for _ in range(40):
+        with pytest.raises(RetryableError), pace.kept(WINDOW_BYTES):
+            raise RetryableError("no answer", code="broker-away", hint="")
+    assert pace.most_bytes == 64 << 10
+    with pace.kept(1):
+        now[0] = 2.0
+    assert pace.most_bytes == 64 << 10
+    for _ in range(9):
+        with pace.kept(1):
+            pass
+    assert pace.most_bytes == WINDOW_BYTES

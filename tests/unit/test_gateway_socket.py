@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import time
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
@@ -15,8 +17,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from docs.clients.gateway_client import GatewayClient
+from spark_jobs.config.gateway import StreamSettings
 from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway.persisted import Persisted
+from spark_jobs.gateway.session import Session
 from spark_jobs.gateway.topics import Stand
 from spark_jobs.gateway.words import SLOTS
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -238,3 +242,37 @@ def test_who_leaves_without_its_answers_is_forgotten(tmp_path: Path) -> None:
             socket.socket.close()
         health = f"http://{address.removesuffix(PATH)}/v1/health"
         eventually(lambda: not httpx.get(health, trust_env=False).json()["connectedSources"])
+
+
+def test_a_connection_that_takes_another_source_has_its_first_no_more(tmp_path: Path) -> None:
+    """Who comes as the first one fences nobody."""
+    with gateway(tmp_path) as address, talking(address, "a") as one:
+        assert ask(one, {"type": "connect", "sourceId": "b"})["type"] == "status"
+        with talking(address, "a"):
+            assert sent(one) == "ok"
+
+
+def test_what_is_named_but_not_wanted_is_not_granted(tmp_path: Path) -> None:
+    """A client that says no to `persisted` is told nothing of it."""
+    wanted = {"batching": True, "persisted": False}
+    with gateway(tmp_path) as address, talking(address, "a") as one:
+        told = ask(one, {"type": "connect", "sourceId": "a", "capabilities": wanted})
+    assert told["capabilities"] == {"batching": "supported"}
+
+
+def test_of_who_was_told_the_end_nothing_more_is_read() -> None:
+    """Its next batch, which came before the connection was closed, would go between those of another."""
+    taken: list[object] = []
+    of_gateway = SimpleNamespace(
+        settings=SimpleNamespace(max_batch_bytes=1_000), offer=lambda *told: taken.append(told)
+    )
+    stream = SimpleNamespace(settings=StreamSettings(topic="t"))
+    nothing = cast("Any", None)
+    session = Session(nothing, cast("Any", of_gateway), cast("Any", stream), *[nothing] * 4)
+    session._source = "a"
+    batch = json.dumps({"type": "cdc_batch", "sequenceNumber": 1, "events": MANY})
+    asyncio.run(session._read(batch))
+    assert len(taken) == 1
+    session._ending = cast("Any", object())
+    asyncio.run(session._read(batch))
+    assert len(taken) == 1

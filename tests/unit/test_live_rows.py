@@ -18,6 +18,7 @@ from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.mirror.identity import Cut
 from spark_jobs.mirror.live_rows import locate
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.progress import Progress
@@ -147,3 +148,14 @@ def test_a_key_that_is_there_twice_is_not_committed_to(catalog: Catalog) -> None
         _take(catalog, ("u", "a", 3))
     assert refused.value.code == "mirror-key-twice"
     assert _keys(_take(catalog, ("u", "b", 4))) == ["a", "a", "b"]
+
+
+def test_a_truncate_of_before_a_restart_takes_no_row_of_after_it(catalog: Catalog) -> None:
+    """A restored database counts from below: by bounds alone its files would go whole."""
+    table = _take(catalog, ("c", "a", 1), ("c", "b", 2))
+    none = pa.array([], pa.string())
+    assert len(locate(table, none, Cut(0, 100)).whole) == 1
+    located = locate(table, none, Cut(0, 100, ({0: 1},)))
+    assert (located.whole, located.rows) == ((), 0)
+    located = locate(table, none, Cut(0, 100, ({0: 2},)))
+    assert (located.whole, located.rows) == ((), 1)
