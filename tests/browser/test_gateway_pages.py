@@ -76,12 +76,12 @@ def test_pages_of_one_source_lose_nothing_in_silence(page: Page, tmp_path: Path)
 
 
 def test_events_come_by_a_slow_uplink_of_the_pages_own(page: Page, tmp_path: Path) -> None:
-    """Of a megabyte a second: each goes once, however long a batch is on its way."""
+    """Of two megabytes a second: each goes once, however long a batch is on its way."""
     of_slots = [FakeKafka() for _ in range(SLOTS)]
     with (
         website() as origin,
         gateway(tmp_path, kafkas=of_slots, origins=[origin]) as address,
-        slow_uplink(address.removesuffix(PATH), 1e6, PlainUplink) as (far, uplink),
+        slow_uplink(address.removesuffix(PATH), 2e6, PlainUplink) as (far, uplink),
     ):
         Tab(page, f"ws://{far}{PATH}", "").load(origin)
         page.evaluate(

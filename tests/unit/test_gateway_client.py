@@ -159,11 +159,11 @@ def test_a_client_that_is_told_a_higher_number_drops_nothing() -> None:
 
 
 def test_events_come_by_a_slow_uplink_of_the_clients_own(tmp_path: Path) -> None:
-    """Of a megabyte a second: each goes once over one connection, however long a batch is on its way."""
+    """Of two megabytes a second: each goes once over one connection, however long a batch is on its way."""
     of_slots = [FakeKafka() for _ in range(SLOTS)]
     with (
         gateway(tmp_path, kafkas=of_slots) as address,
-        slow_uplink(address.removesuffix(PATH), 1e6, PlainUplink) as (far, uplink),
+        slow_uplink(address.removesuffix(PATH), 2e6, PlainUplink) as (far, uplink),
     ):
         client = GatewayClient(f"ws://{far}{PATH}", "s", most=10)
         for number in range(100):

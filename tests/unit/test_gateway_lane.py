@@ -294,7 +294,7 @@ def test_what_comes_while_a_long_spool_drains_is_told_of_meanwhile(
     """It goes behind that, on the disk: nobody waits for all of it."""
     monkeypatch.setattr(lane_module, "_DRAIN_SECONDS", 0.0)
     monkeypatch.setattr(spool_module, "_MOST_AT_ONCE", 1)
-    kafka, spool = SlowKafka(seconds=0.2), Spool(tmp_path / "spool.db", 1 << 30)
+    kafka, spool = SlowKafka(seconds=0.1), Spool(tmp_path / "spool.db", 1 << 30)
     spool.put(*PLACE, [large(number) for number in range(1, 6)])
     running = Running(kafka, spool)
     assert running.offer(events("s", 6)) == Ack(6, Status.FALLBACK)

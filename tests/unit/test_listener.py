@@ -142,7 +142,9 @@ def test_headers_that_do_not_end_are_given_up_by_all_that_listen() -> None:
     kinds = (MetricsSettings, CatalogServerSettings, ServeSettings)
     with ExitStack() as serving:
         begun = [
-            serving.enter_context(_begun(guarded(PlainTextResponse(""), kind.model_validate({"head": "1s"}))))
+            serving.enter_context(
+                _begun(guarded(PlainTextResponse(""), kind().model_copy(update={"head_seconds": 0.2})))
+            )
             for kind in kinds
         ]
         began = time.monotonic()
