@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -21,7 +21,8 @@ _NAME = r'"[^"\\\x00-\x1f]*"'
 _ITEM = rf"(?:{_NAME}|0|-?[1-9][0-9]{{0,17}}|true|false|null)"
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
-_MOST_PLAIN_DIGITS, _MOST_PLAIN_ZEROS = 40, 6
+_FIRST_PLAIN, _LAST_PLAIN = -7, 39
+_EXACT = Context(MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 # As programs write numbers: digits around a point, or one digit and an exponent that a double has.
 _PRINTED = re.compile(r"-?(?:[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]{1,3})?|[0-9][eE][-+]?[0-9]{1,3}|0)")
 
@@ -127,21 +128,13 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _number(number: Decimal) -> str:
-    sign, every, exponent = number.as_tuple()
-    digits = "".join(map(str, every)).rstrip("0")
-    if not digits or type(exponent) is not int:
+    if not number:
         return "0"
-    zeros = exponent + len(every) - len(digits)
-    before = len(digits) + zeros
-    if zeros == 0 or 0 < zeros <= _MOST_PLAIN_DIGITS - len(digits):
-        text = digits + "0" * zeros
-    elif zeros < 0 < before:
-        text = f"{digits[:before]}.{digits[before:]}"
-    elif -_MOST_PLAIN_ZEROS <= before <= 0:
-        text = f"0.{'0' * -before}{digits}"
-    else:
-        text = f"{digits[0]}{digits[1:] and f'.{digits[1:]}'}E{before - 1}"
-    return f"-{text}" if sign else text
+    number = number.normalize(_EXACT)
+    # Of 40 zeros on, and of more than 6 behind the point, an exponent says how many.
+    first, zeros = number.adjusted(), int(number.as_tuple().exponent)
+    is_plain = first >= _FIRST_PLAIN and (zeros <= 0 or first <= _LAST_PLAIN)
+    return f"{number:f}" if is_plain else f"{number:E}".replace("E+", "E")
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -30,8 +30,9 @@ def refuse_foreign(run: BatchRun, folded: Folded) -> None:
     foreign = (
         folded.events.filter(pa.array(folded.is_foreign)).select([PARTITION, OFFSET, SOURCE]).to_pylist()
     )
-    event, own = foreign[0], folded.cdc.source or NAMELESS
-    is_other_table = _parts(event[SOURCE], _OF_SOURCE) == _parts(own, _OF_SOURCE)
+    event, own = foreign[0], folded.cdc.source
+    told, told_own = (json.loads(each or NAMELESS) for each in (event[SOURCE], own))
+    is_other_table = bool(told) and all(told.get(name) == told_own.get(name) for name in _OF_SOURCE)
     error = SourceChanged(
         f"the record {event[PARTITION]}:{event[OFFSET]} is a change of {_named(event[SOURCE])}, and the"
         f" mirror is of {_named(own)}",
@@ -63,10 +64,7 @@ def tell_first_source(run: BatchRun, progress: Progress, folded: Folded) -> None
         )
 
 
-def _named(source: str) -> str:
+def _named(source: str | None) -> str:
+    if source is None:  # an earlier version filled the mirror
+        return "a source that its changes name"
     return "a source that it does not name" if source == NAMELESS else source
-
-
-def _parts(source: str, names: tuple[str, ...]) -> list[str | None]:
-    said = json.loads(source)
-    return [said.get(name) for name in names]

@@ -92,7 +92,7 @@ class Folded:
         """Return by partition what became of the offsets, where ``counted`` has each event as a row."""
         partitions = _numbers(self.events, PARTITION)
         return {
-            partition: _without_rows(balance)
+            partition: Balance({**balance, "rows": 0})
             + Balance(
                 {_TERMS[Fate(fate)]: n for fate, n in Counter(_at(self.fates, partitions, partition)).items()}
             )
@@ -247,10 +247,6 @@ def _newest(events: pa.Table, counts: NDArray[np.bool_], cdc: Cdc) -> tuple[NDAr
 def _key_of(events: pa.Table, is_truncate: NDArray[np.bool_]) -> tuple[str, ...] | None:
     keyed = np.flatnonzero(~is_truncate)
     return fields_of(events.column(ROW_ID)[int(keyed[0])].as_py()) if len(keyed) else None
-
-
-def _without_rows(balance: Balance) -> Balance:
-    return Balance({**balance, "rows": 0})
 
 
 def _at(fates: NDArray[np.int8], partitions: NDArray[np.int64], partition: int) -> list[int]:

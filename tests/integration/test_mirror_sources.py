@@ -35,11 +35,24 @@ def event(operation: str, key: int, lsn: int, **source: Any) -> Record:
     return Record(OF.event(operation, row, lsn=lsn, **source), key=None if operation == "t" else OF.key(key))
 
 
+def flink(operation: str, key: int, v: int) -> Record:
+    """Return a change as Flink's ``debezium-json`` writes it: it names no source."""
+    row = {"id": key, "v": v}
+    before, after = (row, None) if operation == "d" else (None, row)
+    return Record(json.dumps({"before": before, "after": after, "op": operation}).encode(), key=OF.key(key))
+
+
 def stopped(lab: Lab) -> tuple[str, str]:
     """Drain, which must stop; return the error's code and its words."""
     with pytest.raises(SourceChanged) as refused:
         lab.drain()
     return refused.value.code, str(refused.value)
+
+
+def leave_out(lab: Lab, offset: int) -> None:
+    """Skip the record that the mirror stands at."""
+    with lab.connections() as connections:
+        skip(lab.pipeline, connections, OffsetRanges([OffsetRange(0, offset, offset + 1)]), reason="foreign")
 
 
 def keys(lab: Lab) -> dict[int, int]:
@@ -80,8 +93,7 @@ def test_what_another_source_or_table_tells_stops_a_mirror(new_lab: NewLab) -> N
         assert OWN in words
         assert "layout: changes" in words
         assert keys(lab) == {1: 500, 2: lsn}
-        with lab.connections() as connections:
-            skip(lab.pipeline, connections, OffsetRanges([OffsetRange(0, at, at + 1)]), reason="not of it")
+        leave_out(lab, at)
     lab.drain()
     assert keys(lab) == {1: 500, 2: lsn}
     assert "more" not in lab.table().schema().column_names
@@ -164,7 +176,7 @@ def test_an_audit_names_a_mirror_that_an_earlier_version_made_wrong(new_lab: New
 def test_a_mirror_of_before_takes_the_first_source_that_it_meets_and_says_so_once(
     new_lab: NewLab, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """From then on it is that one's; what earlier versions wrote named none."""
+    """From then on it is that one's; what earlier versions wrote named none, but all of it had one."""
     lab = new_lab([event("c", 1, 500)], layout="mirror")
     with pytest.MonkeyPatch.context() as before:
         before.setattr(
@@ -173,6 +185,9 @@ def test_a_mirror_of_before_takes_the_first_source_that_it_meets_and_says_so_onc
         lab.drain()
     cdc = progress(lab).cdc
     assert (cdc and cdc.source, progress(lab).format_version) == (None, 4)
+    new_lab.produce(lab, [flink("c", 1, 9)])
+    assert stopped(lab)[0] == "another-source"
+    leave_out(lab, 1)
     with caplog.at_level(logging.WARNING):
         for lsn in (510, 520):
             new_lab.produce(lab, [event("u", 1, lsn)])
@@ -181,13 +196,6 @@ def test_a_mirror_of_before_takes_the_first_source_that_it_meets_and_says_so_onc
     assert len(said) == 1
     assert OWN in said[0]
     assert progress(lab).format_version == 5
-
-
-def flink(operation: str, key: int, v: int) -> Record:
-    """Return a change as Flink's ``debezium-json`` writes it: it names no source."""
-    row = {"id": key, "v": v}
-    before, after = (row, None) if operation == "d" else (None, row)
-    return Record(json.dumps({"before": before, "after": after, "op": operation}).encode(), key=OF.key(key))
 
 
 def test_changes_that_name_no_source_are_of_another_than_those_that_do(new_lab: NewLab) -> None:
