@@ -21,7 +21,7 @@ def test_a_burst_leaves_the_table_as_it_was_and_comes_in_once_it_is_declared(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     """In the first batch and later, and ordinary new fields get their columns as ever."""
-    huge = {f"k{n}": n for n in range(5_000)}
+    huge = {f"k{n}": n for n in range(1_200)}
     wide = {f"w{n}": n for n in range(150)}
     new_lab = NewLab(kafka, "", tmp_path, is_here=True)
     lab = new_lab(as_json({"id": 0}, huge, {"id": 1, "o": {"a": 1}}))
