@@ -90,7 +90,16 @@ def test_every_allowed_pair_is_drained_replayed_retyped_and_compacted(new_lab: N
 
 def test_a_time_is_kept_apart_and_not_compacted(new_lab: NewLab) -> None:
     """Spark has no type for it: told by name, and everything else goes on."""
-    lab, _ = _lived(new_lab, [pair for pair in PAIRS if pair[1] == "time"], 30)
+    terms = {f"c{at}": transform for at, (transform, kind) in enumerate(PAIRS) if kind == "time"}
+    lab = new_lab(
+        columns=dict.fromkeys(terms, "time"), partition_by=[term(each, name) for name, each in terms.items()]
+    )
+    here = replace(lab, is_here=True)
+    set_upkeep(lab, compact_above=5)
+    for _ in range(5):
+        new_lab.produce(lab, as_json(dict.fromkeys(terms, "01:02:03.000004")))
+        here.drain()
+    here.replay(OffsetRange(0, 1, 2))
     with pytest.raises(ConfigError, match="spark-type"):
         tidy(lab, "compaction")
     assert lab.audit().is_clean
