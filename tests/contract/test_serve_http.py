@@ -146,6 +146,32 @@ def test_requests_that_are_not_answered_say_why(tails: Drained) -> None:
         assert ours.status_code == 200
 
 
+def test_an_answer_is_kept_by_nobody_and_for_no_other_lake(tails: Drained) -> None:
+    """No proxy may give it to the next who asks; rows of a key are refused to a stranger as SQL is."""
+    at = "/v1/pipelines/one/lookup"
+    with asking(tails, "one", "other") as client:
+        for answer in (
+            client.post("/v1/query", json={"sql": EVERY, "pipeline": "one"}),
+            client.get(at, params={"key": "7"}),
+            client.get("/v1/pipelines"),
+        ):
+            assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
+        for stranger in (
+            client.get(at, params={"key": "7"}, headers={"Sluice-Lake": "another"}),
+            client.get("/v1/pipelines", headers={"Sluice-Lake": "another"}),
+        ):
+            assert refusal(stranger) == (404, "not-served")
+
+
+def test_what_nobody_foresaw_is_told_without_secrets() -> None:
+    """A driver's error may quote an address with its password."""
+    remember("s3cr3t-of-a-driver")
+    nobody: Any = None
+    error = RuntimeError("postgres://me:s3cr3t-of-a-driver@db")
+    told = bytes(anyio.run(http_api._unexpected, nobody, error).body).decode()
+    assert "unexpected RuntimeError: postgres://me:***@db" in told
+
+
 def test_a_query_is_ended_when_its_time_is_over(tails: Drained) -> None:
     """Before its first row by an error, behind it by a connection that breaks off: no part looks whole."""
     with asking(tails, query_timeout_seconds=1) as client:
