@@ -118,8 +118,8 @@ def test_tables_are_laid_out_as_documented(new_lab: NewLab) -> None:
     columns = [field.name for field in letters.schema().fields]
     assert documented_letters[: len(columns)] == columns
     ours = {key for key in table.properties if key.startswith("sluice.")}
-    # Of an archive, and of those that route or are routed to.
-    others = {"sluice.layout", "sluice.routes", "sluice.owed-routes", "sluice.routed-from"}
+    # Of an archive, of a mirror, and of those that route or are routed to.
+    others = {"sluice.layout", "sluice.cdc", "sluice.routes", "sluice.owed-routes", "sluice.routed-from"}
     assert ours == set(_documented("Table properties")) - others
     assert {key for key in letters.properties if key.startswith("sluice.")} == ours
     # Of acts, of routes and of a redrive.

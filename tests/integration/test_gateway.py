@@ -35,6 +35,7 @@ from spark_jobs.monitoring.source_events import source_events
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.query.query import query
+from tests.support.gateway_server import eventually
 from tests.support.new_lab import NewLab
 
 if TYPE_CHECKING:
@@ -241,6 +242,8 @@ def test_a_gateway_that_was_cut_off_takes_nothing_back(new_lab: NewLab) -> None:
         earlier.write([Outgoing(None, b"{}")], {"s": Stand().after(b"eight by", 1)})
         earlier.close()
         assert later.open()[0] == {"s": Stand(1, 1, b"eight by")}
+        # Kafka shows what was committed a moment after it says so.
+        eventually(lambda: topics.owner(0) == Owner("http://here", "b"))
         with pytest.raises(CommitConflict, match="gateway-fenced"):
             earlier.open()
         later.write([], {"s": Stand(2, 1)})
