@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from prove.lab.tunnel import listening
+
 _CHUNK = 16_384
 _LENGTH = struct.Struct(">i")
 
@@ -60,17 +62,5 @@ def slow_uplink(
 ) -> Iterator[tuple[str, SlowUplink]]:
     """Give an address that reaches one broker of loopback, or another server, by an uplink of that rate."""
     uplink = kind(int(bootstrap_servers.rpartition(":")[2]), rate)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            with suppress(OSError):  # closed
-                while True:
-                    client, _ = listener.accept()
-                    threading.Thread(target=handle, args=(client,), daemon=True).start()
-
-        def handle(client: socket.socket) -> None:
-            with suppress(OSError):
-                uplink.connect(client)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}", uplink
+    with listening(uplink.connect) as port:
+        yield f"127.0.0.1:{port}", uplink

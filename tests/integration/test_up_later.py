@@ -12,10 +12,10 @@ import pytest
 
 from prove.lab.pipeline_lab import configure, make_lab, orders
 from prove.lab.registry_stand_in import RegistryStandIn
+from prove.lab.tunnel import pump
 from servers.process import free_ports
 from spark_jobs.protocol.errors import RetryableError
 from tests.support.new_lab import serve_from
-from tests.support.tunnel import pump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.support.tunnel import listening
+from prove.lab.tunnel import listening
 
 _PRODUCE = (0).to_bytes(2, "big")
 _LENGTH = struct.Struct(">i")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tests.support.tunnel import listening, pump
+from prove.lab.tunnel import listening, pump
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
