@@ -73,7 +73,7 @@ class Act:
 
     ``before`` is what happens to the world before it, ``after`` what it did to what the topic holds, or is
     done once all have ended. ``reads`` are the records that the runs from it on take from Kafka.
-    With ``is_source_moved`` a run that wakes fails on its own and leaves what it wrote to the closing.
+    With ``is_source_new`` a run that wakes fails on its own and leaves what it wrote to the closing.
     With ``is_of_held`` the batch fails its gate, and its run publishes it once it is whole.
     """
 
@@ -86,7 +86,7 @@ class Act:
     reads: Mapping[State, int] = field(default_factory=lambda: {READING: BATCH})
     is_of_held: bool = False
     ends_generation: bool = False
-    is_source_moved: bool = False
+    is_source_new: bool = False
 
     def scenario(self, state: State, catalog: str) -> Scenario:
         """Return the pair as the runner knows it."""
@@ -118,7 +118,7 @@ class Act:
             if state not in self.refused:
                 self.after(workload)
             # What a run writes after its attempt was swept is swept when that is closed.
-            is_late = self.is_source_moved and not state.is_whole
+            is_late = self.is_source_new and not state.is_whole
             later = CLOSING_SECONDS if is_late else 0
             answers.append(workload.lab.start_with(NoFailPoints(), clock_seconds=later).answer())
             assert answers[-1].error is None, answers
@@ -229,6 +229,7 @@ ACTS = (
         before=_make_anew,
         reads={},
         ends_generation=True,
+        is_source_new=True,
     ),
     Act(
         "accept-moved",
@@ -236,7 +237,7 @@ ACTS = (
         "accept",
         before=_move,
         reads=dict.fromkeys((READING, VERIFIED), BATCH),
-        is_source_moved=True,
+        is_source_new=True,
     ),
 )
 ACCEPTS = tuple(act for act in ACTS if act.work == "accept")
