@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 from spark_jobs.debezium.documents import BareValueError, Documents, KeyNotReadError, NotReadError
 
-_NAME = r'"[^"\\\x00-\x1f]*"'
-# What nearly all keys hold, in its one spelling already.
-_ITEM = rf"(?:{_NAME}|0|-?[1-9][0-9]{{0,17}}|true|false|null)"
+# What nearly all keys hold, in its one spelling already: patterns that Arrow's RE2 knows too.
+NAME = r'"[^"\\\x00-\x1f]*"'
+ITEM = rf"(?:{NAME}|0|-?[1-9][0-9]{{0,17}}|true|false|null)"
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
 _FIRST_PLAIN, _LAST_PLAIN = -7, 39
@@ -92,8 +92,8 @@ AS_WRITTEN = Spelling()  # in no table's order
 
 @lru_cache
 def _spelled(order: tuple[str, ...]) -> re.Pattern[str]:
-    fields = ",".join(rf"{re.escape(_quoted(name))}:{_ITEM}" for name in order)
-    return re.compile(rf"\{{{fields or f'{_NAME}:{_ITEM}(?:,{_NAME}:{_ITEM})*'}\}}")
+    fields = ",".join(rf"{re.escape(_quoted(name))}:{ITEM}" for name in order)
+    return re.compile(rf"\{{{fields or f'{NAME}:{ITEM}(?:,{NAME}:{ITEM})*'}\}}")
 
 
 def _parsed(text: str) -> Any:

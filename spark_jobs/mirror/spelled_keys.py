@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.debezium.documents import Documents, KeyNotReadError
+from spark_jobs.debezium.keys import ITEM, NAME
 from spark_jobs.lake.file_rows import stream
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
 
     from spark_jobs.debezium.keys import Spelling
 
-# Integers and texts without an escape, bare texts that are nothing else: what nearly all keys are.
-_TEXT = r'"[^"\\\x00-\x1f]*"'
-_ITEM = rf"(?:{_TEXT}|0|-?[1-9][0-9]{{0,17}}|true|false|null)"
-_SPELLED = rf'^(?:\{{{_TEXT}:{_ITEM}(?:,{_TEXT}:{_ITEM})*\}}|0|[1-9][0-9]{{0,17}}|[^-{{"\[\s0-9][^\s]*)$'
+# Bare numbers, and bare texts that are nothing else.
+_SPELLED = rf'^(?:\{{{NAME}:{ITEM}(?:,{NAME}:{ITEM})*\}}|0|[1-9][0-9]{{0,17}}|[^-{{"\[\s0-9][^\s]*)$'
 
 
 def refuse_other_spellings(table: Table, spelling: Spelling, pipeline: str) -> None:
