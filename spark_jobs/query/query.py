@@ -74,26 +74,22 @@ def query(
     connections: Connections,
     sql: str,
     *,
-    parameters: Sequence[object] = (),
     as_of: Moment | None = None,
     prefix: Prefix | None = None,
-    engine: Engine | None = None,
-    seconds: float | None = None,
 ) -> Iterator[Answer]:
     """Run SQL over the table and those it routes rows to, by name, and ``dead_letters``: now, or at a moment.
 
-    ``parameters`` stand for its question marks; with them it is run whole before its first row.
     With a ``prefix`` it is over what that holds, lake and hot, and ``sluice_watermark`` says what that is.
-    ``engine`` runs it, one of its own without; ``seconds`` is for all of it, until its last row is taken.
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
     ``query-too-large``, ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when
     catalog or storage are away, and ``query-timeout``.
     """
     seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
-    asked = Asked(pipeline, sql, parameters)
-    with ExitStack() as stack:
-        own = engine or stack.enter_context(closing(Engine()))
-        yield stack.enter_context(answered(asked, seam, own, as_of=as_of, prefix=prefix, seconds=seconds))
+    with (
+        closing(Engine()) as engine,
+        answered(Asked(pipeline, sql), seam, engine, as_of=as_of, prefix=prefix) as answer,
+    ):
+        yield answer
 
 
 @contextmanager
@@ -106,7 +102,11 @@ def answered(
     prefix: Prefix | None = None,
     seconds: float | None = None,
 ) -> Iterator[Answer]:
-    """Answer from a state of the lake, or from a prefix of that state; as ``query`` does."""
+    """Answer from a state of the lake, or from a prefix of that state; as ``query`` does.
+
+    With parameters it is run whole before its first row. ``seconds`` is for all of it, until its last row is
+    taken.
+    """
     pipeline = asked.pipeline
     with ExitStack() as stack:
         # Letters that come back lie in files for as long as this query.

@@ -26,9 +26,9 @@ from pyiceberg.table import Table
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.mapped import places
-from spark_jobs.protocol.errors import ConfigError, RetryableError, error_from_json
+from spark_jobs.protocol.errors import RetryableError, error_from_json
 from spark_jobs.query import worker
-from spark_jobs.query.ended import out_of_time
+from spark_jobs.query.ended import out_of_memory, out_of_time
 from spark_jobs.query.query import Answer, Asked
 from spark_jobs.query.worker import TOLD, Work
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.1
 _LATE_SECONDS = 0.25  # in which a worker may still say itself that its time is over
 _START_SECONDS = 20.0
+_ENDED = "it needed more memory than there is, or broke what runs it"
 _ROOT = Path(__file__).parents[2]
 _numbers = count(1)
 # A fork copies no other: what has one at once are NumPy's and Arrow's memory.
@@ -138,7 +139,7 @@ class _Worker:
         except (EOFError, OSError) as error:
             if is_left() or time.monotonic() > until:
                 raise out_of_time(pipeline) from error
-            raise _too_large(pipeline) from error
+            raise out_of_memory(_ENDED, pipeline) from error
         said = json.loads(told[:-1])
         self.is_done = said["is_small"]
         if said["error"]:
@@ -219,15 +220,6 @@ class Workers:
         if known is None or known[0] is not seam:
             known = self._lakes[name] = seam, next(_numbers), pickle.dumps(_alone(seam))
         return known[1:]
-
-
-def _too_large(pipeline: PipelineConfig) -> ConfigError:
-    return ConfigError(
-        "the query was ended: it needed more memory than there is, or broke what runs it",
-        code="query-too-large",
-        hint="Ask for less at once or alone, or raise `serve.query_memory`, of which each query has a part.",
-        pipeline=pipeline.name,
-    )
 
 
 def _no_worker(error: OSError, pipeline: PipelineConfig) -> RetryableError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,9 @@ from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.tail import Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.query.engine import Engine
 from spark_jobs.query.lookup import newest_of_key
-from spark_jobs.query.query import query
+from spark_jobs.query.query import Asked, answered
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
 from tests.support.recovery_scene import Scene, make_scene
 
@@ -87,7 +89,8 @@ def test_the_rows_of_a_key_are_those_that_sql_gives(scene: Scene, is_binary: boo
     for key in {*KEYS, "not there"} - {None}:
         wanted = "encode(?)" if is_binary else "?"
         sql = f"FROM keys WHERE _kafka_key = {wanted} ORDER BY {order}"
-        with query(pipeline, scene.connections, sql, parameters=[key], prefix=prefix) as answer:
+        asked = Asked(pipeline, sql, [key])
+        with closing(Engine()) as engine, answered(asked, prefix.seam, engine, prefix=prefix) as answer:
             by_sql = pa.Table.from_batches(answer.batches, answer.schema)
         found = newest_of_key(pipeline, scene.connections, str(key), prefix=prefix)
         told = pa.Table.from_batches(found.batches, found.schema)

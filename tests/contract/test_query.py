@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -30,7 +29,7 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
 from spark_jobs.query.engine import Engine
 from spark_jobs.query.hot_rows import HotRows
-from spark_jobs.query.query import query
+from spark_jobs.query.query import Asked, answered, query
 from tests.support.recovery_scene import Scene, make_scene
 
 if TYPE_CHECKING:
@@ -231,8 +230,7 @@ def test_queries_over_one_state_of_the_lake_read_its_metadata_once(
         epoch = Epoch("u", "t", 1, 0)
         segment = Segment(epoch, 0, 30, 30 + hot, rows.slice(0, hot), letters.slice(0, min(hot, 1)))
         prefix = Prefix(seam, (Share(0, 0, 30, 30 + hot, (segment,)),), 0)
-        asked = query(embedded.pipeline, embedded.connections, sql, prefix=prefix, engine=engine)
-        with asked as answer:
+        with answered(Asked(embedded.pipeline, sql), seam, engine, prefix=prefix) as answer:
             return [row for batch in answer.batches for row in batch.to_pylist()]
 
     beside = "(FROM dead_letters SELECT count(*)) AS l, (FROM sluice_watermark SELECT end_offset) AS e"
@@ -308,10 +306,11 @@ def test_a_catalog_without_history_is_named(
 def test_a_query_that_has_no_time_is_told_so_wherever_it_is(embedded: Scene) -> None:
     """Also while its tables are being handed over."""
     endless = "SELECT sum(a.i * b.i) FROM range(10000000) AS a(i), range(10000000) AS b(i)"
-    asked = partial(query, embedded.pipeline, embedded.connections, endless)
+    asked = Asked(embedded.pipeline, endless)
 
     def ask(engine: Engine, seconds: float) -> None:
-        with asked(engine=engine, seconds=seconds) as answer:
+        seam = load_seam(embedded.pipeline, embedded.connections)
+        with answered(asked, seam, engine, seconds=seconds) as answer:
             next(answer.batches)
 
     with closing(Engine()) as engine:
