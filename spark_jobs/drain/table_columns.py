@@ -56,6 +56,7 @@ from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
@@ -86,43 +87,8 @@ def ensure_tables(
         table = load_table(catalog, pipeline.table)
         if table is not None and kind is BatchKind.DRAIN:
             connections.schemas(pipeline).ask_for_versions(progress_of(table))
-        if table is None:
-            starts = resolve_start(
-                pipeline.start, source, partial(connections.admin.offsets_for_times, pipeline.topic)
-            )
-            first = _first_ranges(pipeline, source, starts, pipeline.max_batch_bytes)
-            if not first and pipeline.start.kind is StartKind.EARLIEST:
-                return None
-            evidence = _observe(pipeline, connections, first or _records_before(source, starts))
-            if first and has_no_row(pipeline, evidence):
-                # Its bytes may have cut it short: its records are what it may have at most.
-                evidence = _observe(pipeline, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT))
-                refuse_unreadable(pipeline, connections, first, evidence)
-            columns = _first_columns(pipeline, connections, evidence)
-            table = create_table(
-                catalog,
-                pipeline.table,
-                evolved(Schema(), columns),
-                partition_by=pipeline.table_partition_by,
-                sort_by=pipeline.table_sort_by,
-                properties=pipeline.table_properties,
-                location=pipeline.location,
-                progress=Progress(
-                    pipeline.topic,
-                    1,
-                    starts,
-                    cluster_id=source.cluster_id,
-                    topic_id=source.topic_id,
-                    starts=starts,
-                    layout=None if pipeline.layout is Layout.FLAT else pipeline.layout.value,
-                    routes=pipeline.routed_tables,
-                ),
-                dead_letters=True,
-                key_is_binary=pipeline.key_is_binary,
-                bindings=columns.bindings,
-                identity=(ROW_ID,) if pipeline.is_mirror else IDENTITY,
-            )
-            connections.fail_points.reach("drain.after-table-made")
+        if table is None and (table := _made(pipeline, connections, catalog, source)) is None:
+            return None
         check_declared(pipeline, table, takes_types=kind is BatchKind.REBUILD)
         _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
         table = _with_declared_columns(pipeline, connections, table)
@@ -146,6 +112,49 @@ def ensure_tables(
         }
         check_beside(table, dead_letters, routed.values(), pipeline.dead_letters.columns)
         return Tables(table, _with_declared_letters(pipeline, connections, dead_letters), routed)
+
+
+def _made(
+    pipeline: PipelineConfig, connections: Connections, catalog: Catalog, source: SourceState
+) -> Table | None:
+    """Make the table as its first records want it; None while it waits for these."""
+    starts = resolve_start(
+        pipeline.start, source, partial(connections.admin.offsets_for_times, pipeline.topic)
+    )
+    first = _first_ranges(pipeline, source, starts, pipeline.max_batch_bytes)
+    if not first and pipeline.start.kind is StartKind.EARLIEST:
+        return None
+    evidence = _observe(pipeline, connections, first or _records_before(source, starts))
+    if first and has_no_row(pipeline, evidence):
+        # Its bytes may have cut it short: its records are what it may have at most.
+        evidence = _observe(pipeline, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT))
+        refuse_unreadable(pipeline, connections, first, evidence)
+    columns = _first_columns(pipeline, connections, evidence)
+    table = create_table(
+        catalog,
+        pipeline.table,
+        evolved(Schema(), columns),
+        partition_by=pipeline.table_partition_by,
+        sort_by=pipeline.table_sort_by,
+        properties=pipeline.table_properties,
+        location=pipeline.location,
+        progress=Progress(
+            pipeline.topic,
+            1,
+            starts,
+            cluster_id=source.cluster_id,
+            topic_id=source.topic_id,
+            starts=starts,
+            layout=None if pipeline.layout is Layout.FLAT else pipeline.layout.value,
+            routes=pipeline.routed_tables,
+        ),
+        dead_letters=True,
+        key_is_binary=pipeline.key_is_binary,
+        bindings=columns.bindings,
+        identity=(ROW_ID,) if pipeline.is_mirror else IDENTITY,
+    )
+    connections.fail_points.reach("drain.after-table-made")
+    return table
 
 
 def plan_columns(
