@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -44,20 +45,39 @@ def heading(text: str) -> None:
     _console().print(Text(f"\n{scrub(text)}", style="bold"))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
-    """Print rows under ``columns``; those named in ``numbers`` are aligned to the right."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numbers: Sequence[str] = (),
+    ids: Sequence[str] = (),
+) -> None:
+    """Print rows under ``columns``; ``numbers`` and ``ids`` are aligned to the right, ids to be typed again.
+
+    A word of the header and a number stay whole: what is wider than the terminal is the terminal's to wrap.
+    """
+    cells = [
+        [scrub(_cell(value, name in ids)) for name, value in zip(columns, row, strict=True)] for row in rows
+    ]
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(Text(scrub(_cell(value))) for value in row))
-    _console().print(grid)
+    for index, name in enumerate(columns):
+        is_number = name in numbers or name in ids
+        whole = [*name.split(), *(row[index] for row in cells if is_number)]
+        grid.add_column(
+            name,
+            justify="right" if is_number else "left",
+            overflow="fold",
+            min_width=max(map(cell_len, whole), default=0),
+        )
+    for row in cells:
+        grid.add_row(*map(Text, row))
+    _console().print(grid, crop=False)
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, is_id: bool) -> str:
     if value is None:
         return "-"
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and not is_id:
         return f"{value:,}"
     return str(value)
 

@@ -12,7 +12,7 @@ from resources.spark import SparkSessions, spark_parallelism
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, named
-from spark_jobs.storage.state_files import make_private
+from spark_jobs.storage.state_files import make_state_folder
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -43,7 +43,7 @@ def open_connections(
     """
     from spark_jobs.connections.connect import connect  # noqa: PLC0415  (pyiceberg, Kafka)
 
-    make_private(Path(config.home))
+    make_state_folder(Path(config.home))
     with _noted(config, pipeline, kind):
         spark = (sessions or SparkSessions(config)).of(kind)
         connections = connect(

@@ -76,14 +76,15 @@ def command(
 
 def _print(exported: Exported, *, is_dry: bool) -> None:
     brought = "to produce" if is_dry else "produced"
-    numbers = ("partition", "from", "to", "there", brought)
+    ids, numbers = ("partition", "from", "to"), ("there", brought)
     output.table(
-        numbers,
+        (*ids, *numbers),
         [
             (r.partition, r.start, r.end, exported.there[r.partition], exported.produced[r.partition])
             for r in exported.ranges
         ],
         numbers=numbers,
+        ids=ids,
     )
     for note in exported.notes:
         output.say(note)

@@ -28,7 +28,7 @@ def command(pipeline: str, key: str, *, fresh: bool, as_json: bool, as_csv: bool
 
         if not fresh:
             found = newest_of_key(chosen, connections, key)
-            print_answer(found, None, as_json=as_json, as_csv=as_csv)
+            print_answer(found, None, as_json=as_json, as_csv=as_csv, is_vertical=True)
             return
         with fresh_lookup(chosen, connections, key) as (answer, watermark):
-            print_answer(answer, watermark, as_json=as_json, as_csv=as_csv)
+            print_answer(answer, watermark, as_json=as_json, as_csv=as_csv, is_vertical=True)

@@ -113,7 +113,7 @@ def _print_dead_letters(seen: Preview) -> None:
     output.table(
         ("partition", "offset", "field", "why"),
         [(d.partition, d.offset, d.field, d.error) for d in seen.dead_letters[:EXAMPLES]],
-        numbers=("partition", "offset"),
+        ids=("partition", "offset"),
     )
     if len(seen.dead_letters) > EXAMPLES:
         output.say(f"and {len(seen.dead_letters) - EXAMPLES:,} more")

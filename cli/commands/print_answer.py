@@ -33,25 +33,36 @@ def check_outputs(*, as_json: bool, as_csv: bool) -> None:
         raise click.UsageError("--json and --csv are two outputs: choose one")
 
 
-def print_answer(answer: Answer, watermark: str | None, *, as_json: bool, as_csv: bool) -> None:
-    """Print the rows as they come; on standard error which records they are of, where Kafka was asked."""
+def print_answer(
+    answer: Answer, watermark: str | None, *, as_json: bool, as_csv: bool, is_vertical: bool = False
+) -> None:
+    """Print the rows as they come; on standard error which records they are of, where Kafka was asked.
+
+    ``is_vertical``: a line for each column of a row, as of rows that are few and wide.
+    """
     from spark_jobs.query.written import csv_parts, json_parts
 
     if as_json or as_csv:
         sys.stdout.writelines(json_parts(answer, watermark) if as_json else csv_parts(answer))
     else:
-        _print_table(answer)
+        _print_rows(answer, is_vertical=is_vertical)
     if watermark is not None:
         click.echo(f"watermark: {watermark}", err=True)
 
 
-def _print_table(answer: Answer) -> None:
+def _print_rows(answer: Answer, *, is_vertical: bool) -> None:
     from spark_jobs.query.written import cell, rows_of
 
-    rows = rows_of(answer)
+    rows, names = rows_of(answer), answer.schema.names
     shown = [["null" if value is None else cell(value) for value in row] for row in islice(rows, SHOWN_ROWS)]
-    kinds = {field.name: str(field.type) for field in answer.schema}
-    numbers = [name for name, kind in kinds.items() if kind.startswith(("int", "uint", "double", "decimal"))]
-    output.table(answer.schema.names, shown, numbers=numbers)
+    if is_vertical:
+        width = max(map(len, names))
+        lines = (zip(names, row, strict=True) for row in shown)
+        text = "\n\n".join("\n".join(f"{name:{width}}  {value}" for name, value in row) for row in lines)
+        output.say(text or "no row has this key")
+    else:
+        kinds = {field.name: str(field.type) for field in answer.schema}
+        ids = [name for name, kind in kinds.items() if kind.startswith(("int", "uint", "double", "decimal"))]
+        output.table(names, shown, ids=ids)
     if next(rows, None) is not None:
         output.say(f"... the first {SHOWN_ROWS} rows; --csv and --json give all")

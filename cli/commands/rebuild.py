@@ -62,7 +62,8 @@ def _print_ranges(ranges: OffsetRanges) -> dict[str, Any]:
     output.table(
         ("partition", "from", "to", "records"),
         [(r.partition, r.start, r.end, len(r)) for r in ranges],
-        numbers=("partition", "from", "to", "records"),
+        numbers=("records",),
+        ids=("partition", "from", "to"),
     )
     return {"ranges": [str(r) for r in ranges], "records": ranges.records}
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--from", "from_time", metavar="TIME", help="From the first record at or after this time.")
 @click.option("--to", "to_time", metavar="TIME", help="Up to the first record at or after this time.")
+@click.option("--all", "is_all", is_flag=True, help="All that was drained and that Kafka still holds.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; read no record.")
 @click.option("--diff", is_flag=True, help="Show the rows and columns that would change, then ask.")
 @click.option("--yes", is_flag=True, help="Do not ask after --diff.")
@@ -42,6 +43,7 @@ def command(
     ranges: tuple[str, ...],
     from_time: str | None,
     to_time: str | None,
+    is_all: bool,
     dry_run: bool,
     diff: bool,
     yes: bool,
@@ -51,11 +53,15 @@ def command(
 ) -> None:
     """Read drained offsets of PIPELINE again, with today's configuration, and replace exactly their rows.
 
-    The dead letters of the ranges are replaced with them; the next offsets stay. END is not included. What is
-    not drained yet is left to the live flow; offsets that Kafka no longer holds are refused. Safe beside
-    drains and to repeat.
+    Give --range, --all, or --from and --to; without --to all that was drained since, without --from from the
+    table's first record. The dead letters of the ranges are replaced with them; the next offsets stay. END is
+    not included. What is not drained yet is left to the live flow; a --range that Kafka no longer holds is
+    refused. Safe beside drains and to repeat.
     """
-    wanted, span = _asked(ranges, from_time, to_time)
+    if [bool(ranges), is_all, bool(from_time or to_time)].count(True) != 1:
+        raise click.UsageError("give --range (repeatable), --all, or --from, --to or both.")
+    wanted = tuple(map(parse_range, ranges))
+    span = [milliseconds(text) if text else None for text in (from_time, to_time)]
     if not (reason or dry_run):
         raise click.UsageError("--reason is needed: say why the range is replaced.")
     with opened(pipeline, "replay") as (chosen, connections):
@@ -73,17 +79,6 @@ def command(
         output.json_line(report)
 
 
-def _asked(
-    ranges: tuple[str, ...], from_time: str | None, to_time: str | None
-) -> tuple[tuple[OffsetRange, ...], list[int]]:
-    """Return the ranges that were asked for, else a span of record times, milliseconds since the epoch."""
-    if bool(ranges) == bool(from_time or to_time):
-        raise click.UsageError("give --range (repeatable), or --from and --to.")
-    if bool(from_time) != bool(to_time):
-        raise click.UsageError("--from and --to belong together.")
-    return tuple(map(parse_range, ranges)), [milliseconds(text) for text in (from_time, to_time) if text]
-
-
 def milliseconds(text: str) -> int:
     """Return a time in milliseconds since the epoch. Raises ``ConfigError`` for what is none."""
     try:
@@ -99,18 +94,24 @@ def milliseconds(text: str) -> int:
 
 
 def _ranges(
-    pipeline: PipelineConfig, connections: Connections, from_ms: int, to_ms: int
+    pipeline: PipelineConfig, connections: Connections, from_ms: int | None, to_ms: int | None
 ) -> tuple[OffsetRange, ...]:
+    from spark_jobs.connections.tables import load_drained
+    from spark_jobs.lake.tables import progress_of
+    from spark_jobs.replay.ranges import span_ranges
+
     source = connections.admin.source_state(pipeline.topic)
-    first = connections.admin.offsets_for_times(pipeline.topic, from_ms)
-    last = connections.admin.offsets_for_times(pipeline.topic, to_ms)
     # A partition without a record at or after a time has none from its end on.
-    starts = {p: first.get(p, end) for p, end in source.end.items()}
-    ends = {p: last.get(p, end) for p, end in source.end.items()}
-    found = tuple(OffsetRange(p, starts[p], ends[p]) for p in starts if starts[p] < ends[p])
+    starts, ends = (
+        None if time is None else source.end | connections.admin.offsets_for_times(pipeline.topic, time)
+        for time in (from_ms, to_ms)
+    )
+    found, gone = span_ranges(progress_of(load_drained(pipeline, connections)), source, starts, ends)
+    for r in gone:
+        output.say(f"Kafka no longer holds {r}: its rows stay as they are")
     if not found:
         raise ConfigError(
-            "no record has a time in that span",
+            "Kafka holds no record of that span",
             code="replay-span-empty",
             hint="Times are Kafka's record times; widen --from and --to.",
             topic=pipeline.topic,
@@ -125,7 +126,8 @@ def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
     output.table(
         ("partition", "from", "to", "records"),
         [(r.partition, r.start, r.end, len(r)) for r in plan.ranges],
-        numbers=("partition", "from", "to", "records"),
+        numbers=("records",),
+        ids=("partition", "from", "to"),
     )
     ahead, beyond = cut_at(plan.ahead, plan.source.end)
     for r in ahead:

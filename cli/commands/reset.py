@@ -13,13 +13,7 @@ from spark_jobs.config.file import load_written
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.paths import is_inside
-
-OWN_ENTRIES = frozenset(
-    {
-        *("catalog.db", "catalog.db-shm", "catalog.db-wal", "lake", "log", "kafka"),
-        *("spark", "dagster", "run", "checks", "serve", "logs", "demo"),
-    }
-)
+from spark_jobs.storage.state_files import foreign_entries
 
 
 @click.command("reset")
@@ -38,7 +32,7 @@ def command(yes: bool) -> None:
         output.say(f"nothing to delete: {home} does not exist")
         return
     entries = sorted(home.iterdir())
-    _refuse_foreign(home, entries)
+    _refuse_foreign(home)
     output.say(f"this deletes {home}:")
     output.table(("entry", "size"), [(entry.name, _size(entry)) for entry in entries], numbers=("size",))
     for line in kept(config):
@@ -69,10 +63,9 @@ def kept(config: SluiceConfig) -> list[str]:
     return lines
 
 
-def _refuse_foreign(home: Path, entries: list[Path]) -> None:
+def _refuse_foreign(home: Path) -> None:
     """Refuse a folder that is not Sluice's: a mistyped SLUICE_HOME must not cost somebody one of theirs."""
-    foreign = sorted(entry.name for entry in entries if entry.name not in OWN_ENTRIES)
-    if foreign:
+    if foreign := foreign_entries(home):
         raise ConfigError(
             f"{home} holds what Sluice did not put there: {', '.join(foreign[:5])}",
             code="foreign-state-folder",

@@ -31,7 +31,7 @@ from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, embedded_kafka, write_endpoints
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError
-from spark_jobs.storage.state_files import make_private
+from spark_jobs.storage.state_files import make_state_folder
 
 KAFKA, SPARK, STREAM, REGISTRY = "kafka", "spark-connect", "sample-stream", "registry"
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
@@ -79,7 +79,7 @@ class Servers:
         With ``registry_port`` a schema registry there as well, which is empty.
         """
         spark = self.config.spark
-        make_private(self.home)
+        make_state_folder(self.home)
         starts: list[Callable[[], None]] = []
         if not self.config.has_broker:
             starts.append(self._start_kafka)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, merge
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, gaps, merge
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.skips import skipped_ranges
 from spark_jobs.protocol.source import SourceState
 
 _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
@@ -65,20 +67,28 @@ def window_keys(source: SourceState, next_offsets: Mapping[int, int]) -> tuple[s
 def window_ranges(key: str, source: SourceState, next_offsets: Mapping[int, int]) -> tuple[OffsetRange, ...]:
     """What of a window is drained and still in Kafka; rows of offsets that are gone stay as they are."""
     start, end = window_bounds(key)
-    return between(dict.fromkeys(next_offsets, start), dict.fromkeys(next_offsets, end), source, next_offsets)
+    bounds = ((p, max(start, source.low.get(p, at)), min(end, at)) for p, at in sorted(next_offsets.items()))
+    return tuple(OffsetRange(p, first, last) for p, first, last in bounds if first < last)
 
 
-def between(
-    starts: Mapping[int, int], ends: Mapping[int, int], source: SourceState, next_offsets: Mapping[int, int]
-) -> tuple[OffsetRange, ...]:
-    """The ranges from ``starts`` to ``ends`` by partition, as far as they are drained and still in Kafka."""
-    found = []
-    for partition, reached in sorted(next_offsets.items()):
-        first = max(starts.get(partition, 0), source.low.get(partition, reached))
-        end = min(ends.get(partition, reached), reached)
-        if first < end:
-            found.append(OffsetRange(partition, first, end))
-    return tuple(found)
+def span_ranges(
+    progress: Progress, source: SourceState, starts: Mapping[int, int] | None, ends: Mapping[int, int] | None
+) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
+    """What Kafka holds from ``starts`` to ``ends`` by partition, skipped offsets left out, and what is gone.
+
+    Without ``starts`` from the table's first offsets on, without ``ends`` up to the topic's end.
+    """
+    found: list[OffsetRange] = []
+    gone: list[OffsetRange] = []
+    for p, low in sorted(source.low.items()):
+        first = progress.starts.get(p, 0) if starts is None else starts[p]
+        end = source.end[p] if ends is None else ends[p]
+        if first < min(low, end):
+            gone.append(OffsetRange(p, first, min(low, end)))
+        if max(first, low) < end:
+            skipped = skipped_ranges(progress.skipped, progress.generation, p)
+            found += gaps(OffsetRange(p, max(first, low), end), skipped)
+    return tuple(found), tuple(gone)
 
 
 def cut_at(

@@ -8,6 +8,29 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+_MARKER = ".sluice-state"
+# What folders hold that were made before there was a marker.
+_EARLIER = frozenset(
+    {
+        *("catalog.db", "catalog.db-shm", "catalog.db-wal", "lake", "log", "kafka", "failures", "gateway"),
+        *("spark", "dagster", "run", "checks", "serve", "logs", "demo", "demo.yaml"),
+    }
+)
+
+
+def make_state_folder(home: Path) -> None:
+    """Make the folder, this user's alone, and mark it unless it holds what others put there."""
+    make_private(home)
+    if os.access(home, os.W_OK) and not (home / _MARKER).exists() and not foreign_entries(home):
+        with suppress(OSError):  # a full disk is for the work itself to name
+            (home / _MARKER).touch()
+
+
+def foreign_entries(home: Path) -> list[str]:
+    """Return what others put into the state folder; nothing is foreign in one that Sluice made."""
+    entries = {entry.name for entry in home.iterdir()}
+    return [] if _MARKER in entries else sorted(entries - _EARLIER)
+
 
 def make_private(folder: Path) -> None:
     """Make the folder, or what others may do in it, this user's alone: it holds records as they came.

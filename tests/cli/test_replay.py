@@ -53,9 +53,15 @@ def test_a_replay_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
     changed = {offset for (_, offset), row in by_offset(lab).items() if row != before[0, offset]}
     assert changed == {*range(2, 5), *range(10, 20)}
 
-    span = ("--from", "2026-01-01T00:00:05Z", "--to", "2026-01-01T00:00:08Z")
-    timed = sluice("replay", "orders", *span, "--dry-run", "--json", **environment)
-    assert json.loads(timed.stdout.splitlines()[-1])["ranges"] == ["0:5-8"]
+    first, last = ("--from", "2026-01-01T00:00:05Z"), ("--to", "2026-01-01T00:00:08Z")
+    for span, drained in (
+        ((*first, *last), "0:5-8"),
+        (first, "0:5-20"),
+        (last, "0:0-8"),
+        (("--all",), "0:0-20"),
+    ):
+        timed = sluice("replay", "orders", *span, "--dry-run", "--json", **environment)
+        assert json.loads(timed.stdout.splitlines()[-1])["ranges"] == [drained]
     unreasoned = sluice("replay", "orders", "--range", "0:2-5", **environment)
     assert unreasoned.returncode == 2
     assert "--reason is needed" in unreasoned.stderr

@@ -8,6 +8,8 @@ from dagster import AddDynamicPartitionsRequest, DeleteDynamicPartitionsRequest
 from orchestration.windows_sensor import requests_for
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.skips import Skip
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.replay.ranges import (
     WINDOW_OFFSETS,
@@ -15,6 +17,7 @@ from spark_jobs.replay.ranges import (
     cut_into_batches,
     parse_range,
     require_held,
+    span_ranges,
     window_bounds,
     window_key,
     window_keys,
@@ -66,6 +69,25 @@ def test_windows_reach_from_kafkas_earliest_to_the_next_offset() -> None:
     assert window_ranges(keys[0], topic, {0: 1_500_000, 1: 700_000}) == (OffsetRange(1, 600_000, 700_000),)
     assert window_ranges(keys[1], topic, {0: 1_500_000, 1: 700_000}) == (
         OffsetRange(0, 1_200_000, 1_500_000),
+    )
+
+
+def test_a_span_is_what_kafka_holds_of_the_table_and_nobody_skipped() -> None:
+    """Without a start the table's own first offset; a given start reaches before it, as a backfill does."""
+    progress = Progress(
+        *("t", 0, {0: 100, 1: 50}), starts={0: 10, 1: 20}, skipped=(Skip(0, 0, 60, 61, "poison"),)
+    )
+    topic = source({0: 5, 1: 30}, {0: 120, 1: 50})
+    whole, gone = span_ranges(progress, topic, None, None)
+    assert whole == (OffsetRange(0, 10, 60), OffsetRange(0, 61, 120), OffsetRange(1, 30, 50))
+    assert gone == (OffsetRange(1, 20, 30),)
+    assert span_ranges(progress, topic, {0: 7, 1: 50}, None) == (
+        (OffsetRange(0, 7, 60), OffsetRange(0, 61, 120)),
+        (),
+    )
+    assert span_ranges(progress, topic, None, {0: 12, 1: 25}) == (
+        (OffsetRange(0, 10, 12),),
+        (OffsetRange(1, 20, 25),),
     )
 
 

@@ -1,12 +1,15 @@
-"""What ``reset`` says it leaves."""
+"""Which folders ``reset`` deletes, and what it says it leaves."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from cli.commands.reset import kept
 from spark_jobs.config.build import build_config
 from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.storage.state_files import foreign_entries, make_state_folder
 
 HOME = "/srv/.sluice"
 
@@ -40,3 +43,25 @@ def test_what_lies_outside_the_state_folder_is_said_to_stay(key: str, place: str
     assert not [*problems, *built.problems]
     assert built.config is not None
     assert bool([line for line in kept(built.config) if "topics" not in line]) is is_kept
+
+
+@pytest.mark.parametrize("before", [(), ("log", "lake", "demo.yaml", "failures", "gateway", "run")])
+def test_a_state_folder_is_known_by_its_marker(tmp_path: Path, before: tuple[str, ...]) -> None:
+    """Whatever Sluice puts there later; folders that an earlier version made are marked at once."""
+    home = tmp_path / "home"
+    for name in before:
+        (home / name).mkdir(parents=True)
+    assert not before or not foreign_entries(home)
+    make_state_folder(home)
+    (home / "of-a-later-version").mkdir()
+    make_state_folder(home)
+    assert foreign_entries(home) == []
+
+
+def test_a_folder_of_somebody_elses_is_never_marked(tmp_path: Path) -> None:
+    """Also where Sluice has worked in it, as by a mistyped SLUICE_HOME."""
+    (tmp_path / "thesis.txt").touch()
+    make_state_folder(tmp_path)
+    (tmp_path / "log").mkdir()
+    make_state_folder(tmp_path)
+    assert foreign_entries(tmp_path) == ["thesis.txt"]
