@@ -20,6 +20,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.commit_summary import digest
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.additions import refuse_newer_format
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -30,8 +31,9 @@ def check_anchor(table: Table) -> None:
     """Return when main is the anchor or descends from it by our commits and by compaction.
 
     Where history cannot be walked (expired, or a catalog that shows none) the files' bounds decide.
-    Raises ``SourceChanged``, and ``CorruptLog`` like ``check_properties``.
+    Raises ``SourceChanged``, ``CorruptLog`` like ``check_properties``, and as ``refuse_newer_format``.
     """
+    refuse_newer_format(table)
     progress = progress_of(table)
     snapshot = table.metadata.current_snapshot()
     while snapshot is not None and snapshot.snapshot_id != progress.anchor:

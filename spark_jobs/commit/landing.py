@@ -18,7 +18,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from spark_jobs.commit.swap import send
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.catalog_errors import staging
+from spark_jobs.lake.catalog_errors import refused_commit, staging
 from spark_jobs.lake.tables import load_table, progress_of, snapshot_of
 from spark_jobs.protocol.errors import (
     CommitStateUnknown,
@@ -29,6 +29,7 @@ from spark_jobs.protocol.errors import (
 )
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.additions import refuse_newer_format
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -109,6 +110,7 @@ def land(connections: CatalogAccess, intent: Intent) -> Committed:
         with _loaded(connections, intent, is_sent=is_sent) as (catalog, table):
             if (landed := _landed(table, intent.attempt, retries)) is not None:
                 return landed
+            refuse_newer_format(table)
             if retries > MAX_CONFLICTS:
                 raise _too_many_conflicts(intent)
             with staging(table):
@@ -151,13 +153,19 @@ def _loaded(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Ite
 
 
 def _read_back(connections: CatalogAccess, intent: Intent, failure: Exception, retries: int) -> Committed:
-    """Look for the attempt a few times; a catalog that is away is asked again like one that shows nothing."""
+    """Look for the attempt a few times; a catalog that is away is asked again like one that shows nothing.
+
+    What is not seen then is unknown; a refusal is told as the one it is, and settled like all else.
+    """
+    is_seen = False
     for pause in READ_BACK_PAUSES_SECONDS:
         time.sleep(pause)
         with suppress(CommitStateUnknown), _loaded(connections, intent, is_sent=True) as (_, table):
             if (landed := _landed(table, intent.attempt, retries)) is not None:
                 return landed
-    raise _unknown(intent, failure) from failure
+            is_seen = True
+    told = refused_commit(failure, table=intent.identifier, attempt=intent.attempt) if is_seen else None
+    raise (told or _unknown(intent, failure)) from failure
 
 
 def _landed(table: Table, attempt: str, retries: int) -> Committed | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError as InvalidAnswer
@@ -13,13 +14,14 @@ from pyiceberg.exceptions import (
     NotInstalledError,
     OAuthError,
     ResolveError,
+    RESTError,
     UnauthorizedError,
     ValidationError,
     ValidationException,
 )
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, first_line
-from spark_jobs.storage.errors import UNEXPIRED, expired, is_expiry, is_refusal, manifest_error
+from spark_jobs.storage.errors import UNEXPIRED, is_refusal, manifest_error, told_by_store
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 # Postgres before a session begins, where its driver knows no more than the words, and in one.
 _POSTGRES_REFUSAL = re.compile(r"authentication failed|no pg_hba\.conf entry|role .* does not exist")
 _NOT_PERMITTED = "42501"
+_WORTH_ANOTHER_TRY = frozenset({401, 408, 409, 419, 421, 423, 425, 429})
 # What a library raises of values, columns and partitions as they are. Drivers' own are none of these.
 _SAME_AGAIN = (
     ArithmeticError,
@@ -44,7 +47,7 @@ _SAME_AGAIN = (
 
 def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
     """Return what a catalog's exception means for the caller, when it is known that nothing was committed."""
-    message = f"the catalog {action}: {first_line(error)}"
+    message = f"the catalog {action}: {_said(error)}"
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
         return ConfigError(
             message,
@@ -52,8 +55,8 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
             hint="Check the catalog's credentials and that they may create and change tables.",
             **where,
         )
-    if is_expiry(error):
-        return expired(message, **where)
+    if (told := told_by_store(error, message, **where)) is not None:
+        return told
     if is_refusal(error):
         return ConfigError(
             message,
@@ -61,12 +64,44 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
             hint=f"Give Sluice the right to read and write at the tables' locations, and {UNEXPIRED}.",
             **where,
         )
+    if (final := _final_error(error, message, where)) is not None:
+        return final
     return RetryableError(
         message,
         code="catalog-away",
         hint="Check that the catalog and its storage can be reached from here; the next run tries again.",
         **where,
     )
+
+
+def _final_error(error: Exception, message: str, where: Mapping[str, object]) -> ConfigError | None:
+    """Return the error of an answer that will be the same again."""
+    if isinstance(error, FileNotFoundError):
+        return ConfigError(
+            message,
+            code="metadata-gone",
+            hint="The catalog keeps whole paths: put the lake's folder back where it was, if it was moved.",
+            **where,
+        )
+    if _is_final(error):
+        return ConfigError(
+            message,
+            code="request-refused",
+            hint="It is answered alike each time: mend what is named. A page, or a 404: see `uri` and what"
+            " stands before the catalog; a location: the lake was moved; 413: a gateway's limit.",
+            **where,
+        )
+    return None
+
+
+def refused_commit(error: Exception, **where: object) -> ConfigError | None:
+    """Return the error of a commit that would be answered alike again; None of another one's.
+
+    No answer proves that it did not land: who asks has looked for it in the table.
+    """
+    told = catalog_error(error, "did not take the commit, as far as the table shows", **where)
+    is_of_login = isinstance(error, UnauthorizedError | OAuthError)  # the next one has another token
+    return told if isinstance(told, ConfigError) and not is_of_login else None
 
 
 def birth_error(error: Exception, **where: object) -> SluiceError:
@@ -104,6 +139,24 @@ def staging(table: Table) -> Iterator[None]:
         raise _cannot_commit(error, table=name) from error
     except Exception as error:
         raise catalog_error(error, "could not take the commit's manifests", table=name) from error
+
+
+def _said(error: Exception) -> str:
+    if not isinstance(error, InvalidAnswer):
+        return first_line(error)
+    first = error.errors(include_input=False)[0]
+    return f"what it answered does not fit: {'.'.join(map(str, first['loc']))} {first['msg']}"
+
+
+def _is_final(error: Exception) -> bool:
+    """True if the same request is answered alike: not of a login that ended, a conflict, a limit in time."""
+    if isinstance(error, InvalidAnswer):
+        return error.errors(include_input=False)[0]["type"] != "json_invalid"  # that may be half an answer
+    if not isinstance(error, RESTError | NotImplementedError):
+        return False  # PyIceberg knows better what it is
+    status = getattr(getattr(error.__cause__, "response", None), "status_code", HTTPStatus.BAD_GATEWAY)
+    is_of_server = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+    return not is_of_server and status not in _WORTH_ANOTHER_TRY
 
 
 def _is_refused(error: Exception) -> bool:

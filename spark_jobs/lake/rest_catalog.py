@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 
+from spark_jobs.lake.rest_answers import own_answer
+
 if TYPE_CHECKING:
     from requests import Response, Session
 
@@ -25,7 +27,7 @@ class PatientRestCatalog(RestCatalog):
             body = options.get("data")
             if isinstance(body, bytes) and b'"add-schema"' in body:
                 options["data"] = with_last_column_ids(body)
-            return send(method, url, timeout=TIMEOUTS_SECONDS, **options)
+            return own_answer(method, send(method, url, timeout=TIMEOUTS_SECONDS, **options))
 
         session.request = request  # type: ignore[method-assign, assignment]
         return session

@@ -33,13 +33,16 @@ if TYPE_CHECKING:
 
     from spark_jobs.protocol.progress import Progress
 
+NEWEST_FORMAT = 2
+
 
 def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool = False) -> None:
     """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files.
 
-    For one that another engine requires too (``required-column``). What ``takes_types`` gives columns those
-    that were declared.
+    For one that another engine requires too (``required-column``), and as ``refuse_newer_format``. What
+    ``takes_types`` gives columns those that were declared.
     """
+    refuse_newer_format(table)
     _check_layout(pipeline, table)
     passed_over = unlike_declared(pipeline, table.schema()) if takes_types else {}
     check_columns(
@@ -50,6 +53,18 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
         is_mirror=pipeline.is_mirror,
     )
     check_own(table, pipeline.declared)
+
+
+def refuse_newer_format(table: Table) -> None:
+    """Raise ``ConfigError`` (``table-format-3``) for a table that PyIceberg reads and cannot commit to."""
+    if table.metadata.format_version > NEWEST_FORMAT:
+        raise ConfigError(
+            f"another engine upgraded the table to Iceberg's format {table.metadata.format_version}",
+            code="table-format-3",
+            hint=f"Sluice commits to format {NEWEST_FORMAT}, and no table goes back to that. Rename it away:"
+            " the next run makes it anew from what Kafka still has, and the old one stays readable.",
+            table=".".join(table.name()),
+        )
 
 
 def unlike_declared(pipeline: PipelineConfig, schema: Schema) -> dict[str, IcebergType]:

@@ -20,7 +20,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.storage.errors import UNEXPIRED, expired, is_expiry, is_refusal
+from spark_jobs.storage.errors import UNEXPIRED, in_a_line, is_refusal, told_by_store
 from spark_jobs.storage.file_listing import StoredFile, list_files
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class CreateOnlyStore:
     """What lies under ``state:``; ``properties`` are the FileIO's, secrets resolved.
 
     Every method raises ``RetryableError`` (``log-store-away``, ``disk-full``, ``credentials-expired``) or
-    ``ConfigError`` (``log-store-refused``).
+    ``ConfigError`` (``log-store-refused``, ``no-bucket``).
     """
 
     def __init__(self, root: str, properties: Mapping[str, str]) -> None:
@@ -141,14 +141,12 @@ def _translated(action: str, location: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_expiry(error):
-            message = (
-                f"{action} what lies under `state:` was refused, as the credentials have expired: {error}"
-            )
-            raise expired(message, location=location) from error
+        message = f"{action} what lies under `state:` failed: {in_a_line(error)}"
+        if (told := told_by_store(error, message, location=location)) is not None:
+            raise told from error
         if is_refusal(error):
             raise ConfigError(
-                f"{action} what lies under `state:` was refused: {error}",
+                message,
                 code="log-store-refused",
                 hint="Give Sluice the right to list, read, create and delete under `state:`, and"
                 f" {UNEXPIRED}.",
@@ -156,7 +154,7 @@ def _translated(action: str, location: str) -> Iterator[None]:
             ) from error
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise RetryableError(
-            f"{action} what lies under `state:` failed: {error}",
+            message,
             code="disk-full" if is_full else "log-store-away",
             hint="Free some space; the next run recovers and goes on."
             if is_full

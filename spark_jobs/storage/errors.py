@@ -19,22 +19,34 @@ _REFUSAL = re.compile(
     rf"|UNKNOWN \(HTTP status 40[013]\))|{_EXPIRY.pattern}"
 )
 
+_NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket")
+_LONGEST = 400
 # In the hints of refusals.
 UNEXPIRED = "credentials that have not expired (a mere HTTP status 400 is often a session token that has)"
 
 
-def is_expiry(error: BaseException) -> bool:
-    """True if the storage says that the credentials have expired: others, or new ones, mend it."""
-    return bool(_EXPIRY.search(str(error)))
+def in_a_line(error: BaseException) -> str:
+    """Return the error's words: a store's answer has ten lines where it is no answer of S3's."""
+    return " ".join(str(error).split())[:_LONGEST]
 
 
-def expired(message: str, **where: object) -> RetryableError:
-    """Return what to say of credentials that have."""
-    return RetryableError(
+def told_by_store(error: BaseException, message: str, **where: object) -> ConfigError | RetryableError | None:
+    """Return the error of credentials that have expired, or of a bucket that is not there; None of others."""
+    if _EXPIRY.search(str(error)):
+        return RetryableError(
+            message,
+            code="credentials-expired",
+            hint="The next run asks the catalog for new ones, or reads its own again, and goes on. Those that"
+            " end within one batch want smaller batches (`max_batch_records`) or a longer life.",
+            **where,
+        )
+    if not _NO_BUCKET.search(str(error)):
+        return None
+    return ConfigError(
         message,
-        code="credentials-expired",
-        hint="The next run asks the catalog for new ones, or reads its own again, and goes on. Those that"
-        " end within one batch want smaller batches (`max_batch_records`) or a longer life.",
+        code="no-bucket",
+        hint="Make the bucket, or name the one that is meant. If it was there before, what lay in it is gone:"
+        " bring it back from a backup first (docs/OPERATIONS.md).",
         **where,
     )
 
@@ -49,21 +61,21 @@ def is_refusal(error: BaseException) -> bool:
 def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | RetryableError:
     """Return the error of a table's files: ``storage-refused``; or one that tries again.
 
-    That is ``storage-failed``, or ``credentials-expired``: a catalog hands out new ones with the table.
+    That is ``storage-failed``, or what ``told_by_store``: a catalog hands out new credentials with the table.
     ``doing`` begins the message: "writing data files".
     """
-    if is_expiry(error):
-        return expired(f"{doing} was refused, as the credentials have expired: {error}", **where)
+    if (told := told_by_store(error, f"{doing} failed: {in_a_line(error)}", **where)) is not None:
+        return told
     if is_refusal(error):
         return ConfigError(
-            f"{doing} was refused: {error}",
+            f"{doing} was refused: {in_a_line(error)}",
             code="storage-refused",
             hint="Give Sluice the right to list, read, write and delete below the tables' locations, and"
             f" {UNEXPIRED}.",
             **where,
         )
     return RetryableError(
-        f"{doing} failed: {type(error).__name__}: {error}",
+        f"{doing} failed: {type(error).__name__}: {in_a_line(error)}",
         code="storage-failed",
         hint="Check that the lake's storage can be reached from here, has room and may be written to; the"
         " next run tries again.",

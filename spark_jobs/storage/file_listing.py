@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,12 @@ class StoredFile:
 
 
 def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
-    """Yield every file below the location, none when it does not exist; ``properties`` are the FileIO's."""
+    """Yield every file below the location, none when it does not exist; ``properties`` are the FileIO's.
+
+    Raises ``OSError`` where not even its bucket does: nothing can be told of what lay there.
+    """
     scheme, file_system, path = _resolve(location, PyArrowFileIO(dict(properties)))
-    for info in file_system.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
+    for info in _below(file_system, path, recursive=True):
         if info.type is FileType.File:
             yield _stored(scheme, info)
 
@@ -38,13 +42,12 @@ def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredF
 def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
     """Yield the files below the location with ``fragment`` in names that a location provider may add to.
 
-    Goes folder by folder: a whole table's listing would have to be held in memory.
+    Goes folder by folder: a whole table's listing would have to be held in memory. Raises as ``list_files``.
     """
     scheme, file_system, path = _resolve(location, PyArrowFileIO(dict(properties)))
     folders = [path]
     while folders:
-        selector = FileSelector(folders.pop(), recursive=False, allow_not_found=True)
-        for info in file_system.get_file_info(selector):
+        for info in _below(file_system, folders.pop(), recursive=False):
             if info.type is FileType.Directory:
                 folders.append(info.path)
             elif fragment in info.base_name:
@@ -59,6 +62,20 @@ def modified_us(locations: Sequence[str], properties: Mapping[str, str]) -> dict
         _, file_system, path = _resolve(location, file_io)
         (info,) = file_system.get_file_info([path])
         found[location] = (info.mtime_ns or 0) // 1000 if info.type is FileType.File else None
+    return found
+
+
+def _below(file_system: FileSystem, path: str, *, recursive: bool) -> list[FileInfo]:
+    found: list[FileInfo] = file_system.get_file_info(
+        FileSelector(path, recursive=recursive, allow_not_found=True)
+    )
+    bucket = path.partition("/")[0]  # "" on a disk
+    if not found and bucket:
+        there = FileType.Unknown
+        with suppress(OSError):  # the right to list below a prefix is none to ask about the bucket
+            there = file_system.get_file_info([bucket])[0].type
+        if there is FileType.NotFound:
+            raise OSError(f"NO_SUCH_BUCKET: {bucket}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -17,20 +18,27 @@ from pyiceberg.exceptions import CommitFailedException, ServerError, Unauthorize
 
 from prove.lab import fault_proxy
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
+from prove.lab.http_proxy import HttpProxy, Response
 from spark_jobs.commit import landing
+from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.landing import land
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake import rest_catalog, sql_catalog
 from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.schema.additions import check_declared
+from tests.contract.conftest import REST
 from tests.support.lake import Access, Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from prove.lab.http_proxy import Client, Request
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
 
@@ -42,6 +50,26 @@ LANDED = [
     Fault.CUT_AFTER,
     Fault.HALF_ANSWER,
 ]
+
+
+class _Gateway(HttpProxy):
+    """Answers what ``matches`` with a page of this status, having passed it on or not."""
+
+    status: HTTPStatus | None = None
+    is_passing_on = False
+
+    def __init__(self, upstream: str, matches: Callable[[str, str], bool] = is_table_commit) -> None:
+        super().__init__(upstream)
+        self._matches = matches
+
+    def serve(self, request: Request, client: Client) -> None:
+        if self.status is None or not self._matches(request.method, request.path):
+            client.answer(self.pass_on(request))
+            return
+        if self.is_passing_on:
+            self.pass_on(request)
+        page = b"<html>\n<body>by a gateway</body>\n</html>"
+        client.answer(Response(self.status, (("Content-Type", "text/html"),), page))
 
 
 @pytest.fixture
@@ -115,6 +143,72 @@ def test_a_commit_that_did_not_land_is_unknown_and_done_again(
     assert not lake.has_landed(request.batch.attempt)
     assert all(lake.load().io.new_input(file.path).exists() for file in request.written.data_files)
     lake.drain(0, 10)
+    assert lake.offsets() == list(range(10))
+
+
+@pytest.mark.usefixtures("short_read_back")
+def test_a_refused_commit_is_named_once_the_table_does_not_show_it(served_lake: Lake) -> None:
+    """A role that may read and not commit, and a gateway's limit, are no outages; nothing is deleted."""
+    served_lake.make_table(dead_letters=False)
+    with _Gateway(served_lake.properties["uri"]) as gateway:
+        lake, codes = served_lake.behind(gateway.url), []
+        for status in (HTTPStatus.FORBIDDEN, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+            request = lake.request(0, 10)
+            gateway.status = status
+            with pytest.raises(ConfigError) as caught:
+                lake.commit(request)
+            codes.append(caught.value.code)
+            assert f"{status} {status.phrase} text/html by a gateway" in caught.value.message
+            assert all(lake.load().io.new_input(f.path).exists() for f in request.written.data_files)
+        assert codes == ["catalog-refused", "request-refused"]
+        gateway.status, gateway.is_passing_on = HTTPStatus.FORBIDDEN, True
+        assert lake.drain(0, 10).progress.next_offsets == {0: 10}
+    assert served_lake.offsets() == list(range(10))
+
+
+def test_a_gateways_404_is_no_missing_table(served_lake: Lake) -> None:
+    """A run would begin to make the table; a catalog's own word for one that is missing still counts."""
+    served_lake.make_table(dead_letters=False)
+    with _Gateway(served_lake.properties["uri"], lambda _method, path: "/tables/t" in path) as gateway:
+        lake = served_lake.behind(gateway.url)
+        gateway.status = HTTPStatus.NOT_FOUND
+        with pytest.raises(ConfigError) as caught:
+            load_table(lake.open(), lake.name())
+        assert load_table(lake.open(), lake.name("other")) is None
+        assert load_table(lake.open(), "no_such_namespace.other") is None
+    assert caught.value.code == "request-refused"
+
+
+@pytest.mark.parametrize("lake", ["sqlite", REST], indirect=True)
+def test_a_lake_that_was_moved_is_named(lake: Lake) -> None:
+    """The catalog's path leads nowhere: neither an outage nor a table that is missing."""
+    table = lake.make_table(dead_letters=False)
+    table.io.delete(table.metadata_location)
+    with pytest.raises(ConfigError) as caught:
+        load_table(lake.open(), lake.name())
+    assert caught.value.code == ("metadata-gone" if lake.kind == "sqlite" else "request-refused")
+
+
+def test_a_table_of_a_newer_format_is_named(sqlite_lake: Lake) -> None:
+    """Another engine upgraded it: PyIceberg reads it, and whatever would commit to it says so."""
+    lake = sqlite_lake
+    lake.make_table(dead_letters=False)
+    lake.drain(0, 10)
+    request = lake.request(10, 20)
+    file = Path(lake.load().metadata_location.removeprefix("file://"))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format-version": 3, "next-row-id": 0}))
+    pipeline = PipelineConfig.model_validate({"name": "p", "topic": "t", "table": lake.name()})
+    codes = []
+    for act in (
+        lambda: lake.commit(request),
+        lambda: lake.act(lambda progress: progress),
+        lambda: check_anchor(lake.load()),
+        lambda: check_declared(pipeline, lake.load()),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            act()
+        codes.append(caught.value.code)
+    assert codes == ["table-format-3"] * 4
     assert lake.offsets() == list(range(10))
 
 

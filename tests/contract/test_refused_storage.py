@@ -9,6 +9,8 @@ import pytest
 from prove.lab.harm_proxy import Harm, HarmProxy
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.storage.errors import storage_error
+from spark_jobs.storage.file_listing import find_files
 from spark_jobs.txlog.store import TxlogStore
 from tests.support.lake import Lake, write_rows
 from tests.support.log_entries import TABLE_UUID, make_batch, offset_commit
@@ -44,6 +46,23 @@ def test_a_refusal_is_told_from_an_outage(s3: S3, harm: Harm, kind: type[Excepti
                 asked()
             assert raised.value.code == code  # type: ignore[attr-defined]
             assert "\n" not in raised.value.message  # type: ignore[attr-defined]
+
+
+def test_a_bucket_that_is_not_there_is_no_empty_log(s3: S3) -> None:
+    """Whatever is asked of it: nobody may take what lay there for finished, or wait for it."""
+    store = TxlogStore(f"s3://{s3.bucket}-gone/state", s3.pyiceberg_properties)
+    for asked in (
+        lambda: store.attempts(TABLE_UUID),
+        lambda: store.append(TABLE_UUID, make_batch(), offset_commit(make_batch())),
+        lambda: list(find_files(store.root, "attempt", s3.pyiceberg_properties)),
+    ):
+        with pytest.raises((ConfigError, OSError)) as raised:
+            asked()
+        error = raised.value
+        named = error if isinstance(error, ConfigError) else storage_error(error, "listing files")
+        assert named.code == "no-bucket"
+        assert "\n" not in named.message
+    assert TxlogStore(f"s3://{s3.bucket}/state", s3.pyiceberg_properties).attempts(TABLE_UUID) == ()
 
 
 def test_credentials_that_end_inside_a_batch_are_worth_a_run(s3: S3, tmp_path: Path) -> None:
