@@ -67,9 +67,11 @@ def _with_table(backlog: Backlog, age_seconds: float, pipeline: PipelineConfig) 
     if age_seconds < 0:
         return f"{backlog.records:,} records wait and a clock was set back since the last commit"
     factor = patience(backlog.uncompacted_files, pipeline)
-    if age_seconds >= pipeline.freshness_seconds * factor:
+    every_seconds = pipeline.freshness_seconds * factor
+    if age_seconds >= every_seconds:
         why = f"; waited longer for {backlog.uncompacted_files:,} uncompacted files" if factor > 1 else ""
-        return f"{backlog.records:,} records wait and the last commit was {age_seconds:.0f} s ago{why}"
+        asked = f"freshness asks for a batch every {every_seconds:.0f} s"
+        return f"{backlog.records:,} records wait, and {asked}{why}"
     return None
 
 

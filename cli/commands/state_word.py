@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_jobs.checks.check import stalled_after_seconds
+from spark_jobs.checks.check import spoken_duration, stalled_after_seconds
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Pause
@@ -37,8 +37,8 @@ class PipelineFacts:
     """What was seen of one pipeline. Times are milliseconds since the epoch.
 
     ``lag`` is None when the broker was not asked or did not answer; ``undecided`` offsets beyond it are held
-    back by an open transaction; ``waiting_since_ms`` is of the first record of the lag, None when it was not
-    asked for; ``committed_at_ms`` is None while there is no table. ``error`` is what a drain would meet now,
+    back by an open transaction; ``waiting_since_ms`` is of the first record of the lag, None when it has no
+    time; ``committed_at_ms`` is None while there is no table. ``error`` is what a drain would meet now,
     or the last one met; ``held`` the batch at which it would stop.
     ``is_running`` is False only when Sluice's own embedded parts are meant and are not up;
     ``running_since_ms`` is None when it runs elsewhere, if at all.
@@ -80,17 +80,18 @@ def judge(facts: PipelineFacts) -> PipelineState:
     if facts.lag == 0 and facts.committed_at_ms is not None and not reason:
         return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "", "")
     name = facts.pipeline.name
-    # A pause while nothing ran is nobody's fault.
-    since_ms = max(facts.committed_at_ms or 0, facts.running_since_ms or 0) or facts.now_ms
+    # What came after silence has waited since it came, and a pause while nothing ran is nobody's fault.
+    waits_ms = max(facts.committed_at_ms or 0, facts.waiting_since_ms or 0)
+    since_ms = max(waits_ms, facts.running_since_ms or 0) or facts.now_ms
     # What a schedule leaves for its next tick is not late yet.
-    due_ms = facts.pipeline.due_ms(max(since_ms, facts.waiting_since_ms or 0))
+    due_ms = facts.pipeline.due_ms(since_ms)
     quiet_seconds = (facts.now_ms - (since_ms if due_ms is None else due_ms)) / 1000
     if facts.lag and quiet_seconds > stalled_after_seconds(facts.pipeline.freshness_seconds):
-        reason = f"records wait and nothing was committed for {quiet_seconds / 60:.0f} min"
+        reason = f"records have waited for {spoken_duration(quiet_seconds)} and nothing was committed"
         return PipelineState(StateWord.STALLED, since_ms, reason, mends.command("drain", name))
     if facts.committed_at_ms is None:
         return PipelineState(StateWord.NEW, None, "no table yet", mends.command("preview", name))
-    return PipelineState(StateWord.BEHIND, facts.committed_at_ms, reason, "")
+    return PipelineState(StateWord.BEHIND, min(waits_ms, facts.now_ms), reason, "")
 
 
 def _standing(facts: PipelineFacts) -> PipelineState | None:

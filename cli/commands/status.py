@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.monitoring.checkup import waits_since_ms
-from spark_jobs.monitoring.survey import Surveyed, Surveyor
+from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surveyor
 from spark_jobs.notices.failures import last_failed_drain
 from spark_jobs.protocol.errors import SluiceError
 
@@ -36,7 +37,7 @@ def command(pipeline: str | None, as_json: bool) -> int:
     behind     records wait and batches are being committed, or the schedule's next drain takes them
     paused     an operator stopped its drains and said why
     held       a batch failed a quality gate, later ones wait      needs a person
-    stalled    records wait and nothing was committed for long     needs a person
+    stalled    records have waited for long without a commit       needs a person
     failed     a drain stopped, or would, with the error shown     needs a person
     stopped    Sluice's own broker is meant and does not run       needs a person
 
@@ -67,10 +68,10 @@ def _look(config: SluiceConfig, pipeline: str | None) -> list[tuple[PipelineFact
 
 
 def _facts(config: SluiceConfig) -> list[PipelineFacts]:
-    facts, up = [], read_up(config.home)
-    surveyor = Surveyor(config)
+    up, surveyor = read_up(config.home), Surveyor(config)
     surveyed = surveyor.survey()
-    for seen, refusal in zip(surveyed, surveyor.refusals(surveyed), strict=True):
+
+    def look_at(seen: Surveyed | Problem, refusal: SluiceError | None) -> PipelineFacts:
         unknown = PipelineFacts(
             pipeline=seen.pipeline,
             now_ms=int(time.time() * 1000),
@@ -81,8 +82,10 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
         )
         if isinstance(seen, Surveyed):
             unknown = _with_held(_with_lag(unknown, seen, surveyor), seen, surveyor)
-        facts.append(_with_failure(unknown, config.home))
-    return facts
+        return _with_failure(unknown, config.home)
+
+    with ThreadPoolExecutor(TOPIC_READERS) as readers:
+        return list(readers.map(look_at, surveyed, surveyor.refusals(surveyed)))
 
 
 def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
@@ -95,14 +98,11 @@ def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
 
 
 def _with_lag(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
-    """Return the facts with what waits; offsets that a drain would refuse say nothing of it.
-
-    Since when is read from the topic, and asked only where a schedule makes it matter.
-    """
+    """Return the facts with what waits, since when; offsets that a drain would refuse say nothing of it."""
     progress = seen.table.progress if seen.table is not None else None
     lag = seen.source.lag(progress.next_offsets if progress else {}) if facts.error is None else None
     undecided = sum(seen.source.undecided.values())
-    since_ms = waits_since_ms(surveyor, seen) if lag and facts.pipeline.schedule else None
+    since_ms = waits_since_ms(surveyor, seen) if lag else None
     paused = progress.paused if progress else None
     return replace(facts, lag=lag, undecided=undecided, waiting_since_ms=since_ms, paused=paused)
 

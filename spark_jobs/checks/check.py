@@ -102,7 +102,7 @@ def stalled_after_seconds(freshness_seconds: int) -> float:
 
 def seconds_late(case: Case, since_ms: int) -> float:
     """Return for how long what waits since then is late: at once, by a schedule from its next tick on."""
-    due_ms = case.due_ms(max(since_ms, case.facts.waiting_since_ms or 0))
+    due_ms = case.due_ms(since_ms)
     return max(0.0, (case.facts.now_ms - (since_ms if due_ms is None else due_ms)) / 1000)
 
 

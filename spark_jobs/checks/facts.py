@@ -131,8 +131,8 @@ class TableFacts:
 class HealthFacts:
     """One look at a pipeline. ``table`` is None while it does not exist.
 
-    ``lag`` is waiting offsets by partition; the first of them is of ``waiting_since_ms`` (None when its time
-    was not asked for: only schedules go by it). ``headroom_ms`` is None when nothing waits that Kafka would
+    ``lag`` is waiting offsets by partition; the first of them is of ``waiting_since_ms`` (None when it has no
+    time, or none that was read). ``headroom_ms`` is None when nothing waits that Kafka would
     delete; ``retention_ms`` None when the topic keeps records for ever; without the right to read the topic's
     settings ``is_retention_known`` is False. ``undecided`` offsets are held back by an open transaction, the
     first since ``undecided_since_ms`` (None when its time could not be read). ``error`` is what a drain would
@@ -173,9 +173,16 @@ class HealthFacts:
         return self.table.valid_through_ms if self.waiting else self.now_ms
 
     @property
-    def drained_through_ms(self) -> int:
-        """Return the same; until a commit has reached an end, the table's age is the best bound there is."""
-        if self.table is None:
+    def oldest_since_ms(self) -> int:
+        """Return since when the oldest record waits that the table has not; now, when none does.
+
+        Its own time, yet never before what the table is complete up to (until a commit has reached an end,
+        before the last one): what came later may be dated back, or have no time.
+        """
+        if self.table is None or not (self.waiting or self.undecided):
             return self.now_ms
-        through_ms = self.valid_through_ms
-        return self.table.committed_at_ms if through_ms is None else through_ms
+        own = (self.waiting_since_ms, self.undecided_since_ms)
+        first_ms = min((ms for ms in own if ms is not None), default=0)
+        through_ms = self.table.valid_through_ms
+        through_ms = self.table.committed_at_ms if through_ms is None else through_ms
+        return min(self.now_ms, max(through_ms, first_ms))

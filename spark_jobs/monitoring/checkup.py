@@ -160,7 +160,7 @@ def _facts(
     retention = retention_of(settings)
     error = table.refusal or surveyor.refusal(Surveyed(pipeline, source, table.state))
     left, since_ms, waiting_since_ms = None, None, None
-    if error is None and (settings or undecided or pipeline.schedule):
+    if error is None:
         waiting = _waiting(surveyor, source, positions)
         firsts = (each.first_at_ms for each in waiting if each.partition in undecided)
         waiting_since_ms = _first_waiting_ms(waiting, lag)

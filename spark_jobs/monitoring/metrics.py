@@ -126,9 +126,10 @@ def _gauges(facts: HealthFacts) -> dict[str, float]:
         gauges["sluice_retention_headroom_seconds"] = math.inf if left is None else left / MILLISECONDS
     if facts.audit is not None:
         gauges["sluice_audit_timestamp_seconds"] = facts.audit.audited_at_ms / MILLISECONDS
+    if facts.table is not None:
+        gauges["sluice_freshness_seconds"] = (facts.now_ms - facts.oldest_since_ms) / MILLISECONDS
     if (through := facts.valid_through_ms) is not None:
         gauges["sluice_valid_through_timestamp_seconds"] = through / MILLISECONDS
-        gauges["sluice_freshness_seconds"] = max(0, facts.now_ms - through) / MILLISECONDS
     return gauges
 
 

@@ -34,7 +34,7 @@ PIPELINE = PipelineConfig(
     [
         (Backlog(records=0, bytes=0, seconds_since_commit=9999.0), None),
         (Backlog(records=1, bytes=9, seconds_since_commit=59.0), None),
-        (Backlog(records=1, bytes=9, seconds_since_commit=60.0), "the last commit was 60 s ago"),
+        (Backlog(records=1, bytes=9, seconds_since_commit=60.0), "freshness asks for a batch every 60 s"),
         (Backlog(records=1000, bytes=9, seconds_since_commit=0.0), "a full batch by count"),
         (Backlog(records=10, bytes=10_000, seconds_since_commit=0.0), "a full batch by size"),
         (Backlog(records=1, bytes=9, seconds_since_commit=-1.0), "a clock was set back"),

@@ -108,7 +108,7 @@ def test_what_waits_for_a_schedule_is_told_and_not_late(kafka: KafkaBroker, tmp_
     lab = make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote="sc://not.asked", **settings)
     kafka.produce(topic, as_json({"id": 0}, partition=0))
     replace(lab, is_here=True).drain()
-    times_ms = [int(time.time() * 1000) + seconds * 1000 for seconds in (9, 5)]
+    times_ms = [int(time.time() * 1000) + later for later in (9, 5)]
     kafka.produce(topic, [Record(b"{}", partition=p, timestamp_ms=ms) for p, ms in enumerate(times_ms)])
     health = look(lab)
     assert health.facts.waiting_since_ms == times_ms[1]
@@ -169,8 +169,11 @@ def test_an_idle_topic_stays_fresh_and_a_backlog_ages(new_lab: NewLab) -> None:
     idle = look(lab).facts
     assert idle.valid_through_ms == idle.now_ms
     new_lab.produce(lab, as_json({"id": 2}))
-    late = look(lab).facts
+    behind = look(lab)
+    late = behind.facts
     assert late.waiting == 1
+    assert fact(behind, "fresh")[1].startswith("1 records wait, the oldest ")
+    assert late.oldest_since_ms == late.waiting_since_ms
     assert late.valid_through_ms is not None
     assert late.valid_through_ms < late.now_ms
 

@@ -75,8 +75,39 @@ def test_freshness_advances_on_an_idle_topic_and_ages_with_a_backlog() -> None:
     assert idle.numbers["age_seconds"] == 0
     assert not late.passed
     assert late.numbers["age_seconds"] == 3600
-    assert "1 h ago" in late.fact
+    assert "the oldest 1 h" in late.fact
     assert late.mend == "./sluice drain orders"
+
+
+WEEK_MS = 7 * 24 * 3_600_000
+SILENT = replace(TABLE, valid_through_ms=NOW - WEEK_MS, committed_at_ms=NOW - WEEK_MS)
+
+
+@pytest.mark.parametrize("name", ["fresh", "lag", "stall"])
+def test_what_came_after_silence_is_late_by_its_own_age(name: str) -> None:
+    """A topic that was silent for a week is well at its first record, until that one has waited for long."""
+    came = replace(WELL, table=SILENT, lag={0: 5}, waiting_since_ms=NOW - 5_000)
+    assert look(came, name).passed
+    assert look(replace(came, waiting_since_ms=NOW - 400_000), name).passed is (name == "lag")
+    future = replace(came, waiting_since_ms=NOW + WEEK_MS)
+    assert look(future, name).passed
+
+
+def test_the_age_is_told_of_the_oldest_record_that_waits() -> None:
+    """Its own time counts, yet never one from before what the table has: records may be dated back."""
+    came = replace(WELL, table=SILENT, lag={0: 5}, waiting_since_ms=NOW - 5_000)
+    fresh, stall = look(came, "fresh"), look(came, "stall")
+    assert fresh.fact == "5 records wait, the oldest 5 s (limit 5 min)"
+    assert fresh.numbers["age_seconds"] == stall.numbers["seconds_without_commit"] == 5
+    assert stall.fact == "5 records wait, without a commit for 5 s (limit 5 min)"
+    assert replace(came, table=TABLE, waiting_since_ms=NOW - WEEK_MS).oldest_since_ms == NOW - 30_000
+
+
+def test_a_backlog_that_is_worked_off_is_behind_and_no_stall() -> None:
+    """Old records may wait for hours while batch after batch is committed: `fresh` says so, `stall` not."""
+    moving = replace(SILENT, committed_at_ms=NOW - 20_000)
+    facts = replace(WELL, table=moving, lag={0: 5}, waiting_since_ms=NOW - WEEK_MS)
+    assert (look(facts, "fresh").passed, look(facts, "stall").passed) == (False, True)
 
 
 def test_limits_follow_the_freshness_asked_for_and_yield_to_configured_ones() -> None:
@@ -135,7 +166,7 @@ def test_lag_names_the_partition_with_the_most() -> None:
 
 def test_a_stall_is_a_backlog_without_commits() -> None:
     """Neither an idle topic nor a busy drain is one; a quiet backlog is, and an error a drain meets."""
-    quiet = replace(TABLE, committed_at_ms=NOW - 301_000)
+    quiet = replace(TABLE, valid_through_ms=NOW - 301_000, committed_at_ms=NOW - 301_000)
     assert look(replace(WELL, table=quiet), "stall").passed
     assert look(replace(WELL, lag={0: 1}), "stall").passed
     assert not look(replace(WELL, table=quiet, lag={0: 1}), "stall").passed
@@ -149,10 +180,13 @@ def test_a_stall_is_a_backlog_without_commits() -> None:
 
 
 def test_an_open_transaction_is_a_stall_once_it_is_old() -> None:
-    """Healthy ones come and go; the table is complete up to where the first one begins."""
+    """Healthy ones come and go; what they hold back waits since the first one began."""
     held = replace(WELL, undecided=3, undecided_since_ms=NOW - 10_000)
     assert look(held, "stall").passed
-    assert look(held, "fresh").fact.startswith("complete up to 10 s ago")
+    assert (
+        look(held, "fresh").fact
+        == f"{look(held, 'stall').fact.partition(',')[0]}, the oldest 10 s (limit 5 min)"
+    )
     old = replace(WELL, undecided=3, undecided_since_ms=NOW - 301_000)
     assert not look(old, "stall").passed
     assert "kafka-transactions.sh" in look(old, "stall").mend

@@ -1,4 +1,4 @@
-"""``fresh``: how old the newest record is up to which the table is complete. Pure."""
+"""``fresh``: for how long the oldest record waits that the table has not. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from spark_jobs.protocol.source import held_back
 
 
 def judge(case: Case) -> Verdict:
-    """Judge the age of what the table is complete up to; an idle topic has none."""
+    """Judge the age of the oldest record that waits; an idle topic has none, however long it was silent."""
     facts = case.facts
     if facts.table is None:
         return no_table(facts.waiting)
-    through = facts.drained_through_ms
-    age = max(0.0, (facts.now_ms - through) / 1000)
-    is_scheduled = case.due_ms(through) is not None
+    since = facts.oldest_since_ms
+    age = (facts.now_ms - since) / 1000
+    is_scheduled = case.due_ms(since) is not None
     default = SCHEDULED_DRAIN_SECONDS if is_scheduled else stalled_after_seconds(case.freshness_seconds)
-    limit, late = case.limit or default, seconds_late(case, through)
-    is_behind = facts.waiting or facts.undecided
-    fact = f"complete up to {spoken_duration(age)} ago" if is_behind else "complete up to now: nothing waits"
-    if facts.undecided:
-        fact += f"; {held_back(facts.undecided)}"
+    limit, late = case.limit or default, seconds_late(case, since)
+    waiting = [f"{facts.waiting:,} records wait"] if facts.waiting else []
+    waiting += [held_back(facts.undecided)] if facts.undecided else []
+    fact = "; ".join(waiting) + f", the oldest {spoken_duration(age)}" if waiting else "nothing waits"
     numbers = {"age_seconds": age, "limit_seconds": limit}
     after = " after the schedule's tick" if is_scheduled else ""
     fact += f" (limit {spoken_duration(limit)}{after})"
@@ -41,10 +40,10 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "fresh",
     place=2,
-    meaning="The table holds every record up to a moment ago; an idle topic counts as fresh.",
+    meaning="No record has waited for long to be in the table; an idle topic counts as fresh.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="`limit`: its age; by default 5 times `freshness`, at least `5m`. With `schedule`: how long"
-    " ago the tick was that should have drained it; by default `1h`.",
+    limit_text="`limit`: the age of the oldest that waits; by default 5 times `freshness`, at least `5m`."
+    " With `schedule`: how long ago the tick was that should have drained it; by default `1h`.",
     limit=LimitKind.DURATION,
 )

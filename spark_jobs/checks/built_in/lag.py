@@ -32,9 +32,9 @@ def judge(case: Case) -> Verdict:
 
 def _is_for_the_next_tick(case: Case) -> bool:
     """True if a schedule leaves what waits for later, or has had it drained for less than its time."""
-    through = case.facts.drained_through_ms
-    is_scheduled = case.due_ms(through) is not None
-    return is_scheduled and seconds_late(case, through) <= SCHEDULED_DRAIN_SECONDS
+    since = case.facts.oldest_since_ms
+    is_scheduled = case.due_ms(since) is not None
+    return is_scheduled and seconds_late(case, since) <= SCHEDULED_DRAIN_SECONDS
 
 
 CHECK = Check(

@@ -18,12 +18,13 @@ from spark_jobs.protocol.source import held_back
 
 
 def judge(case: Case) -> Verdict:
-    """Judge the time since the last commit, and what keeps the next one from coming."""
+    """Judge for how long records wait and no commit came, and what keeps the next one from coming."""
     facts = case.facts
     limit = case.limit or stalled_after_seconds(case.freshness_seconds)
     table = facts.table
-    quiet = (facts.now_ms - table.committed_at_ms) / 1000 if table is not None else 0.0
-    numbers = {"seconds_since_commit": quiet, "lag_records": float(facts.waiting), "limit_seconds": limit}
+    since = facts.now_ms if table is None else max(table.committed_at_ms, facts.oldest_since_ms)
+    quiet = (facts.now_ms - since) / 1000
+    numbers = {"seconds_without_commit": quiet, "lag_records": float(facts.waiting), "limit_seconds": limit}
     if (standing := _standing(case)) is not None:
         fact, mend = standing
         return Verdict(passed=False, fact=fact, numbers=numbers, mend=mend)
@@ -35,8 +36,8 @@ def judge(case: Case) -> Verdict:
     if not facts.waiting:
         nothing = Verdict(passed=True, fact="nothing waits", numbers=numbers)
         return _held_back(case, limit, numbers) if facts.undecided else nothing
-    fact = f"{facts.waiting:,} records wait, the last commit was {spoken_duration(quiet)} ago"
-    late = seconds_late(case, table.committed_at_ms)
+    fact = f"{facts.waiting:,} records wait, without a commit for {spoken_duration(quiet)}"
+    late = seconds_late(case, since)
     if late < quiet:
         fact += f", a schedule's tick has waited for {spoken_duration(late)}" if late else ", none is due"
     fact += f" (limit {spoken_duration(limit)})"
@@ -73,7 +74,7 @@ CHECK = Check(
     meaning="While records wait, batches are committed, and no transaction holds them back for long.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="`limit`: time since the last commit; by default 5 times `freshness`, at least `5m`."
+    limit_text="`limit`: how long records wait without one; by default 5 times `freshness`, at least `5m`."
     " With `schedule`: since the tick after it.",
     limit=LimitKind.DURATION,
 )
