@@ -12,6 +12,7 @@ from pyiceberg.serializers import FromInputFile
 
 from cli import output
 from cli.commands.check_kafka import read_one, told_ends
+from cli.commands.config_template import proposals
 from resources.spark import CHECK, WorkSpark
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
@@ -29,12 +30,14 @@ from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.preview.preview import new_table
 from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_storage, versions
-from spark_jobs.preview.sample import have_keys, look_at, read_sample, values_of
+from spark_jobs.preview.recognition import Sample, recognize
+from spark_jobs.preview.sample import have_keys, is_compacted, look_at, read_sample, values_of
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, first_batch_unreadable
 from spark_jobs.schema.additions import check_declared, table_notes
+from spark_jobs.schema.iceberg_types import known_fields
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 from spark_jobs.schema.required_columns import check_beside
 
@@ -52,12 +55,15 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class Checklist:
-    """Runs steps, prints a line each, counts."""
+    """Runs steps, says a line each, counts; ``proposed`` is to be said behind them."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] = output.say) -> None:
         self.done = 0
         self.failed = 0
         self.skipped = 0
+        self.details: list[str] = []
+        self.proposed: list[str] = []
+        self._say = say
 
     def run(self, name: str, step: Callable[[], tuple[Found, str]]) -> Found | None:
         """Run one step, which gives what it found and the detail to print; None when it failed."""
@@ -68,17 +74,23 @@ class Checklist:
         except Exception as error:  # noqa: BLE001  (whatever it met, the other steps go on)
             self.failed += 1
             first, *rest = output.error_lines(error)
-            _line("FAIL", name, began, first.removeprefix("error: "))
+            self._say(_line("FAIL", name, began, first.removeprefix("error: ")))
             for line in rest:
-                output.say(f"      {line}")
+                self._say(f"      {line}")
             return None
-        _line("ok", name, began, detail)
+        self.details.append(detail)
+        self._say(_line("ok", name, began, detail))
         return found
 
     def skip(self, name: str, needs: str) -> None:
         """Say that a step could not be tried."""
         self.skipped += 1
-        output.say(f"skip  {name:<28} {'':>9}  needs {needs}")
+        self._say(f"skip  {name:<28} {'':>9}  needs {needs}")
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many steps were done, failed and were skipped."""
+        return self.done, self.failed, self.skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,21 @@ def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
 
 
 def check_pipeline(
+    config: SluiceConfig, pipeline: PipelineConfig, shared: Shared, *, is_brief: bool
+) -> Checklist:
+    """Try what one pipeline needs; in brief, where all is well, one line says so, with what its topic has."""
+    lines: list[str] = []
+    began, checklist = time.monotonic(), Checklist(lines.append if is_brief else output.say)
+    _try_pipeline(checklist, config, pipeline, shared)
+    if is_brief and not checklist.failed + checklist.skipped:
+        told = f"{output.count(checklist.done, 'check')}; {checklist.details[0]}"
+        lines = [_line("ok", pipeline.name, began, told)]
+    for line in (*lines, *checklist.proposed):
+        output.say(line)
+    return checklist
+
+
+def _try_pipeline(
     checklist: Checklist, config: SluiceConfig, pipeline: PipelineConfig, shared: Shared
 ) -> None:
     """Topic, right to read, storage, a Spark task, both catalog clients."""
@@ -159,13 +186,14 @@ def _check_first_values(
 ) -> None:
     """Look at what a table would be made from; what is there before another start decides nothing."""
     if OffsetRanges.between(source.low, source.end) and pipeline.start.kind is StartKind.EARLIEST:
-        seen = checklist.run(f"{pipeline.name}: values", lambda: _values(config, kafka, pipeline, source))
+        step = partial(_values, checklist, config, kafka, pipeline, source)
+        seen = checklist.run(f"{pipeline.name}: values", step)
         if seen and pipeline.table_partition_by:
             checklist.run(f"{pipeline.name}: partitions", lambda: _partitions(pipeline, *seen))
 
 
-def _line(word: str, name: str, began: float, detail: str) -> None:
-    output.say(f"{word:<5} {name:<28} {(time.monotonic() - began) * 1000:>6.0f} ms  {detail}")
+def _line(word: str, name: str, began: float, detail: str) -> str:
+    return f"{word:<5} {name:<28} {(time.monotonic() - began) * 1000:>6.0f} ms  {detail}"
 
 
 def _broker(config: SluiceConfig) -> tuple[dict[str, str], str]:
@@ -215,13 +243,22 @@ def _retention(admin: KafkaAdmin, topic: str) -> str:
 
 
 def _values(
-    config: SluiceConfig, kafka: dict[str, str], pipeline: PipelineConfig, source: SourceState
+    checklist: Checklist,
+    config: SluiceConfig,
+    kafka: dict[str, str],
+    pipeline: PipelineConfig,
+    source: SourceState,
 ) -> tuple[tuple[Format, Evidence], str]:
     chunks = read_sample(kafka, source, source.low, max_records=RECORDS_OBSERVED)
     registry = partial(open_registry, config.registries, open_log(config).store)
     schemas = schema_sources(config, registry)(pipeline)
     found, evidence = look_at(pipeline, schemas, chunks)
     values = values_of(chunks)
+    schema, _, _ = new_table(pipeline, found.columns, evidence)
+    compacted = is_compacted(KafkaAdmin(kafka), pipeline.topic)
+    sample = Sample(chunks, evidence, known_fields(schema), is_compacted=compacted)
+    for told, lines in proposals([each for each in recognize(sample, pipeline) if each.told]):
+        checklist.proposed += [*(f"      {each}" for each in told), *(f"          {each}" for each in lines)]
     if is_unreadable(evidence):
         raise first_batch_unreadable(pipeline, len(values), values, has_keys=have_keys(chunks))
     if pipeline.value.format is ValueFormat.JSON:

@@ -6,17 +6,17 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from spark_jobs.config.templates import safe_name, tables_written
-from spark_jobs.schema.iceberg_types import iceberg_type, type_text
+from spark_jobs.preview.recognition import Use, together
 
 if TYPE_CHECKING:
     from spark_jobs.preview.prospects import Prospect
-    from spark_jobs.schema.proposals import Proposals
+    from spark_jobs.preview.recognition import Recognized
 
 REGISTRY = "main"
 _PLAIN = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_./${}@-]*(:\d+)?")
@@ -64,15 +64,35 @@ def _spelled_out(topic: str) -> str:
     return safe_name(topic.replace("-", "_dash_").replace(".", "_dot_"))
 
 
-def declarations(proposals: Proposals) -> list[str]:
-    """Return the lines of YAML that declare what is proposed; they stand below a pipeline's name."""
-    keys: dict[str, object] = {}
-    if proposals.partition_by:
-        keys["partition_by"] = [proposals.partition_by]
-    if proposals.columns:
-        keys["columns"] = {each.name: type_text(iceberg_type(each.type)) for each in proposals.columns}
-    text = yaml.safe_dump(keys, sort_keys=False, allow_unicode=True, width=sys.maxsize)
-    return str(text).splitlines()
+def lines_of(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Return the lines of YAML that say these settings; they stand below a pipeline's name."""
+    for name, value in settings.items():
+        if name != "columns":
+            yield f"{name}: {_flow(value)}"
+            continue
+        yield "columns:"
+        yield from (f"  {_flow(column)}: {_flow(kind)}" for column, kind in value.items())
+
+
+def proposals(found: Sequence[Recognized]) -> Iterator[tuple[list[str], list[str]]]:
+    """Return what was seen, and the lines to paste for it, of each group of lines that goes together."""
+    beside = [each for each in found if each.use is not Use.INSTEAD]
+    for group in (beside, *([each] for each in found if each.use is Use.INSTEAD)):
+        if group:
+            yield [each.told for each in group if each.told], [*lines_of(together(group, *Use))]
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_flow(name)}: {_flow(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    is_plain = re.fullmatch(r"[A-Za-z_]\w*(\(\w+\))?", value, re.ASCII)
+    return value if is_plain else _printable(json.dumps(value, ensure_ascii=False))
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in text)
 
 
 def _kafka(properties: Mapping[str, str]) -> str:
@@ -97,23 +117,27 @@ def _pipelines(names: Mapping[str, str], namespace: str, seen: Mapping[str, Pros
             continue
         yield [f"  {name}:", f"    topic: {_scalar(topic)}", f"    table: {namespace}.{name}"]
         if prospect is not None:
-            yield list(_formats(prospect))
-        if prospect is not None and prospect.proposals:
-            yield [f"    # By its first {prospect.records:,} records; easier now than after the first batch:"]
-            yield [f"#     {line}" for line in declarations(prospect.proposals)]
+            yield list(_recognized(prospect))
     if not names:
         yield ["  # orders:", "  #   topic: orders", f"  #   table: {namespace}.orders"]
 
 
-def _formats(prospect: Prospect) -> Iterator[str]:
-    if prospect.are_changes:
-        yield "    layout: changes"
+def _recognized(prospect: Prospect) -> Iterator[str]:
+    """Return what the records are, written, and what else is worth saying of them, commented out."""
+    needed = [each for each in prospect.found if each.use in (Use.VALUES, Use.KEYS)]
+    settings = together(needed, *Use)
     if prospect.value is not None:
-        yield f"    value: {{format: {prospect.value}, registry: {REGISTRY}}}"
+        settings["value"] = {"format": prospect.value.value, "registry": REGISTRY}
     if prospect.key is not None:
         is_taken = "key" in prospect.columns and not prospect.are_changes
-        column = ", as: record_key" if is_taken else ""
-        yield f"    key: {{format: {prospect.key}, registry: {REGISTRY}{column}}}"
+        place = {"format": prospect.key.value, "registry": REGISTRY}
+        settings["key"] = place | ({"as": "record_key"} if is_taken else {})
+    yield from (f"    # {_printable(each.told)}." for each in needed if each.told)
+    yield from (f"    {line}" for line in lines_of(settings))
+    for told, lines in proposals([each for each in prospect.found if each not in needed]):
+        yield f"    # By its first {prospect.records:,} records; easier now than after the first batch:"
+        yield from (f"    # {_printable(sentence)}" for sentence in told)
+        yield from (f"#     {line}" for line in lines)
 
 
 def _scalar(value: str) -> str:

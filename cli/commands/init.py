@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.commands.config_template import REGISTRY, pipeline_names, render_config
+from cli.commands.config_template import REGISTRY, lines_of, pipeline_names, render_config
 from cli.commands.given_properties import broker_properties, registry_settings
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import DEFAULT_FILE_NAME, ENVIRONMENT_CONFIG, home_folder
@@ -22,6 +22,7 @@ from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.endpoints import embedded_kafka
+from spark_jobs.preview.recognition import Use, together
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
@@ -44,7 +45,12 @@ RECORDS_LOOKED_AT = 1_000
     metavar="KEY=VALUE",
     help="How to ask it: auth.basic, auth.bearer, ca, cert, key, timeout; repeat.",
 )
-@click.option("--topic", "topics", multiple=True, help="A topic to drain, without asking the broker; repeat.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="A topic to drain; the broker is asked only with --registry. Repeat.",
+)
 @click.option("--namespace", default="lake", show_default=True, help="Namespace of the tables.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--yes", is_flag=True, help="Ask nothing: the embedded broker unless named, all its topics.")
@@ -66,7 +72,7 @@ def command(
     if bootstrap_servers is None and not yes and not topics:
         asked = click.prompt("Broker (host:port; empty for the embedded one)", default="", show_default=False)
         bootstrap_servers = asked.strip() or None
-    broker = _broker(file, bootstrap_servers, kafka) if not topics else {}
+    broker = {} if topics and not registry else _broker(file, bootstrap_servers, kafka)
     chosen = topics or _choose(_topics_of(broker), takes_all=yes)
     render = partial(
         render_config,
@@ -150,9 +156,16 @@ def _told(seen: Prospect) -> str:
         return "nothing in it yet"
     by = [f"{what} {format_}" for what, format_ in (("keys", seen.key), ("values", seen.value)) if format_]
     counts = (output.count(seen.records, "record"), output.count(len(seen.columns), "column"))
-    events = ["events of Debezium"] if seen.are_changes else []
-    columns = ", ".join((*counts, *by, *events))
-    return f"{columns}; proposals stand in the file" if seen.proposals else columns
+    read = together(seen.found, Use.VALUES)
+    read = together(seen.found, Use.VALUES, Use.KEYS)
+    told = ", ".join(
+        (*counts, *by, *lines_of({name: each for name, each in read.items() if name != "columns"}))
+    )
+    return (
+        f"{told}; proposals stand in the file"
+        if not {each.use for each in seen.found} <= {Use.VALUES, Use.KEYS}
+        else told
+    )
 
 
 def _checked(text: str) -> SluiceConfig:
@@ -179,7 +192,7 @@ def _broker(file: Path, bootstrap_servers: str | None, kafka: dict[str, str]) ->
         else embedded_kafka(str(home_folder(file)))
     )
     if not ours:
-        output.say("no broker yet: the file has an example instead of your topics")
+        output.say("no broker yet: no topic is looked at")
         return {}
     return {**resolve(kafka), **ours}
 

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.commands.config_template import declarations
+from cli.commands.config_template import proposals
 from cli.work import opened
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import TERMS
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.schema.evidence import FieldEvidence
 
 if TYPE_CHECKING:
+    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.preview.preview import Preview
 
 DEFAULT_RECORDS = 5_000
@@ -35,19 +38,24 @@ def command(pipeline: str, records: int) -> int:
         from spark_jobs.preview.preview import preview
 
         seen = preview(chosen, connections, max_records=records)
-    _print(seen)
+    _print(seen, chosen)
     return EXIT_UNREADABLE if seen.is_unreadable else 0
 
 
-def _print(seen: Preview) -> None:
+def _print(seen: Preview, pipeline: PipelineConfig) -> None:
     fate = "would be made" if seen.is_new else "exists"
     output.say(
         f"{seen.topic} -> {seen.table} ({fate}): {output.count(seen.balance.offsets, 'record')} read, "
         f"{output.count(seen.balance.rows, 'row')}, {output.count(len(seen.dead_letters), 'dead letter')}, "
-        f"{output.count(seen.balance.tombstones, 'tombstone')}{_filtered(seen)}; nothing is written"
+        f"{output.count(seen.balance.tombstones, 'tombstone')}{_beside(seen)}{_filtered(seen)}; "
+        "nothing is written"
     )
     if not seen.balance.offsets:
         output.say("nothing to read from where the next batch starts")
+        if not seen.is_new:
+            again = mends.act("replay", pipeline.name, "--all", "--diff")
+            command = mends.command("audit", pipeline.name) if pipeline.is_mirror else again
+            output.say(f"of what is drained: {command}")
         return
     output.heading("Columns")
     _print_columns(seen)
@@ -57,13 +65,22 @@ def _print(seen: Preview) -> None:
         output.say(f"  {use.term}{values}")
     if not seen.partitioning:
         output.say("  none")
-    if seen.proposals:
-        output.heading("Worth declaring under the pipeline, before its first batch")
-        for line in declarations(seen.proposals):
+    for number, (told, lines) in enumerate(proposals(seen.found)):
+        first = "Worth declaring under the pipeline, before its first batch"
+        output.heading("Or instead" if number else first)
+        for sentence in told:
+            output.say(f"  {sentence}")
+        for line in lines:
             output.say(f"    {line}")
     if seen.dead_letters:
         output.heading("Dead letters")
         _print_dead_letters(seen)
+
+
+def _beside(seen: Preview) -> str:
+    """Return what else became of records: of changes that leave no row in a mirror, or are none."""
+    others = {name: n for name, n in seen.balance.items() if name not in {*TERMS, "filtered", "routed"}}
+    return "".join(f", {number:,} {name.replace('_', ' ')}" for name, number in others.items() if number)
 
 
 def _filtered(seen: Preview) -> str:
@@ -82,7 +99,8 @@ def _print_columns(seen: Preview) -> None:
     for column in seen.columns:
         evidence = seen.evidence.fields.get(column.name)
         kinds, example = _told(evidence) if evidence else (unseen, "")
-        kinds = seen.sources.get(column.name, kinds)
+        if column.name in seen.sources:
+            kinds, example = seen.sources[column.name], seen.made.get(column.name, "")
         note = "new" if column.name in added else ""
         kind = type_text(iceberg_type(column.type))
         kind = kind if len(kind) <= MOST_CHARACTERS else f"{kind[:MOST_CHARACTERS]}…"

@@ -76,11 +76,14 @@ def _followed(config: SluiceConfig, names: Sequence[str]) -> list[PipelineConfig
     chosen = [pipeline for name in names for pipeline in pipelines_named(config, name)]
     chosen = chosen or [pipeline for pipeline in config.pipelines if pipeline.hot]
     cold = [pipeline.name for pipeline in chosen if not pipeline.hot]
+    never = [pipeline.name for pipeline in chosen if not pipeline.can_be_hot]
     if cold or not chosen:
         raise ConfigError(
             f"{', '.join(cold) or 'no pipeline'} is to be followed beyond its table",
             code="hot-not-configured",
-            hint="Write `hot: true` under the pipeline, or under `defaults` for all of them.",
+            hint=f"Serve without {', '.join(never)}: no row of it is shown before it is in the table."
+            if never
+            else "Write `hot: true` under the pipeline, or under `defaults` for all of them.",
         )
     return list({pipeline.name: pipeline for pipeline in chosen}.values())
 

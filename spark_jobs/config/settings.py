@@ -19,7 +19,7 @@ from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.columns import Columns, LetterColumn
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.gateway import GatewaySettings
-from spark_jobs.config.hot import Hot
+from spark_jobs.config.hot import Hot, HotSettings, check_hot
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.mirror import MirrorSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
@@ -434,6 +434,12 @@ class PipelineConfig(PipelineSettings):
     def table_sort_by(self) -> tuple[str, ...]:
         """Return the columns that rows of its table are sorted by; a mirror's rows are looked up by key."""
         return ("_cdc_row_id",) if self.is_mirror else tuple(self.sort_by)
+
+    @property
+    def can_be_hot(self) -> bool:
+        """True if `hot: true` is taken of it."""
+        gates = [suite.name for suite in self.gates]
+        return not self.is_mirror and check_hot(HotSettings(), self.layout, gates, self.route) is None
 
     @property
     def has_schemas(self) -> bool:

@@ -93,10 +93,16 @@ def _segments(
 
 
 def _not_configured(pipeline: PipelineConfig) -> ConfigError:
+    hint = "Write `hot: true` under it, or leave out --fresh, --after and --at."
+    if not pipeline.can_be_hot:
+        hint = (
+            "Leave out --fresh, --after and --at: of a mirror, of an archive, and beside a gate or `route` no"
+            " row is shown before it is in the table."
+        )
     return ConfigError(
         "the pipeline's records are not shown before they are in the table",
         code="hot-not-configured",
-        hint="Write `hot: true` under it, or leave out --fresh, --after and --at.",
+        hint=hint,
         pipeline=pipeline.name,
     )
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
@@ -21,13 +22,16 @@ from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
 from spark_jobs.lake.partition_fan_out import different_values
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.preview.sample import have_keys, look_at, read_sample, values_of
+from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, fold
+from spark_jobs.preview.recognition import Recognized, Sample, recognize
+from spark_jobs.preview.sample import have_keys, is_compacted, look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.formats import format_of
-from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.records.row_maker import ChunkRows, RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.additions import (
@@ -53,7 +57,6 @@ from spark_jobs.schema.metadata_columns import (
     with_metadata_columns,
 )
 from spark_jobs.schema.partitioning import partition_spec
-from spark_jobs.schema.proposals import NO_PROPOSALS, Proposals, propose
 from spark_jobs.spark.outcomes import add_ignored
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.connect import Connections
 
+_MOST_CHARACTERS = 60  # of a value
 KEY_ADVICE = " (key_format: binary keeps it as it is)"
 
 
@@ -90,9 +94,9 @@ class Preview:
     ``is_new``: there is no table yet. ``columns`` are the JSON's, with those that an existing table lacks;
     these are named in ``added``, dotted. ``ignored`` counts values without a column by the name of their
     field; ``notes`` say where few values decided a column's type, or lost to it, and what values look like
-    of which none can be read. ``proposals`` are what is worth declaring while there is no table. ``sources``
-    say where a column's values come from when it is not a field as it is, ``filtered_reasons`` which records
-    the filter leaves out, ``routed_tables`` how many rows go to others.
+    of which none can be read. ``found`` is what is worth declaring while there is no table. ``sources``
+    say where a column's values come from when it is not a field as it is, ``made`` the first of these values,
+    ``filtered_reasons`` which records the filter leaves out, ``routed_tables`` how many rows go to others.
     """
 
     topic: str
@@ -106,9 +110,10 @@ class Preview:
     partitioning: tuple[PartitionUse, ...]
     ignored: dict[str, int]
     notes: tuple[str, ...]
-    proposals: Proposals
+    found: tuple[Recognized, ...]
     is_archive: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, str] = field(default_factory=dict)
     filtered_reasons: Mapping[str, int] = field(default_factory=dict)
     routed_tables: Mapping[str, int] = field(default_factory=dict)
 
@@ -155,12 +160,18 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         letter_columns=pipeline.dead_letters.columns,
     )
     made = [maker.make(chunk) for chunk in chunks]
+    balances: list[Mapping[int, Balance]] = [each.balances for each in made]
+    if pipeline.is_mirror and made:
+        balances = [_folded(made, Cdc() if cdc is None else cdc)]
+    sources = {name: column.source for name, column in pipeline.columns.items() if column.source}
+    compacted = table is None and is_compacted(connections.admin, pipeline.topic)
+    sample = Sample(chunks, evidence, known_fields(schema), is_compacted=compacted)
     spec = partition_spec(schema, pipeline.table_partition_by) if table is None else table.spec()
     return Preview(
         topic=pipeline.topic,
         table=pipeline.table,
         is_new=table is None,
-        balance=total(balance for each in made for balance in each.balances.values()),
+        balance=total(balance for each in balances for balance in each.values()),
         evidence=evidence,
         columns=known_fields(schema),
         added=added,
@@ -168,9 +179,10 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         partitioning=tuple(_partition_uses(schema, spec, [each.rows for each in made])),
         ignored=reduce(add_ignored, (each.ignored for each in made), {}),
         notes=notes,
-        proposals=_proposals(pipeline, known_fields(schema), evidence) if table is None else NO_PROPOSALS,
+        found=() if table is not None else recognize(sample, pipeline),
         is_archive=pipeline.is_archive,
-        sources={name: column.source for name, column in pipeline.columns.items() if column.source},
+        sources=sources,
+        made={name: _first_made(name, [each.rows for each in made]) for name in sources},
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),
         routed_tables=sum((Counter(each.routed_rows) for each in made), Counter()),
     )
@@ -225,12 +237,24 @@ def _letters(pipeline: PipelineConfig) -> Schema:
     return evolved(own, letter_evolution(pipeline, own))
 
 
-def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:
-    """Return what is not declared already."""
-    if pipeline.is_archive:
-        return NO_PROPOSALS
-    found = propose(columns, evidence)
-    return replace(found, partition_by=None) if pipeline.table_partition_by else found
+def _folded(made: Sequence[ChunkRows], cdc: Cdc) -> dict[int, Balance]:
+    """Return what a drain would make of these changes of a mirror: the newest of a key is its row."""
+    counted: dict[int, Balance] = {}
+    for partition, balance in (item for each in made for item in each.balances.items()):
+        counted[partition] = counted.get(partition, Balance()) + balance
+    there = [name for name in FOLDED_COLUMNS if name in made[0].rows.column_names]
+    rows = pa.concat_tables([each.rows.select(there) for each in made])
+    placed = rows.append_column(FILE, pa.array(np.zeros(len(rows), np.int32)))
+    return fold(placed.append_column(ROW, pa.array(np.arange(len(rows)))), cdc).balances(counted)
+
+
+def _first_made(column: str, tables: Sequence[pa.Table]) -> str:
+    """Return the first value that was made for a column, with its coordinates; nothing where all are null."""
+    for rows in (each.select([column, PARTITION, OFFSET]) for each in tables):
+        for value, partition, offset in zip(*(each.to_pylist() for each in rows.columns), strict=True):
+            if value is not None:
+                return f"{str(value)[:_MOST_CHARACTERS]} ({partition}:{offset})"
+    return ""
 
 
 def _dead_letters(rows: pa.Table) -> Iterator[DeadLetterExample]:

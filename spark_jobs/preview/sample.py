@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges
 from spark_jobs.kafka.reader import open_reader
+from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.formats import Format, format_of
 from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
+    from spark_jobs.kafka.admin import KafkaAdmin
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.source import SourceState
@@ -41,6 +44,13 @@ def read_sample(
                 if sum(one.record_bytes for one in chunks) > MAX_BYTES:
                     return chunks
     return chunks
+
+
+def is_compacted(admin: KafkaAdmin, topic: str) -> bool:
+    """Return whether the topic keeps the newest record of a key; False where its settings are not told."""
+    with suppress(SluiceError):  # a right of its own, which reading does not need
+        return "compact" in admin.topic_config(topic).get("cleanup.policy", "")
+    return False
 
 
 def observe_sample(decoder: Decoder, chunks: Iterable[Chunk]) -> Evidence:

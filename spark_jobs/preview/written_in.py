@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyiceberg.schema import Schema
 
@@ -110,15 +110,15 @@ def _read(chunks: Sequence[Chunk], format_: ValueFormat, registry: KeptSchemas) 
 
 
 def look_by(
-    pipeline: PipelineConfig, chunks: Sequence[Chunk], registry: KeptSchemas
+    pipeline: PipelineConfig, chunks: Sequence[Chunk], registry: KeptSchemas | None
 ) -> tuple[Format, Evidence]:
-    """Return how a pipeline's records are read by this registry, and what was seen of them."""
+    """Return how a pipeline's records are read, by this registry if it names one, and what was seen."""
     schemas = RecordSchemas(
         pipeline.value,
         pipeline.record_key,
         topic=pipeline.topic,
         is_archive=False,
-        registry=lambda _name: registry,
+        registry=lambda _name: cast("KeptSchemas", registry),
         folder=Path(),
     )
     return look_at(pipeline, schemas, chunks)

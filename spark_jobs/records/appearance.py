@@ -119,12 +119,13 @@ def _kind_of_text(text: str) -> str:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
         return "text that is not JSON"
-    if _is_event(parsed):
+    if is_event(parsed):
         return _EVENTS
     return next((kind for type_, kind in _JSON.items() if isinstance(parsed, type_)), _OTHER_JSON)
 
 
-def _is_event(parsed: object) -> bool:
+def is_event(parsed: object) -> bool:
+    """Return whether a JSON value looks like a change event of Debezium."""
     payload = parsed.get("payload", parsed) if isinstance(parsed, dict) else None
     if not isinstance(payload, dict) or "op" not in payload:
         return False

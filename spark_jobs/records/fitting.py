@@ -32,7 +32,7 @@ from spark_jobs.records.timestamps import (
 )
 from spark_jobs.schema.arrow_schema import fields_of
 from spark_jobs.schema.bursts import MOST_ALONE
-from spark_jobs.schema.inference import by_lower_case, name_clash
+from spark_jobs.schema.inference import DeclaredType, Field, by_lower_case, name_clash
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN
 
 Fit: TypeAlias = Callable[[Any], Any]
@@ -108,7 +108,8 @@ def _fit_struct(
     elsewhere: Collection[str] = frozenset(),
 ) -> Fit:
     fits = {field.name: (_fit(field.type, growth), field.nullable) for field in fields}
-    siblings = by_lower_case(fields_of(fields))
+    passed = (Field(name, DeclaredType("any")) for name in sorted(elsewhere))
+    siblings = by_lower_case((*passed, *fields_of(fields)))
 
     def fit(value: Any) -> dict[str, Any]:
         unknown = _of(dict, value, "an object").keys() - fits.keys() - elsewhere

@@ -132,7 +132,7 @@ def name_clash(name: str, siblings: Mapping[str, str], *, is_top: bool) -> str |
     if sibling == name:
         return None
     if sibling.lower() == name.lower():
-        return f"{name} differs from column {sibling} only by case"
+        return f"{name} differs only in case from column {sibling}"
     return f"{name} and column {sibling} have one name in the table's files, {_in_files(name)}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
@@ -30,25 +29,8 @@ _ID = re.compile(r"[+-]?\d[\d.,:_TZ+-]*|[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-
 _MOST_MISSING = 0.1  # of the records, in which a time to partition by may be missing
 
 
-@dataclass(frozen=True, slots=True)
-class Proposals:
-    """``columns``: those whose declared type would keep more than the one that values lead to.
-
-    ``partition_by``: a term as the configuration takes it, None when nothing was seen.
-    """
-
-    columns: tuple[Field, ...]
-    partition_by: str | None
-
-    def __bool__(self) -> bool:
-        return bool(self.columns or self.partition_by)
-
-
-NO_PROPOSALS = Proposals((), None)
-
-
-def propose(columns: Sequence[Field], evidence: Evidence) -> Proposals:
-    """Return what is worth declaring for a table that would be made with these ``columns``.
+def propose(columns: Sequence[Field], evidence: Evidence) -> tuple[tuple[Field, ...], str | None]:
+    """Return which columns of a table made with these are worth declaring, and the time to partition it by.
 
     An object whose keys are data (many, each of them rare, or all of them ids or times) becomes a map; a
     field of integers past 64 bits, which gets no column, a decimal of 38 digits. Rows are kept apart by the
@@ -56,10 +38,8 @@ def propose(columns: Sequence[Field], evidence: Evidence) -> Proposals:
     """
     better = _better_fields(evidence.fields, columns)
     given = {each.name: each.type for each in columns}
-    return Proposals(
-        tuple(each for each in better if given.get(each.name) != each.type),
-        f"day({_time_of(columns, evidence)})" if evidence.records else None,
-    )
+    worth = tuple(each for each in better if given.get(each.name) != each.type)
+    return worth, _time_of(columns, evidence) if evidence.records else None
 
 
 def _better_fields(seen: Mapping[str, FieldEvidence], made: Sequence[Field]) -> tuple[Field, ...]:

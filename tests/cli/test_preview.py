@@ -58,7 +58,7 @@ def test_preview_shows_types_partitions_and_dead_letters(
     assert not (tmp_path / "home" / "lake").exists()
     assert "Worth declaring" not in done.stdout
     done = sluice("preview", "one", "--config", configuration(tmp_path, kafka, topic_name))
-    proposed = "Worth declaring under the pipeline, before its first batch\n    partition_by:\n    - day("
+    proposed = "Worth declaring under the pipeline, before its first batch\n    partition_by: [day("
     assert proposed in done.stdout
 
 
@@ -96,6 +96,32 @@ def test_check_finds_a_partitioning_that_the_table_could_not_be_made_with(
         config = configuration(tmp_path, kafka, topic_name, f"    partition_by: [day({term})]\n{nowhere}")
         checked = sluice("check", "one", "--config", config)
         assert line in next(each for each in checked.stdout.splitlines() if "one: partitions" in each)
+
+
+@pytest.mark.kafka
+def test_preview_shows_what_a_drain_would_do(
+    sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, topic_name: str
+) -> None:
+    """Values that are made, the rows that changes leave in a mirror, and lines that hold when pasted."""
+    kafka.create_topic(topic_name, cleanup_policy="compact")
+    values = [(b"a", {"n": 1, "ts": 1_767_268_800_123}), (b"a", {"n": 2}), (b"b", {"n": 3}), (b"b", None)]
+    records = [
+        Record(None if value is None else json.dumps(value).encode(), key=key) for key, value in values
+    ]
+    kafka.produce(topic_name, records)
+    columns = '    columns: {twice: {type: long, sql: "n * 2"}, ts: {type: timestamptz, from: epoch_ms}}\n'
+    flat = sluice("preview", "one", "--config", configuration(tmp_path, kafka, topic_name, columns))
+    lines = {line.split()[0]: line.rstrip() for line in flat.stdout.splitlines() if line.strip()}
+    assert lines["twice"].endswith("2 (0:0)"), flat.stdout
+    assert lines["ts"].endswith("2026-01-01 12:00:00.123000+00:00 (0:0)")
+    assert "    layout: mirror\n    cdc: {envelope: upsert}\n" in flat.stdout
+    mirror = "    layout: mirror\n    cdc: {envelope: upsert}\nspark: {remote: 'sc://127.0.0.1:1'}\n"
+    config = configuration(tmp_path, kafka, topic_name, mirror)
+    seen = sluice("preview", "one", "--config", config).stdout
+    assert "4 records read, 1 row, 0 dead letters, 0 tombstones, 1 removes, 2 superseded" in seen
+    assert "partition_by" not in seen
+    assert "      ts: {type: timestamptz, from: epoch_ms}\n" in seen
+    assert "          ts: {type: timestamptz, from: epoch_ms}\n" in sluice("check", "--config", config).stdout
 
 
 @pytest.mark.kafka

@@ -200,7 +200,7 @@ _NO_BYTES = ("null", _record(name="i"), _fixed(0), _record(("x", "null"), ("y", 
     [
         *((_record(("a", {"type": "array", "items": each})), (), "takes no bytes") for each in _NO_BYTES),
         *((_record(("a", {"type": "map", "values": each})), (), "takes no bytes") for each in _NO_BYTES),
-        (_record(("a", "int"), ("A", "int")), (), "only by case"),
+        (_record(("a", "int"), ("A", "int")), (), "only in case"),
         (_record(("a", "int"), ("a", "int")), (), "twice"),
         (_record(("_kafka_offset", "int")), (), "Sluice's own"),
         (_record(("a.b", "int")), (), "dot"),

@@ -152,7 +152,7 @@ def test_a_message_is_found_by_its_indexes(indexes: tuple[int, ...], name: str) 
             "message A { int32 ab = 1; int32 AB = 2 [json_name='x']; }",
             None,
             "schema-unsupported",
-            "only by case",
+            "only in case",
         ),
         ("message A { int32 _kafka_offset = 1; }", None, "schema-unsupported", "_kafka_offset"),
     ],

@@ -1,0 +1,273 @@
+"""What the first records of a topic show, and the lines of YAML that read them well: rules over a sample.
+
+A rule looks at the sample alone and yields what it recognized; ``init``, ``preview`` and ``check`` tell the
+same. A new way in is a rule more in ``_RULES``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spark_jobs.config.columns import FieldForm
+from spark_jobs.config.value_format import Layout, ValueFormat
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.preview.sample import values_of
+from spark_jobs.protocol.words import count
+from spark_jobs.records.appearance import is_event
+from spark_jobs.records.formats import JSON
+from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
+from spark_jobs.schema.iceberg_types import iceberg_type, type_text
+from spark_jobs.schema.inference import Field, FieldType, Primitive, choose_types
+from spark_jobs.schema.proposals import propose
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import PipelineConfig
+
+UPSERT = {"envelope": "upsert"}
+_NUMBERS = {Kind.LONG, Kind.WIDE_LONG, Kind.BIG_INTEGER, Kind.DOUBLE}
+_KINDS = ({Kind.STRING, Kind.TIMESTAMP}, _NUMBERS, {Kind.BOOLEAN}, {Kind.OBJECT}, {Kind.ARRAY})
+_ODD = 0.02  # of a field's values: fewer of another kind are mistakes, and good as dead letters
+_YEAR_US = 365 * 86_400 * 1_000_000
+_TIMES_US = range(31 * _YEAR_US, 130 * _YEAR_US)  # 2001 to 2100: no number is that in two units
+_TIME_NAME = re.compile(r"(^|_)(at|ts|time|timestamp|date)(_|$)|[a-z](At|Time|Date|Timestamp)$")
+# Workers of Kafka Connect share three topics: of settings, offsets and states.
+_CONNECTS_KEY = re.compile(
+    rb'(connector|task|commit|target-state|status-\w+)-.+|session-key|\["[^"]*",{.*}\]'
+)
+_CONNECTS_NAME = re.compile(r"(.*[-_.])?connect([-_.].*)?[-_.](configs?|offsets?|status(es)?)")
+
+
+class Use(StrEnum):
+    """What proposed lines are for: saying what all ``VALUES`` or ``KEYS`` are, or going ``BESIDE`` others.
+
+    ``INSTEAD`` is another table of the same records.
+    """
+
+    VALUES = "values"
+    KEYS = "keys"
+    BESIDE = "beside"
+    INSTEAD = "instead"
+
+
+class Recognized(NamedTuple):
+    """What was seen, with its evidence, and the ``settings`` of a pipeline that read it well."""
+
+    told: str
+    settings: Mapping[str, Any]
+    use: Use = Use.BESIDE
+
+
+class Document(NamedTuple):
+    """A JSON object, when Kafka took it, and whether it has NaN, which is no JSON: a fraction here."""
+
+    fields: dict[str, Any]
+    time_ms: int
+    has_nan: bool
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Records of a topic, what was seen of fields of JSON, and the columns of a flat table of them."""
+
+    chunks: Sequence[Chunk]
+    evidence: Evidence
+    columns: Sequence[Field]
+    is_compacted: bool = False
+
+    @cached_property
+    def values(self) -> list[bytes]:
+        """The values, without those of tombstones."""
+        return values_of(self.chunks)
+
+    @cached_property
+    def keys(self) -> list[bytes]:
+        """The keys that there are."""
+        return [key for chunk in self.chunks for key in chunk.keys if key is not None]
+
+    @cached_property
+    def documents(self) -> list[Document]:
+        """The JSON objects, those with NaN too."""
+        records = (
+            each for chunk in self.chunks for each in zip(chunk.values, chunk.timestamps_ms, strict=True)
+        )
+        return [each for value, time_ms in records for each in _parsed(value or b"", time_ms)]
+
+    def of_values(self, number: int) -> str:
+        """Return how many of the values these are, in words."""
+        return f"{number:,} of {count(len(self.values), 'value')}"
+
+
+def recognize(sample: Sample, pipeline: PipelineConfig | None = None) -> tuple[Recognized, ...]:
+    """Return what the rules see; of a ``pipeline`` only what it does not say already."""
+    found = [each for rule in _RULES for each in rule(sample)]
+    if any(each.use is Use.VALUES for each in found):  # what it is as JSON objects says nothing then
+        found = [each for each in found if each.use in (Use.VALUES, Use.KEYS)]
+    if pipeline is not None:
+        found = [each._replace(settings=_unsaid(each, pipeline)) for each in found]
+    return tuple(each for each in found if each.settings)
+
+
+def is_of_connect(topic: str, sample: Sample) -> bool:
+    """Whether workers of Kafka Connect keep settings, offsets or states there: by keys, else by name."""
+    if not sample.keys:
+        return not sample.values and _CONNECTS_NAME.fullmatch(topic) is not None
+    are_tasks = all(key.startswith((b"task-", b"commit-")) for key in sample.keys)
+    return not are_tasks and all(map(_CONNECTS_KEY.fullmatch, sample.keys))
+
+
+def together(found: Sequence[Recognized], *uses: Use) -> dict[str, Any]:
+    """Return the settings of these uses as one; where two say the same, the first stays."""
+    settings: dict[str, Any] = {}
+    for each in found:
+        for name, value in each.settings.items() if each.use in uses else ():
+            settings[name] = {**value, **settings.get(name, {})} if name == "columns" else value
+    return settings
+
+
+def _unsaid(found: Recognized, pipeline: PipelineConfig) -> dict[str, Any]:
+    is_plain = pipeline.layout is Layout.FLAT and pipeline.value.format is ValueFormat.JSON
+    if pipeline.is_archive or not (is_plain or found.use in (Use.BESIDE, Use.KEYS)):
+        return {}
+    said = {"partition_by"} if pipeline.table_partition_by or pipeline.is_mirror else set()
+    said |= {"key"} if pipeline.key_is_binary or "format" in pipeline.record_key.model_fields_set else set()
+    columns = {n: each for n, each in found.settings.get("columns", {}).items() if n not in pipeline.columns}
+    settings = {name: each for name, each in found.settings.items() if name not in {"columns", *said}}
+    return {**settings, "columns": columns} if columns else settings
+
+
+def _events(sample: Sample) -> Iterator[Recognized]:
+    events = sum(is_event(each.fields) for each in sample.documents)
+    if events * 2 > len(sample.values):
+        told = f"{sample.of_values(events)} are events of Debezium; any other is a dead letter"
+        yield Recognized(told, {"layout": "changes"}, Use.VALUES)
+
+
+def _with_schemas(sample: Sample) -> Iterator[Recognized]:
+    every = [each.fields for each in sample.documents if each.fields.keys() == {"schema", "payload"}]
+    rows = sum(isinstance(each["payload"], dict) and not is_event(each) for each in every)
+    if rows * 2 > len(sample.values):
+        layout = "mirror" if sample.is_compacted else "changes"
+        told = f"{sample.of_values(rows)} are rows of Kafka Connect with their schema"
+        yield Recognized(told, {"layout": layout, "cdc": UPSERT}, Use.VALUES)
+
+
+def _compacted(sample: Sample) -> Iterator[Recognized]:
+    if sample.is_compacted and sample.keys and len(sample.documents) * 2 > len(sample.values):
+        told = "the topic is compacted: a table with the newest row of each key, and none of what was deleted"
+        yield Recognized(told, {"layout": "mirror", "cdc": UPSERT}, Use.INSTEAD)
+
+
+def _binary_keys(sample: Sample) -> Iterator[Recognized]:
+    binary = [key for key in sample.keys if _is_binary(key)]
+    if binary and len(binary) * 2 > len(sample.keys):
+        told = f"{len(binary):,} of {count(len(sample.keys), 'key')} are no text, as 0x{binary[0][:16].hex()}"
+        yield Recognized(told, {"key": {"format": "raw"}}, Use.KEYS)
+
+
+def _not_numbers(sample: Sample) -> Iterator[Recognized]:
+    if odd := sum(each.has_nan for each in sample.documents):
+        texts = [json.dumps(each.fields).encode() for each in sample.documents]
+        many = len(texts)
+        seen = JSON.decoder.observe(
+            Chunk(0, [*range(many)], [0] * many, [None] * many, [*texts], [None] * many)
+        )
+        columns = {each.name: _of_text(each) for each in choose_types(seen) if each.name != "value"}
+        told = f"{sample.of_values(odd)} have NaN or Infinity, which is no JSON: read as text"
+        use = Use.VALUES if odd * 2 > len(sample.values) else Use.INSTEAD
+        yield Recognized(told, {"value": {"format": "string"}, "columns": columns}, use)
+
+
+def _times(sample: Sample) -> Iterator[Recognized]:
+    for name in (column.name for column in sample.columns if column.type is Primitive.LONG):
+        pairs = [(each.fields.get(name), each.time_ms * 1000) for each in sample.documents]
+        numbers = [(number, at) for number, at in pairs if type(number) is int]
+        for form in (each for each in FieldForm if numbers and each.is_epoch):
+            times = [(number * form.unit_us, at) for number, at in numbers]
+            is_near = all(abs(time - at) < _YEAR_US for time, at in times)
+            if all(time in _TIMES_US for time, _ in times) and (is_near or _TIME_NAME.search(name)):
+                first = datetime.fromtimestamp(times[0][0] // 1_000_000, UTC)
+                told = f"{name}: {numbers[0][0]} as {form} is {first:%Y-%m-%dT%H:%M:%SZ}"
+                yield Recognized(told, {"columns": {name: {"type": "timestamptz", "from": form.value}}})
+
+
+def _mixed(sample: Sample) -> Iterator[Recognized]:
+    for name, seen in sample.evidence.fields.items():
+        values = seen.count(*Kind) - seen.count(Kind.NULL)
+        usual = max((seen.count(*kinds) for kinds in _KINDS), default=0)
+        if values - usual > _ODD * values:
+            kinds = ", ".join(f"{kind} {each.count:,}" for kind, each in seen.kinds.items())
+            yield Recognized(f"{name}: {kinds}", {"columns": {name: {"type": "string", "from": "json"}}})
+
+
+def _spellings(sample: Sample) -> Iterator[Recognized]:
+    """Of several names of one column a path takes any; then every other column has to be declared."""
+    fields = sample.evidence.fields
+    settings: dict[str, Any] = {each.name: _text(each.type) for each in sample.columns if each.name in fields}
+    told = []
+    for column in [*settings]:
+        names = [each for each in fields if each.lower() == column.lower()]
+        if len(names) > 1:
+            merged = reduce(FieldEvidence.merge, map(fields.__getitem__, names))
+            kind = choose_types(Evidence(fields={column: merged}))[0].type
+            settings[column] = {
+                "type": _text(kind),
+                "jmespath": f"not_null({', '.join(map(_quoted, names))})",
+            }
+            told.append(f"{' and '.join(names)} differ only in case")
+    if told:
+        yield Recognized("; ".join(told), {"schema": {"new_fields": "ignore"}, "columns": settings})
+
+
+def _worth(sample: Sample) -> Iterator[Recognized]:
+    better, time = propose(sample.columns, sample.evidence)
+    if time is not None:
+        yield Recognized("", {"partition_by": [f"day({time})"]})
+    for each in better:
+        yield Recognized(f"{each.name}: keeps every value seen", {"columns": {each.name: _text(each.type)}})
+
+
+_RULES = (_events, _with_schemas, _not_numbers, _binary_keys, _times, _mixed, _worth, _spellings, _compacted)
+
+
+def _parsed(value: bytes | None, time_ms: int) -> Iterator[Document]:
+    said: list[str] = []
+
+    def note(text: str) -> float:
+        said.append(text)
+        return 0.5
+
+    with suppress(ValueError, RecursionError):
+        fields = json.loads(value or b"", parse_constant=note)
+        if isinstance(fields, dict):
+            yield Document(fields, time_ms, bool(said))
+
+
+def _is_binary(key: bytes) -> bool:
+    try:
+        return "\0" in key.decode()
+    except UnicodeDecodeError:
+        return True
+
+
+def _of_text(column: Field) -> dict[str, str]:
+    path = json.dumps(column.name, ensure_ascii=False).replace("'", "''")
+    sql = f"json_extract_string(value, '$.{path}')"
+    if column.type is Primitive.DOUBLE:
+        return {"type": "double", "sql": f"CAST({sql} AS DOUBLE)"}
+    return {"type": column.type.value if isinstance(column.type, Primitive) else "string", "sql": sql}
+
+
+def _text(kind: FieldType) -> str:
+    return type_text(iceberg_type(kind))
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) else json.dumps(name, ensure_ascii=False)
