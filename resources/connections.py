@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,8 @@ def open_connections(
     from spark_jobs.connections.connect import connect  # noqa: PLC0415  (pyiceberg, Kafka)
 
     make_state_folder(Path(config.home))
-    with _noted(config, pipeline, kind):
+    attempts: list[str] = []
+    with _noted(config, pipeline, kind, attempts):
         spark = (sessions or SparkSessions(config)).of(kind)
         connections = connect(
             config,
@@ -55,7 +56,6 @@ def open_connections(
             run_id=run_id,
             needs_kafka=needs_kafka,
         )
-        attempts: list[str] = []
 
         def new_attempt() -> str:
             attempts.append(connections.new_attempt())
@@ -72,7 +72,7 @@ def open_connections(
 
 
 @contextmanager
-def _noted(config: SluiceConfig, name: str, work: str) -> Iterator[None]:
+def _noted(config: SluiceConfig, name: str, work: str, attempts: Sequence[str]) -> Iterator[None]:
     """Count and tell what the work ends with: a name nobody has for it makes it no less a failure."""
     from spark_jobs.notices.failures import work_failed, work_succeeded  # noqa: PLC0415  (requests)
 
@@ -82,6 +82,7 @@ def _noted(config: SluiceConfig, name: str, work: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        work_failed(config.home, pipeline, work, named(error, mends.command("drain", name)))
+        why, attempt = named(error, mends.command("drain", name)), attempts[-1] if attempts else ""
+        work_failed(config.home, pipeline, work, why, attempt=attempt)
         raise
     work_succeeded(config.home, pipeline, work)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import output
 from cli.work import opened
+from spark_jobs.config.file import load_config
 from spark_jobs.protocol.batch import BatchKind
 
 if TYPE_CHECKING:
@@ -38,21 +40,38 @@ def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool)
     \b
     landed      its commit is in the table
     held        its files failed a quality gate and wait for a decision
-    unfinished  under way, or cut short: the next run settles it
+    unfinished  under way, or cut short, with the reason: the next run settles it
     given up    it can never land; its files were deleted
 
     What is finished comes from the books (the table sluice_batches), the rest from the log. Reads only.
     """  # noqa: D301  (click's mark for a block it must not wrap)
     with opened(pipeline, "history", needs_kafka=False) as (chosen, connections):
         from spark_jobs.books.history import history
+        from spark_jobs.notices.failures import read_failures
 
         lines = history(chosen, connections, limit=limit, kinds=kinds)
+        failures = read_failures(load_config().home, chosen.name).last.values()
+    failed = {failure.attempt: failure.message for failure in failures}
+    whys = {line.entry.attempt: _why(line, failed) for line in lines}
     if as_json:
         output.json_line(
-            {"pipeline": chosen.name, "table": chosen.table, "history": list(map(_to_json, lines))}
+            {
+                "pipeline": chosen.name,
+                "table": chosen.table,
+                "history": [_to_json(line) | {"why": whys[line.entry.attempt]} for line in lines],
+            }
         )
     else:
-        _print(lines)
+        _print(lines, whys)
+
+
+def _why(line: HistoryLine, failed: Mapping[str, str]) -> str:
+    """Why it is unfinished: by the failure that was noted here, where one was."""
+    from spark_jobs.books.history import State
+
+    if line.state is not State.UNFINISHED:
+        return ""
+    return failed.get(line.entry.attempt, "it is under way, or its process was ended or runs elsewhere")
 
 
 def _to_json(line: HistoryLine) -> dict[str, Any]:
@@ -68,7 +87,7 @@ def _to_json(line: HistoryLine) -> dict[str, Any]:
     return {"state": line.state.value, "phase": line.phase, **entry}
 
 
-def _print(lines: tuple[HistoryLine, ...]) -> None:
+def _print(lines: tuple[HistoryLine, ...], whys: Mapping[str, str]) -> None:
     numbers = ("rows", "dead", "bytes", "files", "ms")
     output.table(
         ("when", "kind", "state", "ranges", *numbers, "snapshot", "actor", "reason"),
@@ -87,7 +106,7 @@ def _print(lines: tuple[HistoryLine, ...]) -> None:
                 sum(line.entry.durations_ms.values()),
                 str(line.entry.snapshot_id or "-"),
                 line.entry.actor,
-                line.entry.reason or "-",
+                line.entry.reason or whys[line.entry.attempt] or "-",
             )
             for line in lines
         ],

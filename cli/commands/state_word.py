@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spark_jobs.checks.check import spoken_duration, stalled_after_seconds
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.notices.failures import DRAIN, Failure
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SluiceError
@@ -39,7 +41,7 @@ class PipelineFacts:
     ``lag`` is None when the broker was not asked or did not answer; ``undecided`` offsets beyond it are held
     back by an open transaction; ``waiting_since_ms`` is of the first record of the lag, None when it has no
     time; ``committed_at_ms`` is None while there is no table. ``error`` is what a drain would meet now,
-    or the last one met; ``held`` the batch at which it would stop.
+    ``failures`` are what the last ones met, by work; ``held`` is the batch at which a drain would stop.
     ``is_running`` is False only when Sluice's own embedded parts are meant and are not up;
     ``running_since_ms`` is None when it runs elsewhere, if at all.
     """
@@ -53,6 +55,7 @@ class PipelineFacts:
     waiting_since_ms: int | None = None
     committed_at_ms: int | None = None
     error: SluiceError | None = None
+    failures: Mapping[str, Failure] = field(default_factory=dict)
     held: HeldBatch | None = None
     paused: Pause | None = None
 
@@ -76,9 +79,11 @@ def judge(facts: PipelineFacts) -> PipelineState:
     """Turn what was seen into one word."""
     if (standing := _standing(facts)) is not None:
         return standing
-    reason = held_back(facts.undecided) if facts.undecided else ""
-    if facts.lag == 0 and facts.committed_at_ms is not None and not reason:
-        return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "", "")
+    told = [held_back(facts.undecided)] if facts.undecided else []
+    told += (failure.sentence(work) for work, failure in facts.failures.items())
+    hint = next((failure.hint for failure in facts.failures.values()), "")
+    if facts.lag == 0 and facts.committed_at_ms is not None and not facts.undecided:
+        return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "; ".join(told), hint)
     name = facts.pipeline.name
     # What came after silence has waited since it came, and a pause while nothing ran is nobody's fault.
     waits_ms = max(facts.committed_at_ms or 0, facts.waiting_since_ms or 0)
@@ -88,10 +93,12 @@ def judge(facts: PipelineFacts) -> PipelineState:
     quiet_seconds = (facts.now_ms - (since_ms if due_ms is None else due_ms)) / 1000
     if facts.lag and quiet_seconds > stalled_after_seconds(facts.pipeline.freshness_seconds):
         reason = f"records have waited for {spoken_duration(quiet_seconds)} and nothing was committed"
-        return PipelineState(StateWord.STALLED, since_ms, reason, mends.command("drain", name))
+        reason = "; ".join([reason, *told])
+        return PipelineState(StateWord.STALLED, since_ms, reason, hint or mends.command("drain", name))
     if facts.committed_at_ms is None:
-        return PipelineState(StateWord.NEW, None, "no table yet", mends.command("preview", name))
-    return PipelineState(StateWord.BEHIND, min(waits_ms, facts.now_ms), reason, "")
+        reason, hint = "; ".join(["no table yet", *told]), hint or mends.command("preview", name)
+        return PipelineState(StateWord.NEW, None, reason, hint)
+    return PipelineState(StateWord.BEHIND, min(waits_ms, facts.now_ms), "; ".join(told), hint)
 
 
 def _standing(facts: PipelineFacts) -> PipelineState | None:
@@ -107,4 +114,7 @@ def _standing(facts: PipelineFacts) -> PipelineState | None:
         since_ms = facts.held.held_at_us // 1000 if facts.held.held_at_us is not None else None
         mend = mends.command("held list", facts.pipeline.name)
         return PipelineState(StateWord.HELD, since_ms, facts.held.sentence, mend)
+    failed = facts.failures.get(DRAIN)
+    if failed is not None and failed.is_standing:
+        return PipelineState(StateWord.FAILED, failed.since_ms, failed.sentence(DRAIN), failed.hint)
     return None

@@ -21,7 +21,7 @@ from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surveyor
-from spark_jobs.notices.failures import last_failed_drain
+from spark_jobs.notices.failures import DRAIN, last_failures
 from spark_jobs.protocol.errors import SluiceError
 
 
@@ -82,7 +82,7 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
         )
         if isinstance(seen, Surveyed):
             unknown = _with_held(_with_lag(unknown, seen, surveyor), seen, surveyor)
-        return _with_failure(unknown, config.home)
+        return _with_failures(unknown, config.home)
 
     with ThreadPoolExecutor(TOPIC_READERS) as readers:
         return list(readers.map(look_at, surveyed, surveyor.refusals(surveyed)))
@@ -118,11 +118,10 @@ def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipe
     return replace(facts, held=held[0] if held else None)
 
 
-def _with_failure(facts: PipelineFacts, home: str) -> PipelineFacts:
-    """With what the last drain here ended with, while what it was to drain still waits."""
-    if not facts.lag or facts.error or facts.held:
-        return facts
-    return replace(facts, error=last_failed_drain(home, facts.pipeline.name, facts.committed_at_ms))
+def _with_failures(facts: PipelineFacts, home: str) -> PipelineFacts:
+    """With what the last work of each kind here failed of; a drain only while records wait."""
+    found = last_failures(home, facts.pipeline.name, facts.committed_at_ms)
+    return replace(facts, failures={work: each for work, each in found.items() if facts.lag or work != DRAIN})
 
 
 def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:

@@ -140,7 +140,7 @@ def _facts(
     settings: Mapping[str, str],
     now_ms: int,
 ) -> HealthFacts:
-    from spark_jobs.notices.failures import last_failed_drain  # noqa: PLC0415  (requests, never at import)
+    from spark_jobs.notices.failures import DRAIN, last_failures  # noqa: PLC0415  (requests, never at import)
 
     progress = table.state.progress if table else None
     next_offsets = progress.next_offsets if progress else {}
@@ -148,12 +148,13 @@ def _facts(
     lag = {p: max(0, source.end[p] - start) for p, start in positions.items()}
     undecided = source.undecided
     committed_at_ms = table.state.committed_at_ms if table else None
-    failure = last_failed_drain(surveyor.config.home, pipeline.name, committed_at_ms)
+    failed = last_failures(surveyor.config.home, pipeline.name, committed_at_ms).get(DRAIN)
+    failure = SluiceError(failed.sentence(DRAIN), code=failed.code, hint=failed.hint) if failed else None
     facts = HealthFacts(
         now_ms=now_ms,
         lag=lag,
         undecided=sum(undecided.values()),
-        failure=failure if any(lag.values()) else None,
+        failure=failure if failed and failed.is_standing and any(lag.values()) else None,
     )
     if table is None or progress is None:
         return facts

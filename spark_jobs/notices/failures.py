@@ -27,24 +27,44 @@ from spark_jobs.storage.state_files import write_whole
 _log = logging.getLogger(__name__)
 
 KIND = "trouble"
+DRAIN, UPKEEP = "drain", "upkeep"
+STANDS_AFTER = 3  # failures alike: an outage that is tried again is none of a person's by then
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What work ended with, and when, in milliseconds since the epoch."""
+    """What work ended with, and when, in milliseconds since the epoch: the first of ``times`` in a row alike.
+
+    ``attempt`` is the last one that it had begun by then, if any.
+    """
 
     message: str
     code: str
     hint: str
     at_ms: int
+    since_ms: int = 0
+    times: int = 1
+    attempt: str = ""
+    is_retryable: bool = False
+
+    @property
+    def is_standing(self) -> bool:
+        """True if no later run is likely to mend it by itself."""
+        return not self.is_retryable or self.times >= STANDS_AFTER
+
+    def sentence(self, work: str) -> str:
+        """Return what failed, of what, since when and how often."""
+        since = iso((self.since_ms or self.at_ms) // 1000 * 1_000_000)
+        often = f"{self.times:,} times alike since" if self.times > 1 else "at"
+        return f"the last {work} failed ({often} {since}): {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
     """``counts`` of failed runs by code.
 
-    By work, and only since that went well: ``told`` is what the webhook took, ``last`` the latest failure
-    that no later run mends by itself.
+    By work, and only since that went well: ``told`` is what the webhook took, ``last`` the latest failure; an
+    outage hides none that needs a person.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -63,15 +83,19 @@ def read_failures(home: str, pipeline: str) -> Failures:
         return Failures()
 
 
-def last_failed_drain(home: str, pipeline: str, committed_at_ms: int | None) -> SluiceError | None:
-    """Return what the last drain here ended with that no later run mends by itself; None after a commit."""
-    failure = read_failures(home, pipeline).last.get("drain")
-    if failure is None or failure.at_ms < (committed_at_ms or 0):
-        return None
-    return SluiceError(f"the last drain failed: {failure.message}", code=failure.code, hint=failure.hint)
+def last_failures(home: str, pipeline: str, committed_at_ms: int | None) -> dict[str, Failure]:
+    """Return by work what the last of it here ended with; after a commit of upkeep alone."""
+    last = read_failures(home, pipeline).last
+    return {
+        work: failure
+        for work, failure in sorted(last.items())
+        if work == UPKEEP or failure.at_ms >= (committed_at_ms or 0)
+    }
 
 
-def work_failed(home: str, pipeline: PipelineConfig, work: str, error: SluiceError) -> None:
+def work_failed(
+    home: str, pipeline: PipelineConfig, work: str, error: SluiceError, *, attempt: str = ""
+) -> None:
     """Count it, and tell ``notify.trouble`` unless it was told of this code already; never raises.
 
     Another run that came first is counted and no trouble: nobody has to do anything.
@@ -82,8 +106,9 @@ def work_failed(home: str, pipeline: PipelineConfig, work: str, error: SluiceErr
     if not isinstance(error, CommitConflict):
         if error.code not in told and _tell(pipeline, work, error):
             told = (*told, error.code)
-        if not error.is_retryable:
-            last = {**last, work: _failure(error)}
+        before = last.get(work)
+        if before is None or before.is_retryable or not error.is_retryable:
+            last = {**last, work: _failure(error, before, attempt)}
     _write(home, pipeline.name, Failures(counts, {**found.told, work: told}, last))
 
 
@@ -114,8 +139,18 @@ def trouble_of(pipeline: PipelineConfig, work: str, error: SluiceError, at_us: i
     }
 
 
-def _failure(error: SluiceError) -> Failure:
-    return Failure(scrub(error.message), error.code, scrub(error.hint), time.time_ns() // 1_000_000)
+def _failure(error: SluiceError, before: Failure | None, attempt: str) -> Failure:
+    at_ms, alike = time.time_ns() // 1_000_000, before if before and before.code == error.code else None
+    return Failure(
+        scrub(error.message),
+        error.code,
+        scrub(error.hint),
+        at_ms,
+        since_ms=(alike.since_ms or alike.at_ms) if alike else at_ms,
+        times=alike.times + 1 if alike else 1,
+        attempt=attempt or (alike.attempt if alike else ""),
+        is_retryable=error.is_retryable,
+    )
 
 
 def _tell(pipeline: PipelineConfig, work: str, error: SluiceError) -> bool:
