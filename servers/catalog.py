@@ -44,6 +44,7 @@ _TYPES = {
     HTTPStatus.SERVICE_UNAVAILABLE: "ServiceUnavailableException",
     HTTPStatus.INTERNAL_SERVER_ERROR: "InternalServerError",
 }
+_NO_LOGIN = "This catalog has no login for a `credential`: a client sets `token` where tokens are configured."
 _ASK = {"WWW-Authenticate": "Bearer"}
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,10 @@ class _BadRequestError(Exception):
 def refused(refusal: Refusal) -> Response:
     """Word a refusal of the guard as the protocol does; what is no reading is refused as such."""
     known = refusal.status is HTTPStatus.UNAUTHORIZED
-    return _error(refusal.status if known else HTTPStatus.FORBIDDEN, refusal.reason)
+    is_login = known or refusal.status is HTTPStatus.UNSUPPORTED_MEDIA_TYPE  # what sends a form asks for one
+    return _error(
+        refusal.status if known else HTTPStatus.FORBIDDEN, _NO_LOGIN if is_login else refusal.reason
+    )
 
 
 class CatalogApp:

@@ -31,6 +31,7 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.shaped_spans import is_outdated, may_leave_out
 from spark_jobs.records.routing import PLACE, placed_rows
 from spark_jobs.schema.metadata_columns import OFFSET
+from spark_jobs.schema.required_columns import check_beside, check_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +99,9 @@ def audit(
     name_it = partial(AuditResult, pipeline=pipeline.name, topic=pipeline.topic, table=pipeline.table)
     if tables is None:
         return name_it(lag=source.lag({}))
+    check_own(tables.data, pipeline.declared)
+    beside = tables.dead_letters, tables.routed.values()
+    check_beside(tables.data, *beside, pipeline.dead_letters.columns)
     if pipeline.is_mirror:
         counts = audit_mirror(
             pipeline, connections, tables, source, newest_offsets=newest_offsets, on_progress=on_progress

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.audit.files import audit_files, audit_new_files
 from spark_jobs.audit.findings import Finding, MetadataAudit, log_findings, replay_command
+from spark_jobs.books.history import lines_of
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import tables_as_one
 from spark_jobs.health.table_facts import main_history, table_facts
@@ -44,6 +45,7 @@ def audit_metadata(
         tables = _load(pipeline, connections)  # after the log: what landed in between is no contradiction
         found = MetadataAudit(pipeline.name, pipeline.table, attempts=len(attempts))
         found.snapshots = sum(len(table.metadata.snapshots) for table in tables)
+        found.findings += _lost_log(pipeline, connections, tables[0]) if tables else ()
         found.findings += islice(
             _findings(pipeline, tables, attempts, found, on_progress, pages=pages), MAX_FINDINGS
         )
@@ -68,6 +70,14 @@ def _findings(
         attempts_of_main = (summary_of(snapshot).attempt for snapshot in main_history(tables[0]))
         in_history = {attempt for attempt in attempts_of_main if attempt}
         yield from log_findings(pipeline.name, attempts, progress_of(tables[0]), in_history)
+
+
+def _lost_log(pipeline: PipelineConfig, connections: Connections, table: Table) -> Iterator[Finding]:
+    """Name the last drain where neither log nor books know it: what lay under ``state:`` is gone."""
+    last = progress_of(table).last_drain
+    if last is not None and all(line.entry.attempt != last.attempt for line in lines_of(table, connections)):
+        what = "the table's last drain is in neither the log nor the books"
+        yield Finding(what, f"attempt {last.attempt}", mends.command("check", pipeline.name))
 
 
 def damage_since(pipeline: PipelineConfig, connections: Connections, since_ms: int) -> list[Finding]:

@@ -16,7 +16,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from spark_jobs.commit.swap import send, stage_birth
-from spark_jobs.config.parquet_codecs import with_fitting_level
+from spark_jobs.config.parquet_codecs import with_fitting_values
 from spark_jobs.lake.catalog_errors import birth_error, catalog_error, staging
 from spark_jobs.lake.parquet_encodings import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
 from spark_jobs.protocol.errors import ConfigError, SluiceError
@@ -172,7 +172,7 @@ def give_birth(
             location and f"{location}/{private_name.replace('.', '/')}",
             partition_spec=spec,
             sort_order=order,
-            properties=with_fitting_level({**TABLE_PROPERTIES, **properties}),
+            properties=with_fitting_values({**TABLE_PROPERTIES, **properties}),
         )
         if location and not is_inside(table.location(), location):
             _forget(catalog, private_name)

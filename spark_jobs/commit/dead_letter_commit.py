@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,6 +25,7 @@ from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, CorruptLog, SourceChanged
@@ -54,6 +55,7 @@ class _DebtCommit:
     pending: PendingDeadLetters
     summary: Mapping[str, str]
     rewriter: Rewriter
+    lost: dict[str, int] = field(default_factory=dict, kw_only=True)
     fail_point: ClassVar[str] = "dead-letters"
 
     @property
@@ -79,21 +81,23 @@ class _DebtCommit:
         """Return what to name: files of the table's own, and copies of what is left of those that are not.
 
         They were written for a table that was dropped since, or for one that still has them under another
-        name. Either may purge them, and a table that names a file which is gone is unreadable. One that was
-        partitioned anew since is given copies, too.
+        name. Either may purge them, as orphan removal of another engine may those of the table's own, and a
+        table that names a file which is gone is unreadable. One that was partitioned anew since is given
+        copies, too.
         """
         folder = data_location(table)
         for file in self.pending.files:
-            if is_inside(file.path, folder) and file.spec_id == table.metadata.default_spec_id:
-                yield file
-            elif table.io.new_input(file.path).exists():
-                yield from self.rewriter.copy(table, file)
-            else:
+            is_own = is_inside(file.path, folder)
+            if not table.io.new_input(file.path).exists():
                 _log.warning(
-                    "the %d rows in %s of attempt %s were deleted together with the table they were"
-                    " written for; %s is without them",
+                    "the %d rows in %s of attempt %s were deleted before they came in; %s is without them",
                     *(file.rows, file.path, self.attempt, self.identifier),
                 )
+                self.lost.update({file.path: file.rows} if is_own else {})
+            elif is_own and file.spec_id == table.metadata.default_spec_id:
+                yield file
+            else:
+                yield from self.rewriter.copy(table, file)
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,9 @@ def pay_debts(
 
     Returns the commit of the dead letters, None when none are owed. Raises ``CommitConflict`` for a stale
     caller: a table is past the starts of what it is owed, or in a later epoch; ``CorruptLog`` when somebody
-    set the dead-letter table's properties by hand; ``ConfigError`` (``route-stands-still``) for another table
-    that takes nothing. The rest as ``land``. What one does not take the others get all the same.
+    set the dead-letter table's properties by hand, or deleted what is owed, once the rest of it is in;
+    ``ConfigError`` (``route-stands-still``) for another table that takes nothing. The rest as ``land``. What
+    one does not take the others get all the same.
     """
     routes = progress.owed_routes
     if routes is None:
@@ -177,6 +182,8 @@ def _pay_route(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> 
             return  # it has no row that could have to go
         _pay(connections, intent)
     except (ConfigError, CorruptLog, SourceChanged) as error:
+        if intent.lost:
+            raise
         away = f"{identifier.rpartition('.')[2]}_old"
         # What is owed names the table: another one in the file would not pay it.
         mend = "" if error.code == "not-routed-from" else f"{error.hint} Or "
@@ -199,6 +206,17 @@ def _pay(connections: CatalogAccess, intent: _DebtCommit) -> Committed:
         _sweep_rewritten(connections, intent)
         raise
     _sweep_rewritten(connections, intent)
+    if intent.lost:
+        ranges = (f"--range {each}" for each in intent.pending.ranges)
+        raise CorruptLog(
+            f"{sum(intent.lost.values()):,} rows that {intent.identifier} was owed were lost: another tool"
+            f" deleted {', '.join(intent.lost)}",
+            code="owed-rows-lost",
+            hint="It went on without them, and so does the next run; an audit counts them as missing."
+            f" {mends.act('replay', 'PIPELINE', *ranges)} brings them, as long as Kafka has them.",
+            table=intent.identifier,
+            attempt=intent.attempt,
+        )
     return committed
 
 

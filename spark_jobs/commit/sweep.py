@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.lake.locations import data_location, delete_file
 from spark_jobs.lake.named_files import named_of, unnamed_files
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.file_listing import find_files
 from spark_jobs.storage.paths import is_inside, normalise_path
@@ -14,6 +16,8 @@ from spark_jobs.txlog.entries import Attempt, FlushStart
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+_log = logging.getLogger(__name__)
 
 
 def sweep_files(
@@ -46,9 +50,13 @@ def _delete_unnamed(files: Sequence[str], tables: Sequence[Table], before_delete
     found = {normalise_path(path): path for path in files}
     named = frozenset[str]().union(*(named_of(table, frozenset(found)) for table in tables))
     doomed = unnamed_files(sorted(found), named)
-    for path in doomed:
+    for deleted, path in enumerate(doomed):
         before_delete()
-        delete_file(tables[0], found[path])
+        try:
+            delete_file(tables[0], found[path])
+        except ConfigError as error:
+            _log.warning("%s Orphan removal takes away %d files.", error, len(doomed) - deleted)
+            return deleted
     return len(doomed)
 
 

@@ -51,9 +51,9 @@ def wrong_property(key: str, properties: Mapping[str, str]) -> tuple[str, str] |
     return None
 
 
-def with_fitting_level(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without a level that their codec does not take: writers fail over it."""
-    return {k: v for k, v in properties.items() if k != LEVEL or codec_of(properties) == _WITH_LEVELS}
+def with_fitting_values(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties without those, another engine's maybe, that a writer would fail over."""
+    return {key: value for key, value in properties.items() if wrong_property(key, properties) is None}
 
 
 def codec_of(properties: Mapping[str, str]) -> str:

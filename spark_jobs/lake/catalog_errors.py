@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
 )
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, first_line
-from spark_jobs.storage.errors import UNEXPIRED, is_refusal, manifest_error, told_by_store
+from spark_jobs.storage.errors import manifest_error, told_by_store
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -57,13 +57,6 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
         )
     if (told := told_by_store(error, message, **where)) is not None:
         return told
-    if is_refusal(error):
-        return ConfigError(
-            message,
-            code="storage-refused",
-            hint=f"Give Sluice the right to read and write at the tables' locations, and {UNEXPIRED}.",
-            **where,
-        )
     if (final := _final_error(error, message, where)) is not None:
         return final
     return RetryableError(
@@ -152,11 +145,10 @@ def _is_final(error: Exception) -> bool:
     """True if the same request is answered alike: not of a login that ended, a conflict, a limit in time."""
     if isinstance(error, InvalidAnswer):
         return error.errors(include_input=False)[0]["type"] != "json_invalid"  # that may be half an answer
-    if not isinstance(error, RESTError | NotImplementedError):
-        return False  # PyIceberg knows better what it is
+    if not isinstance(error, RESTError):
+        return isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError)
     status = getattr(getattr(error.__cause__, "response", None), "status_code", HTTPStatus.BAD_GATEWAY)
-    is_of_server = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
-    return not is_of_server and status not in _WORTH_ANOTHER_TRY
+    return status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _WORTH_ANOTHER_TRY
 
 
 def _is_refused(error: Exception) -> bool:

@@ -18,7 +18,7 @@ from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
-from spark_jobs.config.parquet_codecs import ROW_GROUP_BYTES, Encoding, with_fitting_level
+from spark_jobs.config.parquet_codecs import ROW_GROUP_BYTES, Encoding, with_fitting_values
 from spark_jobs.lake.data_files import to_written_file
 from spark_jobs.lake.parquet_encodings import SAMPLE_ROWS, encodings
 from spark_jobs.lake.partition_fan_out import fan_out
@@ -85,7 +85,7 @@ class SplitWriter:
         self._io = io
         self._file_prefix = file_prefix
         self._encoding = encoding
-        self._properties = with_fitting_level(metadata.properties)
+        self._properties = with_fitting_values(metadata.properties)
         # Cut here, by what is held in memory: PyIceberg's writer only warns that it does not know the key.
         wanted_bytes = int(self._properties.pop(ROW_GROUP_BYTES, row_group_bytes))
         self._row_group_bytes = min(row_group_bytes, wanted_bytes)

@@ -44,6 +44,9 @@ _READ_FAILED = "reading the stream registered as"
 _OF_THE_QUERY = re.compile(r"(?!IO )[A-Z][A-Za-z ]* Error: ")
 # PIVOT is several statements in one.
 _READS = {StatementType.SELECT, StatementType.EXPLAIN, StatementType.MULTI}
+# A list of what there is, without what the relations are made of.
+_LISTED = re.compile(r"^\s*SHOW\s+TABLES\s*;?\s*$", re.IGNORECASE)
+_TABLES = "SELECT name FROM (SHOW TABLES) WHERE NOT ends_with(name, ' in files')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def answered(
 
 
 def _begun(engine: DuckDBPyConnection, asked: Asked, is_over: threading.Event) -> pa.RecordBatchReader:
-    pipeline, sql, parameters = asked.pipeline, asked.sql, list(asked.parameters)
+    pipeline, sql, parameters = asked.pipeline, _LISTED.sub(_TABLES, asked.sql), list(asked.parameters)
     with _translated(pipeline, is_over):
         if asked.columns_only:
             parameters = [None] * sum(len(each.named_parameters) for each in engine.extract_statements(sql))

@@ -137,9 +137,13 @@ def letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
 def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> tuple[str, ...]:
     """Return sentences for a person: partitioned otherwise than was declared, a type half changed.
 
-    A third is of columns to sort by that are not there yet.
+    Others are of columns to sort by that are not there yet, and of what upkeep leaves to somebody else.
     """
     notes = [_partition_note(pipeline, table), sort_note(pipeline, table.schema())]
+    if table.properties.get("gc.enabled", "true").lower() == "false":
+        notes.append(
+            "gc.enabled is false: old snapshots and orphans stay, unless the catalog takes them away"
+        )
     if (waiting := unfinished(progress.kept_columns)) is not None:
         kind = type_text(table.schema().find_type(waiting.column))
         mend = mends.act("retype", pipeline.name, waiting.column, f"'{kind}'")

@@ -20,7 +20,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.storage.errors import UNEXPIRED, in_a_line, is_refusal, told_by_store
+from spark_jobs.storage.errors import UNEXPIRED, in_a_line, told_by_store
 from spark_jobs.storage.file_listing import StoredFile, list_files
 
 if TYPE_CHECKING:
@@ -142,9 +142,8 @@ def _translated(action: str, location: str) -> Iterator[None]:
         yield
     except OSError as error:
         message = f"{action} what lies under `state:` failed: {in_a_line(error)}"
-        if (told := told_by_store(error, message, location=location)) is not None:
-            raise told from error
-        if is_refusal(error):
+        told = told_by_store(error, message, location=location)
+        if told is not None and told.code == "storage-refused":
             raise ConfigError(
                 message,
                 code="log-store-refused",
@@ -152,6 +151,8 @@ def _translated(action: str, location: str) -> Iterator[None]:
                 f" {UNEXPIRED}.",
                 location=location,
             ) from error
+        if told is not None:
+            raise told from error
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise RetryableError(
             message,

@@ -31,7 +31,7 @@ def in_a_line(error: BaseException) -> str:
 
 
 def told_by_store(error: BaseException, message: str, **where: object) -> ConfigError | RetryableError | None:
-    """Return the error of credentials that have expired, or of a bucket that is not there; None of others."""
+    """Return the error of a missing bucket, of expired credentials, of a refusal; None of others."""
     if _EXPIRY.search(str(error)):
         return RetryableError(
             message,
@@ -40,13 +40,21 @@ def told_by_store(error: BaseException, message: str, **where: object) -> Config
             " end within one batch want smaller batches (`max_batch_records`) or a longer life.",
             **where,
         )
-    if not _NO_BUCKET.search(str(error)):
+    if _NO_BUCKET.search(str(error)):
+        return ConfigError(
+            message,
+            code="no-bucket",
+            hint="Make the bucket, or name the one that is meant. If it was there before, what lay in it is"
+            " gone: bring it back from a backup first (docs/OPERATIONS.md).",
+            **where,
+        )
+    if not is_refusal(error):
         return None
     return ConfigError(
         message,
-        code="no-bucket",
-        hint="Make the bucket, or name the one that is meant. If it was there before, what lay in it is gone:"
-        " bring it back from a backup first (docs/OPERATIONS.md).",
+        code="storage-refused",
+        hint="Give Sluice the right to list, read, write and delete below the tables' locations, and"
+        f" {UNEXPIRED}.",
         **where,
     )
 
@@ -59,21 +67,12 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | RetryableError:
-    """Return the error of a table's files: ``storage-refused``; or one that tries again.
+    """Return the error of a table's files: what is ``told_by_store``, or ``storage-failed``.
 
-    That is ``storage-failed``, or what ``told_by_store``: a catalog hands out new credentials with the table.
     ``doing`` begins the message: "writing data files".
     """
     if (told := told_by_store(error, f"{doing} failed: {in_a_line(error)}", **where)) is not None:
         return told
-    if is_refusal(error):
-        return ConfigError(
-            f"{doing} was refused: {in_a_line(error)}",
-            code="storage-refused",
-            hint="Give Sluice the right to list, read, write and delete below the tables' locations, and"
-            f" {UNEXPIRED}.",
-            **where,
-        )
     return RetryableError(
         f"{doing} failed: {type(error).__name__}: {in_a_line(error)}",
         code="storage-failed",

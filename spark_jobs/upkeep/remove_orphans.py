@@ -37,7 +37,7 @@ def remove_orphans(work: TableWork) -> Done:
     other kind of ``SluiceError``.
     """
     if work.figures.keeps_garbage:
-        return Done(note="the catalog keeps history of its own (gc.enabled is false) and collects it itself")
+        return Done(note="gc.enabled is false: files stay, unless the catalog collects them itself")
     stillborn = _check_catalog(work)
     work.say(f"{work.identifier}: listing files that no snapshot names")
     listed = _list_files(work)

@@ -12,11 +12,12 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.lake.evolution import set_partitioning
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, progress_of
-from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.errors import CommitConflict, CorruptLog
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.storage.file_listing import find_files
 from spark_jobs.storage.paths import is_inside
+from tests.support.lake import write_dead_letters
 from tests.support.recovery_scene import FailAt, Killed
 
 if TYPE_CHECKING:
@@ -114,7 +115,31 @@ def test_files_that_were_purged_with_their_table_are_not_named_again(
         lake.load().io.delete(file.path)
     _bring(lake, progress)
     assert lake.offsets(DEAD) == []
-    assert "were deleted together with the table they were written for" in caplog.text
+    assert "were deleted before they came in" in caplog.text
+
+
+@pytest.mark.parametrize("comes_by", ["recovery", "the next batch"])
+def test_what_another_tool_deleted_of_what_is_owed_is_lost_by_name_once(
+    sqlite_lake: Lake, comes_by: str
+) -> None:
+    """Its orphan removal took a file after a crash: the rest comes in, the table can be read, all goes on."""
+    lake = sqlite_lake
+    lake.make_table()
+    request = lake.request(0, 10, dead_letters=[3])
+    more = write_dead_letters(lake.load(DEAD), 0, [5], request.batch.attempt)
+    files = (*request.written.dead_letter_files, *more)
+    request = replace(request, written=replace(request.written, dead_letter_files=files))
+    progress = lake.commit(request).progress
+    lake.load().io.delete(files[0].path)
+    with pytest.raises(CorruptLog) as caught:
+        _bring(lake, progress) if comes_by == "recovery" else lake.drain(10, 20)
+    assert caught.value.code == "owed-rows-lost"
+    assert files[0].path in caught.value.message
+    assert "--range 0:0-10" in caught.value.hint
+    assert lake.offsets(DEAD) == [5]
+    _bring(lake, progress)
+    lake.drain(10, 20)
+    assert (lake.offsets(DEAD), len(lake.offsets())) == ([5], 19)
 
 
 @pytest.mark.parametrize("is_first_copy_lost", [False, True])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.sweep import sweep_files
@@ -106,3 +107,23 @@ def named_as(request: DrainCommit, spelling: Callable[[str], str]) -> DrainCommi
     return replace(
         request, written=replace(written, data_files=data_files, dead_letter_files=dead_letter_files)
     )
+
+
+def test_who_may_not_delete_sweeps_nothing_and_goes_on(
+    sqlite_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A role without the right to delete drains all the same: what a crash left is an orphan, and is told."""
+    scene = make_scene(sqlite_lake, str(tmp_path / "state"))
+    scene.leave(0, 10, 2)
+    sqlite_lake.drain(0, 10)
+    before = scene.files()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(PyArrowFileIO, "delete", refuse)
+    (attempt,) = scene.unfinished()
+    assert scene.recover().swept == (attempt.uuid,)
+    assert scene.files() == before
+    assert scene.unfinished() == ()
+    assert "Give Sluice the right to" in caplog.text

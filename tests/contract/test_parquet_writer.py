@@ -230,6 +230,29 @@ def test_a_level_that_its_codec_does_not_take_is_left_out(
     assert group.column(0).compression == written
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("write.parquet.page-size-bytes", "1MB"),
+        ("write.parquet.row-group-size-bytes", "128MB"),
+        ("write.parquet.dict-size-bytes", "two"),
+        ("write.parquet.compression-codec", "lzo"),
+        ("write.parquet.compression-level", "max"),
+    ],
+)
+def test_what_another_engine_set_and_cannot_be_read_is_left_out(
+    sqlite_lake: Lake, key: str, value: str
+) -> None:
+    """A size with a unit, a codec that PyArrow has not: files are written as without the property."""
+    table = _table(sqlite_lake)
+    with table.transaction() as transaction:
+        transaction.set_properties({key: value})
+    writer = _writer(table)
+    writer.write(pa.Table.from_pylist(_rows(3), schema=arrow_schema(table.schema())))
+    (file,) = writer.close()
+    assert pq.ParquetFile(normalise_path(file.path)).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
 def test_the_tables_own_row_group_bytes_bound_a_row_group(sqlite_lake: Lake) -> None:
     """Without PyIceberg's warning that it is not implemented."""
     table = _table(sqlite_lake)

@@ -248,6 +248,14 @@ def test_queries_over_one_state_of_the_lake_read_its_metadata_once(
     assert len(read) == len(set(read)) > 1
 
 
+@pytest.mark.parametrize("sql", ["SHOW TABLES", " show  tables ;\n"])
+def test_a_list_of_tables_has_none_that_others_are_made_of(embedded: Scene, sql: str) -> None:
+    """A person sees what they may ask for, by its whole name and its short one."""
+    names = {row["name"] for row in _ask(embedded, sql)}
+    assert names >= {"t", "dead_letters"}
+    assert not [name for name in names if "in files" in name]
+
+
 def test_no_rows_are_an_answer(embedded: Scene) -> None:
     """Its columns are known all the same."""
     with query(embedded.pipeline, embedded.connections, "SELECT id, name FROM t WHERE id < 0") as answer:

@@ -160,6 +160,15 @@ def test_what_is_not_listed_is_refused_and_changes_nothing(client: httpx.Client,
     assert sorted(catalog.list_tables("lake")) == [("lake", "flights")]
 
 
+@pytest.mark.parametrize("tokens", [(), (TOKEN,)], ids=["open", "with tokens"])
+def test_a_client_with_a_credential_is_told_to_set_a_token(
+    config: SluiceConfig, tokens: tuple[str, ...]
+) -> None:
+    """It asks for a login by a form, which there is none of; it was told to send JSON."""
+    with listening(config, *tokens) as uri, pytest.raises(Exception, match="sets `token`"):
+        RestCatalog("any", uri=uri, credential="me:secret")
+
+
 def test_namespaces_of_several_levels_are_listed_level_by_level(client: httpx.Client) -> None:
     """Levels go by the unit separator, encoded once as the protocol says, or twice as PyIceberg does."""
     assert client.get("/v1/namespaces").json() == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,12 @@ def test_a_whole_table_has_no_finding(landed: Scene) -> None:
         landed.dead_letter_table().metadata.snapshots
     )
     assert result.data_bytes > 0
+
+
+def test_a_log_that_is_gone_is_no_log_without_attempts(landed: Scene) -> None:
+    """The table's own last drain says that there was more; in the books it may be instead."""
+    shutil.rmtree(landed.connections.txlog.root)
+    assert _only(_audit(landed)).what == "the table's last drain is in neither the log nor the books"
 
 
 @pytest.mark.parametrize(
@@ -179,6 +186,7 @@ def test_batches_that_do_not_balance_and_offsets_with_holes_are_named(landed: Sc
     """By what the snapshots' summaries say."""
     counted = {"sluice.balance": json.dumps({"0": [8, 1, 0, 0]}), "sluice.records": "10"}
     request = landed.lake.request(30, 40)
+    landed.log(request, 4)
     written = replace(request.written, summary={**request.written.summary, **counted})
     landed.lake.commit(replace(request, written=written))
     unbalanced = _only(_audit(landed))

@@ -362,6 +362,8 @@ def test_a_required_column_that_nothing_fills_stops_before_anything_is_written(
     assert (state.word, "DROP NOT NULL" in state.next_step) == (StateWord.FAILED, True)
     with released(open_catalog(lab.config)) as catalog, pytest.raises(ConfigError, match="region"):
         _table(catalog, lab.pipeline)
+    with pytest.raises(ConfigError, match="region"):
+        lab.audit()
     with lab.table(name).update_schema() as update:
         update.make_column_optional("region")
     lab.drain()

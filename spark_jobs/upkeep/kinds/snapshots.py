@@ -34,7 +34,7 @@ def expire_snapshots(work: TableWork) -> Done:
     Files that no other snapshot names go with them; a query that reads an expired snapshot may fail.
     """
     if work.figures.keeps_garbage:
-        return Done(note="the catalog keeps history of its own (gc.enabled is false) and expires it itself")
+        return Done(note="gc.enabled is false: snapshots stay, unless the catalog expires them itself")
     from spark_jobs.health.table_facts import main_history  # noqa: PLC0415  (the sensor asks only what is due)
 
     times_ms = [snapshot.timestamp_ms for snapshot in reversed(main_history(work.table))]
