@@ -45,12 +45,7 @@ RECORDS_LOOKED_AT = 1_000
     metavar="KEY=VALUE",
     help="How to ask it: auth.basic, auth.bearer, ca, cert, key, timeout; repeat.",
 )
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    help="A topic to drain; the broker is asked only with --registry. Repeat.",
-)
+@click.option("--topic", "topics", multiple=True, help="A topic; only --registry has it looked at. Repeat.")
 @click.option("--namespace", default="lake", show_default=True, help="Namespace of the tables.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--yes", is_flag=True, help="Ask nothing: the embedded broker unless named, all its topics.")
@@ -156,16 +151,11 @@ def _told(seen: Prospect) -> str:
         return "nothing in it yet"
     by = [f"{what} {format_}" for what, format_ in (("keys", seen.key), ("values", seen.value)) if format_]
     counts = (output.count(seen.records, "record"), output.count(len(seen.columns), "column"))
-    read = together(seen.found, Use.VALUES)
     read = together(seen.found, Use.VALUES, Use.KEYS)
-    told = ", ".join(
-        (*counts, *by, *lines_of({name: each for name, each in read.items() if name != "columns"}))
-    )
-    return (
-        f"{told}; proposals stand in the file"
-        if not {each.use for each in seen.found} <= {Use.VALUES, Use.KEYS}
-        else told
-    )
+    read.pop("columns", None)
+    told = ", ".join((*counts, *by, *lines_of(read)))
+    is_more = {each.use for each in seen.found} - {Use.VALUES, Use.KEYS}
+    return f"{told}; proposals stand in the file" if is_more else told
 
 
 def _checked(text: str) -> SluiceConfig:

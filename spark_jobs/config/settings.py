@@ -19,7 +19,7 @@ from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.columns import Columns, LetterColumn
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.gateway import GatewaySettings
-from spark_jobs.config.hot import Hot, HotSettings, check_hot
+from spark_jobs.config.hot import Hot
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.mirror import MirrorSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
@@ -438,8 +438,7 @@ class PipelineConfig(PipelineSettings):
     @property
     def can_be_hot(self) -> bool:
         """True if `hot: true` is taken of it."""
-        gates = [suite.name for suite in self.gates]
-        return not self.is_mirror and check_hot(HotSettings(), self.layout, gates, self.route) is None
+        return not (self.is_mirror or self.is_archive or self.gates or self.routed_tables)
 
     @property
     def has_schemas(self) -> bool:

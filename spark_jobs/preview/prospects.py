@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyiceberg.schema import Schema
-
-from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.preview.recognition import Recognized, Sample, Use, is_of_connect, recognize, together
 from spark_jobs.preview.sample import is_compacted, read_sample, values_of
-from spark_jobs.preview.written_in import Written, keys_as_values, look_by, written_in
+from spark_jobs.preview.written_in import Written, keys_as_values, read_as, written_in
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import appearance
-from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.iceberg_types import declared_fields, known_fields
-from spark_jobs.schema.inference import Field
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -82,7 +75,7 @@ def prospect(
     chunks: Sequence[Chunk], topic: str, registry: KeptSchemas | None, *, is_compacted: bool = False
 ) -> Prospect:
     """Return what these records look like: by themselves, or by their registry's schemas."""
-    evidence, columns = _read_as({}, chunks, registry)
+    evidence, columns = read_as({}, chunks, registry)
     unreadable = appearance(values_of(chunks)) if is_unreadable(evidence) else ""
     told = written_in(chunks, registry)
     value = told.format if isinstance(told, Written) else None
@@ -93,13 +86,14 @@ def prospect(
     elif told and unreadable:
         unreadable = f"{unreadable}; {told}"
     place = _IN_AVRO if registry is not None and value is key is ValueFormat.AVRO else {}
-    events, of_events = _read_as(_CHANGES | place, chunks, registry)
+    events, of_events = read_as(_CHANGES | place, chunks, registry)
     sample = Sample(chunks, evidence, columns, is_compacted=is_compacted)
     found = tuple(each for each in recognize(sample) if key is None or each.use is not Use.KEYS)
     if place and events.records > events.undecodable:
         columns, found = of_events, (Recognized("", _CHANGES, Use.VALUES),)
     elif said := together(found, Use.VALUES):
-        (_, columns), unreadable = _read_as(said, chunks, registry), ""
+        (_, columns), unreadable = read_as(said, chunks, registry), ""
+        key = None if "layout" in said else key  # beside such events no key is read by a schema
     if is_of_connect(topic, sample):
         unreadable = "workers of Kafka Connect keep settings, offsets or states in it"
     elif sample.documents and not events.records and not events.undecodable:
@@ -113,14 +107,3 @@ def prospect(
         value=value,
         key=key,
     )
-
-
-def _read_as(
-    settings: Mapping[str, Any], chunks: Sequence[Chunk], registry: KeptSchemas | None
-) -> tuple[Evidence, tuple[Field, ...]]:
-    """Return what is seen of the records by a pipeline with these settings, and the columns they make."""
-    names = {"name": "any", "topic": "any", "table": "any.any"}
-    pipeline = PipelineConfig.model_validate({**names, **settings})
-    read_as, evidence = look_by(pipeline, chunks, registry)
-    columns, _ = read_as.columns.first(evidence, declared_fields(pipeline.declared))
-    return evidence, known_fields(evolved(Schema(), columns))

@@ -234,7 +234,17 @@ def _worth(sample: Sample) -> Iterator[Recognized]:
         yield Recognized(f"{each.name}: keeps every value seen", {"columns": {each.name: _text(each.type)}})
 
 
-_RULES = (_events, _with_schemas, _not_numbers, _binary_keys, _times, _mixed, _worth, _spellings, _compacted)
+_RULES = (
+    _events,
+    _with_schemas,
+    _not_numbers,
+    _binary_keys,
+    _times,
+    _mixed,
+    _worth,
+    _spellings,
+    _compacted,
+)
 
 
 def _parsed(value: bytes | None, time_ms: int) -> Iterator[Document]:

@@ -5,15 +5,15 @@ Keys are looked at as if they were values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.schema import Schema
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import ValueFormat, ValueSettings
+from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.sample import look_at
@@ -21,11 +21,10 @@ from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import ASK_THE_REGISTRY
 from spark_jobs.records.framing import KEY_HEADER, VALUE_HEADER, VALUES, Naming, unframe
 from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.iceberg_types import known_fields
+from spark_jobs.schema.iceberg_types import declared_fields, known_fields
 
 if TYPE_CHECKING:
     from spark_jobs.protocol.schema_id import SchemaId
-    from spark_jobs.records.formats import Format
     from spark_jobs.registry.kept_schemas import KeptSchemas
     from spark_jobs.schema.evidence import Evidence
     from spark_jobs.schema.inference import Field
@@ -90,29 +89,24 @@ def _asked(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: KeptSchem
     format_ = ValueFormat.__members__.get(languages[0])
     if len(languages) > 1 or format_ is None:
         return f"by the registry they are {' and '.join(languages)}, which is not read"
-    written = _read(chunks, format_, registry)
-    unread, count = written.evidence.undecodable, written.evidence.undecodable + written.evidence.records
+    value = {"format": format_.value, "registry": "any"}
+    evidence, columns = read_as({"value": value}, chunks, registry)
+    unread, count = evidence.undecodable, evidence.undecodable + evidence.records
     if unread * 2 > count:
         return f"{unread:,} of {count:,} cannot be read as {format_} by the registry's schemas"
-    return written
+    return Written(format_, evidence, columns)
 
 
 def _told(ids: Sequence[SchemaId]) -> str:
     return f"{', '.join(map(str, ids[:_ASKED_FIRST]))}{', ...' if len(ids) > _ASKED_FIRST else ''}"
 
 
-def _read(chunks: Sequence[Chunk], format_: ValueFormat, registry: KeptSchemas) -> Written:
-    value = ValueSettings(format=format_, registry="any")
-    pipeline = PipelineConfig(name="any", topic="any", table="any.any", value=value)
-    found, evidence = look_by(pipeline, chunks, registry)
-    columns, _ = found.columns.first(evidence, ())
-    return Written(format_, evidence, known_fields(evolved(Schema(), columns)))
-
-
-def look_by(
-    pipeline: PipelineConfig, chunks: Sequence[Chunk], registry: KeptSchemas | None
-) -> tuple[Format, Evidence]:
-    """Return how a pipeline's records are read, by this registry if it names one, and what was seen."""
+def read_as(
+    settings: Mapping[str, Any], chunks: Sequence[Chunk], registry: KeptSchemas | None
+) -> tuple[Evidence, tuple[Field, ...]]:
+    """Return what is seen of records by a pipeline with these settings, and the columns that they make."""
+    names = {"name": "any", "topic": "any", "table": "any.any"}
+    pipeline = PipelineConfig.model_validate({**names, **settings})
     schemas = RecordSchemas(
         pipeline.value,
         pipeline.record_key,
@@ -121,4 +115,6 @@ def look_by(
         registry=lambda _name: cast("KeptSchemas", registry),
         folder=Path(),
     )
-    return look_at(pipeline, schemas, chunks)
+    found, evidence = look_at(pipeline, schemas, chunks)
+    columns, _ = found.columns.first(evidence, declared_fields(pipeline.declared))
+    return evidence, known_fields(evolved(Schema(), columns))

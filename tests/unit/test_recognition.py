@@ -19,7 +19,7 @@ from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.prospects import Prospect, prospect
 from spark_jobs.preview.recognition import Sample, Use, recognize
-from spark_jobs.preview.written_in import look_by
+from spark_jobs.preview.written_in import read_as
 from spark_jobs.schema.inference import choose_types
 from tests.support.shaped import NOON_MS, Shaped, column, letters
 
@@ -61,7 +61,7 @@ def made(settings: dict[str, Any], values: Sequence[Any]) -> ChunkRows:
         {"name": "orders", "topic": "orders", "table": "lake.orders", **settings}
     )
     chunk = records(values)
-    _, evidence = look_by(pipeline, [chunk], None)
+    evidence, _ = read_as(settings, [chunk], None)
     known = RecordSchemas(
         pipeline.value,
         pipeline.record_key,
@@ -194,7 +194,7 @@ def test_what_the_pipeline_says_is_not_proposed_again() -> None:
     """Nor what cannot be said of it: a mirror is partitioned by nothing."""
     values = [{"ts": NOON_MS, "a": 1, "b": "2"}, {"ts": NOON_MS, "a": "x", "b": "2"}]
     chunk = records(values)
-    _, evidence = look_by(PIPELINE, [chunk], None)
+    evidence, _ = read_as({}, [chunk], None)
     sample = Sample([chunk], evidence, choose_types(evidence), is_compacted=True)
     said: dict[str, Any] = {
         "columns": {"ts": {"type": "timestamptz", "from": "epoch_ms"}, "a": "long"},
@@ -213,9 +213,6 @@ def of(settings: dict[str, Any]) -> PipelineConfig:
     return PipelineConfig.model_validate(
         {"name": "orders", "topic": "orders", "table": "lake.orders", **settings}
     )
-
-
-PIPELINE = of({})
 
 
 def test_proposals_stand_in_the_file_of_init() -> None:

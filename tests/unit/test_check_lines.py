@@ -1,0 +1,85 @@
+"""What ``check`` says of many pipelines, and what ``--fresh`` does of one that is never hot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from cli.commands import check_steps
+from cli.commands.check_steps import Checklist, Shared, check_pipeline
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.hot.fresh import read_fresh
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def orders(**settings: Any) -> PipelineConfig:
+    """Return the pipeline with these settings."""
+    return PipelineConfig.model_validate(
+        {"name": "orders", "topic": "orders", "table": "lake.orders", **settings}
+    )
+
+
+def refuse() -> NoReturn:
+    """Fail as a step does."""
+    raise ConfigError("no such place", code="x", hint="Make one.")
+
+
+@pytest.mark.parametrize(
+    ("last", "is_brief", "lines"),
+    [
+        (lambda: (True, "b"), True, ["ok    orders   2 checks; a", "      pasted"]),
+        (lambda: (True, "b"), False, ["ok    one   a", "ok    two   b", "      pasted"]),
+        (
+            refuse,
+            True,
+            [
+                "ok    one   a",
+                "FAIL  two   no such place",
+                "hint: Make one.",
+                "see: docs/ERRORS.md#x",
+                "      pasted",
+            ],
+        ),
+    ],
+)
+def test_a_pipeline_that_is_well_is_one_line_of_many(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    last: Callable[[], tuple[bool, str]],
+    is_brief: bool,
+    lines: list[str],
+) -> None:
+    """Of one that is not, and of one that was named, all steps are told; proposals always are."""
+
+    def try_pipeline(checklist: Checklist, *_: object) -> None:
+        checklist.run("one", lambda: (True, "a"))
+        checklist.proposed.append("      pasted")
+        checklist.run("two", last)
+
+    monkeypatch.setattr(check_steps, "_try_pipeline", try_pipeline)
+    check_pipeline(SluiceConfig.model_construct(), orders(), Shared(None, None), is_brief=is_brief)
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(lines)
+    for line, expected in zip(said, lines, strict=True):
+        assert [word for word in expected.split() if word not in line.split()] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({}, "Write `hot: true` under it"),
+        ({"layout": "mirror"}, "Leave out --fresh"),
+        ({"layout": "archive"}, "Leave out --fresh"),
+        ({"route": {"by": "kind", "tables": {"a": "lake.a"}}}, "Leave out --fresh"),
+    ],
+)
+def test_no_line_is_told_that_validate_refuses(settings: dict[str, Any], advice: str) -> None:
+    """What can never be hot is not told to be made so."""
+    connections: Any = None
+    with pytest.raises(ConfigError) as refused:
+        read_fresh(orders(**settings), connections)
+    assert refused.value.hint.startswith(advice)
