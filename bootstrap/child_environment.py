@@ -31,6 +31,7 @@ def child_environment(user: Mapping[str, str], places: Places) -> dict[str, str]
         "PYSPARK_PYTHON": str(places.python),
         "PYSPARK_DRIVER_PYTHON": str(places.python),
         "PYICEBERG_HOME": str(places.pyiceberg_home),
+        "XDG_CACHE_HOME": str(places.cache.parent),
         "PYTHONPYCACHEPREFIX": str(places.bytecode),
     }
     certificates = user.get("PIP_CERT") or user.get("SSL_CERT_FILE")

@@ -179,8 +179,15 @@ def _announce(places: Places, dependency_set: str) -> None:
 
 @contextmanager
 def _exclusive(cache: Path) -> Iterator[None]:
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / ".setup.lock").open("w") as lock:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        lock_file = (cache / ".setup.lock").open("w")
+    except OSError as error:
+        raise SetupError(
+            f"{cache} cannot be written ({error.strerror}): set XDG_CACHE_HOME to a folder that this user may"
+            " write."
+        ) from error
+    with lock_file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
 
-from cli.app import main
+from cli.app import EXIT_INTERRUPTED, main
+from spark_jobs.spark.environment import reach_loopback
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -26,7 +28,13 @@ def run() -> None:
         signal.signal(signal.SIGINT, _stay_deaf)
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
-    sys.exit(main(sys.argv[1:]))
+    reach_loopback(os.environ)
+    code = main(sys.argv[1:])
+    if code == EXIT_INTERRUPTED and "pyspark.sql.connect" in sys.modules:
+        # On its way out PySpark would ask a server that is silent for ten minutes.
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

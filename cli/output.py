@@ -1,6 +1,7 @@
 """What commands print: tables, steps, one JSON line for machines, and errors as a line, a hint and an anchor.
 
-Everything passes the secret scrubber: an error's text may carry what a broker or catalog was told.
+All that is told passes the secret scrubber, as an error's text may carry what a broker or catalog was told. A
+word alone does not, and no row of data: it is a name or a value, in which a mask would be another one.
 """
 
 from __future__ import annotations
@@ -51,13 +52,16 @@ def table(
     *,
     numbers: Sequence[str] = (),
     ids: Sequence[str] = (),
+    is_data: bool = False,
 ) -> None:
     """Print rows under ``columns``; ``numbers`` and ``ids`` are aligned to the right, ids to be typed again.
 
     A word of the header and a number stay whole: what is wider than the terminal is the terminal's to wrap.
+    Of rows that are data nothing is masked.
     """
+    told = str if is_data else _masked
     cells = [
-        [scrub(_cell(value, name in ids)) for name, value in zip(columns, row, strict=True)] for row in rows
+        [told(_cell(value, name in ids)) for name, value in zip(columns, row, strict=True)] for row in rows
     ]
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for index, name in enumerate(columns):
@@ -84,7 +88,17 @@ def _cell(value: object, is_id: bool) -> str:
 
 def json_line(value: Any) -> None:
     """Print one JSON object on one line: what ``--json`` ends with."""
-    print(scrub(json.dumps(value, separators=(",", ":"), default=str)), flush=True)
+    plain = json.loads(json.dumps(value, default=str))
+    print(json.dumps(_masked(plain), separators=(",", ":")), flush=True)
+
+
+def _masked(value: Any) -> Any:
+    """Return the value with its sentences scrubbed."""
+    if isinstance(value, dict):
+        return {key: _masked(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_masked(item) for item in value]
+    return scrub(value) if isinstance(value, str) and " " in value else value
 
 
 def render_error(error: BaseException) -> None:

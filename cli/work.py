@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 import uuid
 from collections.abc import Iterator
@@ -82,7 +83,11 @@ def tell_dagster(
 
 
 def _actor() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user that its list of users does not have
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _gone(result: AuditResult) -> str:

@@ -47,6 +47,7 @@ MAX_FORGOTTEN_SESSIONS = 1000
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 PARALLELISM = "spark.default.parallelism"
 CHECK = "check"
+INTERRUPT_SECONDS = 6.0
 LOG_NAME = "spark-local"  # of the JVMs of this machine's commands, all in one file
 _READING_ICEBERG = frozenset({UPKEEP, CHECK})  # all else leaves Iceberg to PyIceberg
 
@@ -143,7 +144,17 @@ class WorkSpark:
         return catalog_conf(self.config) if self.kind == UPKEEP else {}
 
     def interrupt(self, tag: str) -> None:
-        """Stop operations tagged ``tag``; best effort, correctness never depends on it."""
+        """Stop operations tagged ``tag``; best effort, correctness never depends on it.
+
+        Nobody waits long for that: a server that is silent is told once it speaks, if this process lives.
+        """
+        stopping = threading.Thread(target=self._interrupt, args=(tag,), daemon=True)
+        stopping.start()
+        stopping.join(INTERRUPT_SECONDS)
+        if stopping.is_alive():
+            _logger.warning("Spark has not stopped the work of attempt %s in %.0f s", tag, INTERRUPT_SECONDS)
+
+    def _interrupt(self, tag: str) -> None:
         try:
             if self.where or () in _sessions:  # one in this process that nobody made does nothing
                 self.session().interruptTag(tag)
@@ -168,7 +179,7 @@ class WorkSpark:
         conf.pop(PARALLELISM, None)  # no session may set it, and each would warn
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
             url = connect_url(remote, work, forgotten, secret=self._secret())
-            session: Any = _attach(url, conf)
+            session: Any = _attach(url, conf, remote)
             client = session.client
             try:
                 session.version  # noqa: B018  (asks the server, which may have forgotten this session)
@@ -230,7 +241,13 @@ class WorkSpark:
         return socket_folder(Path(self.config.home))
 
 
-def _attach(url: str, conf: dict[str, str]) -> SparkSession:
+def _attach(url: str, conf: dict[str, str], remote: str) -> SparkSession:
+    from resources.spark_session import wait_for_answer  # noqa: PLC0415  (imports pyspark)
+
+    try:
+        wait_for_answer(url)
+    except TimeoutError as error:
+        raise no_answer(remote, error) from error
     return _session({**conf, "spark.remote": url})
 
 

@@ -5,9 +5,12 @@ Java takes its own options from an argument file for the same reason.
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.state_files import write_whole
 
 # Spark's launcher puts these on the JVM's command line, wherever it read them.
@@ -17,6 +20,8 @@ _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptio
 def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
     """Return the file that the settings were put into, which Spark finds with ``SPARK_CONF_DIR``."""
     launched = dict(conf)
+    if not os.access(_home(), os.W_OK):
+        launched.setdefault("spark.jars.ivy", str(folder / "ivy"))
     for key in launched.keys() & _JAVA_OPTIONS:
         options = folder / f"{key}.args"
         write_whole(options, launched[key])
@@ -25,6 +30,22 @@ def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
     file = folder / "spark-defaults.conf"
     write_whole(file, "".join(lines))
     return file
+
+
+def _home() -> str:
+    """Return the home folder as Java knows it: ``HOME`` is not asked.
+
+    Raises ``ConfigError`` (``user-without-entry``) where Spark's Java would end with a NullPointerException.
+    """
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        raise ConfigError(
+            f"Spark's Java starts for no user that the system's list does not have, as {os.getuid()}",
+            code="user-without-entry",
+            hint="Add a line for it to /etc/passwd, as OpenShift's own runtime does, or run as a user that is"
+            " there. With spark.remote Spark runs elsewhere, and this user is enough.",
+        ) from None
 
 
 def _escaped(text: str) -> str:

@@ -59,10 +59,10 @@ def _print_rows(answer: Answer, *, is_vertical: bool) -> None:
         width = max(map(len, names))
         lines = (zip(names, row, strict=True) for row in shown)
         text = "\n\n".join("\n".join(f"{name:{width}}  {value}" for name, value in row) for row in lines)
-        output.say(text or "no row has this key")
+        click.echo(text or "no row has this key")  # rows are never masked
     else:
         kinds = {field.name: str(field.type) for field in answer.schema}
         ids = [name for name, kind in kinds.items() if kind.startswith(("int", "uint", "double", "decimal"))]
-        output.table(names, shown, ids=ids)
+        output.table(names, shown, ids=ids, is_data=True)
     if next(rows, None) is not None:
         output.say(f"... the first {SHOWN_ROWS} rows; --csv and --json give all")

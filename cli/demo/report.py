@@ -133,7 +133,9 @@ def _print_example(config: SluiceConfig) -> None:
         close_catalog(catalog)
     output.say(EXAMPLE_QUERY + "\n")
     columns = answer.column_names
-    output.table(columns, [tuple(row.values()) for row in answer.to_pylist()], numbers=columns[1:])
+    output.table(
+        columns, [tuple(row.values()) for row in answer.to_pylist()], numbers=columns[1:], is_data=True
+    )
 
 
 def _print_snippets(config: SluiceConfig) -> None:

@@ -24,6 +24,12 @@ _NOT_SECRET = re.compile(
     r"|location$|provider$)",
     re.IGNORECASE,
 )
+# Who somebody is, which is no secret: often a word that names tables and commands as well.
+_IDENTITY = re.compile(
+    r"(access[._-]?key[._-]?id|s3a\.access\.key|user([._-]?name)?|(client|group)[._-]?id|account[._-]?name"
+    r"|principal|role[._-]?arn)$",
+    re.IGNORECASE,
+)
 REFERENCE = re.compile(r"\$\{([^}]*)\}")
 FILE = "file:"
 # A user's would steer Sluice's own Spark: runs forget them before they resolve references.
@@ -52,7 +58,12 @@ def wrong_reference(value: str) -> str | None:
 def is_secret_key(key: str) -> bool:
     """True if values of this property (Kafka's, a catalog's, Spark's) must never be shown."""
     is_named = _SECRET_WORDS.search(key) or _REGISTRY_AUTH.search(key)
-    return bool(is_named) and not _NOT_SECRET.search(key)
+    return bool(is_named) and not _NOT_SECRET.search(key) and not is_identity_key(key)
+
+
+def is_identity_key(key: str) -> bool:
+    """True if the property says who asks, and nothing that proves it."""
+    return bool(_IDENTITY.search(key))
 
 
 def is_plain_secret(key: str, value: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from spark_jobs.config.redaction import FILE, MASK, REFERENCE, is_secret_key, url_passwords
+from spark_jobs.config.redaction import FILE, MASK, REFERENCE, is_identity_key, is_secret_key, url_passwords
 from spark_jobs.protocol.errors import ConfigError
 
 _PUBLIC_KEYS = frozenset(
@@ -26,13 +26,12 @@ _PUBLIC_KEYS = frozenset(
         "s3.endpoint",
         "s3.region",
         "client.region",
-        "client.id",
-        "group.id",
     }
 )
 _REGISTRY_URL = re.compile(r"registries\.\w+\.url")
-# Shorter ones stand in every other word: masking them would destroy the text and show them by its holes.
-_MIN_SECRET_LENGTH = 4
+# Shorter ones are words of other texts, `orders` as well: masking them would destroy what was to be told, and
+# show them by its holes.
+_MIN_SECRET_LENGTH = 8
 
 _remembered: set[str] = set()
 
@@ -62,7 +61,7 @@ def _resolve(key: str, value: str) -> str:
     given = {reference: _read(key, reference) for reference in REFERENCE.findall(value)}
     resolved = REFERENCE.sub(lambda match: given[match[1]], value)
     secrets = set(url_passwords(resolved))
-    if key not in _PUBLIC_KEYS and not _REGISTRY_URL.fullmatch(key):
+    if not (key in _PUBLIC_KEYS or is_identity_key(key) or _REGISTRY_URL.fullmatch(key)):
         secrets |= set(given.values())
     if is_secret_key(key):
         secrets.add(resolved)

@@ -9,10 +9,25 @@ import functools
 import logging
 import os
 import sys
+from collections.abc import MutableMapping
 
 from spark_jobs.config.redaction import SPARKS_VARIABLES
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 _logger = logging.getLogger(__name__)
+
+
+def reach_loopback(variables: MutableMapping[str, str]) -> None:
+    """Have no client of this process, or of its children, go to this machine's own servers by a proxy.
+
+    gRPC and the clients of HTTP read these variables, some the one spelling and some the other.
+    """
+    for names in (("no_proxy", "NO_PROXY"), ("no_grpc_proxy",)):
+        given = next((variables[name] for name in names if variables.get(name)), "")
+        if "no_proxy" in names or given:
+            wanted = ",".join(dict.fromkeys([*filter(None, given.split(",")), *LOOPBACK]))
+            variables.update(dict.fromkeys(names, wanted))
 
 
 @functools.cache
@@ -25,6 +40,7 @@ def isolate_from_user_spark() -> tuple[str, ...]:
     dropped = tuple(sorted(name for name in os.environ if name.startswith(SPARKS_VARIABLES)))
     for name in dropped:
         del os.environ[name]
+    reach_loopback(os.environ)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     foreign = tuple(name for name in dropped if name not in {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"})

@@ -260,9 +260,9 @@ def test_two_lakes_never_meet_in_one_session(
     """Upkeep of two lakes begins on one server at once: asking a session which catalog it has is too late."""
     asked: list[str] = []
 
-    def attach(url: str, conf: dict[str, str]) -> SparkSession:
+    def attach(url: str, conf: dict[str, str], remote: str) -> SparkSession:
         asked.append(url)
-        return _attach(url, conf)
+        return _attach(url, conf, remote)
 
     monkeypatch.setattr("resources.spark._attach", attach)
     for name in ("one", "two"):

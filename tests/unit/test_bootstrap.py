@@ -15,8 +15,8 @@ from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.extras import EXTRAS, extras_asked_for
 from bootstrap.index_settings import parse_pip_settings, uv_variables
-from bootstrap.install import ensure_installed, is_installed
-from bootstrap.places import LOCKS, ROOT, Places, lock_key, lock_path
+from bootstrap.install import SetupError, ensure_installed, is_installed
+from bootstrap.places import LOCKS, ROOT, Places, lock_key, lock_path, user_cache
 from bootstrap.without_setup import answer
 from cli.listing import COMMANDS
 from spark_jobs import __version__
@@ -124,6 +124,7 @@ def test_foreign_set_up_does_not_leak(tmp_path: Path) -> None:
         "PYSPARK_PYTHON": str(places.python),
         "PYSPARK_DRIVER_PYTHON": str(places.python),
         "PYICEBERG_HOME": str(places.pyiceberg_home),
+        "XDG_CACHE_HOME": str(tmp_path.parent),
         "PYTHONPYCACHEPREFIX": str(places.bytecode),
     }
 
@@ -206,3 +207,22 @@ def test_each_command_is_explained_without_set_up() -> None:
         assert said is not None
         assert said.text.startswith(f"./sluice {entry.name}")
     assert answer(["drain", "orders"]) is None
+
+
+def test_a_user_without_a_home_has_the_clone_s_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither HOME nor an entry in the list of users: set-up goes into the clone, and no traceback comes."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", _no_entry)
+    assert user_cache() == ROOT / ".cache" / "sluice"
+
+
+def _no_entry(uid: int) -> None:
+    raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+
+def test_a_cache_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    """The line says which variable names another; as where HOME is the root folder."""
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match="XDG_CACHE_HOME"):
+        ensure_installed(Places(tmp_path / "file" / "sluice"), "run")

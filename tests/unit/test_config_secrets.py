@@ -8,6 +8,7 @@ import traceback
 
 import pytest
 
+from cli import output
 from spark_jobs.config.file import load_config
 from spark_jobs.config.redaction import is_secret_key
 from spark_jobs.config.secrets import resolve, scrub
@@ -152,7 +153,7 @@ def test_the_embedded_broker_is_found_when_it_runs(tmp_path, monkeypatch):
     [
         ("sasl.password", True),
         ("ssl.key.pem", True),
-        ("s3.access-key-id", True),
+        ("s3.access-key-id", False),
         ("token", True),
         ("credential", True),
         ("adls.sas-token", True),
@@ -172,3 +173,25 @@ def test_problems_are_plain_values(main_file):
     """What a team file got wrong can be shown as JSON beside the pipelines."""
     config = load_config(main_file)
     assert json.loads(config.model_dump_json())["problems"] == []
+
+
+def test_no_name_is_masked_for_being_somebody_s_id_or_a_short_secret(monkeypatch, capsys):
+    """A hint stays what one can type, and a row what the table has: `sluice` and `orders` are words."""
+    for name, value in (("ID", "sluice"), ("USER", "payments-team"), ("PASSWORD", "orders")):
+        monkeypatch.setenv(f"SLUICE_TEST_{name}", value)
+    resolve(
+        {
+            "s3.access-key-id": "${SLUICE_TEST_ID}",
+            "sasl.username": "${SLUICE_TEST_USER}",
+            "sasl.password": "${SLUICE_TEST_PASSWORD}",
+            "token": SECRET,
+        }
+    )
+    said = "./sluice drain orders, as payments-team"
+    assert scrub(said) == said
+    output.json_line({"pipeline": SECRET, SECRET: 1, "reason": f"refused {SECRET}"})
+    assert json.loads(capsys.readouterr().out) == {"pipeline": SECRET, SECRET: 1, "reason": "refused ***"}
+    output.table(["v"], [[f"is {SECRET}"]], is_data=True)
+    output.table(["v"], [[f"is {SECRET}"]])
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["v", f"is {SECRET}", "v", "is ***"]

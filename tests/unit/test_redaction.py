@@ -17,7 +17,6 @@ from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 SECRET_NAMES = [
     "credential",
     "token",
-    "s3.access-key-id",
     "s3.secret-access-key",
     "s3.session-token",
     "adls.auth.shared-key.account.key",
@@ -34,6 +33,10 @@ SECRET_NAMES = [
     "PGPASS",
 ]
 SHOWN_NAMES = [
+    "s3.access-key-id",
+    "fs.s3a.access.key",
+    "sasl.username",
+    "adls.account-name",
     "ssl.key.location",
     "sasl.oauthbearer.token.endpoint.url",
     "rest.authorization-url",
