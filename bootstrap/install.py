@@ -6,6 +6,7 @@ It brings uv, checked by hash; uv brings the rest, checked by hash.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -26,6 +27,7 @@ NETWORK_HINT = (
     "(or pip's configuration) are used. Run the command again: what was downloaded is kept."
 )
 
+UP_LOCK = "up.lock"
 _MEGABYTES = {"run": 660, "dev": 770}
 
 
@@ -159,9 +161,30 @@ def _silence_pyiceberg(places: Places) -> None:
 
 def _link(places: Places) -> None:
     if places.link.is_symlink():
+        linked = places.link.readlink()
+        if linked != places.environment and _is_kept(linked):
+            say(f"An `up` runs from {linked}: {places.link} stays a link to it, not to {places.environment}.")
+            return
         places.link.unlink()
     if not places.link.exists():
         places.link.symlink_to(places.environment)
+
+
+def keep(places: Places) -> None:
+    """Have nobody link the clone to another environment while this process lives, whatever it becomes."""
+    with contextlib.suppress(OSError):  # an environment that this user cannot write is nobody's to link
+        lock = os.open(places.environment / UP_LOCK, os.O_CREAT | os.O_RDWR)
+        os.set_inheritable(lock, True)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+
+
+def _is_kept(environment: Path) -> bool:
+    try:
+        with (environment / UP_LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    return False
 
 
 def _announce(places: Places, dependency_set: str) -> None:
@@ -179,15 +202,8 @@ def _announce(places: Places, dependency_set: str) -> None:
 
 @contextmanager
 def _exclusive(cache: Path) -> Iterator[None]:
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        lock_file = (cache / ".setup.lock").open("w")
-    except OSError as error:
-        raise SetupError(
-            f"{cache} cannot be written ({error.strerror}): set XDG_CACHE_HOME to a folder that this user may"
-            " write."
-        ) from error
-    with lock_file as lock:
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".setup.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.extras import extras_asked_for
-from bootstrap.install import SetupError, ensure_extra, ensure_installed, fetch_jars, is_installed
+from bootstrap.install import SetupError, ensure_extra, ensure_installed, fetch_jars, is_installed, keep
 from bootstrap.places import BENCH_JARS_LOCK, JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
 from bootstrap.without_setup import answer
 
@@ -51,12 +51,15 @@ def launch(arguments: list[str]) -> int:
             for extra in extras_asked_for(arguments):
                 ensure_extra(places, extra)
             _fetch_for(command, arguments, places)
-    except SetupError as error:
-        print(error, file=sys.stderr)
+    except (SetupError, OSError) as error:
+        hint = "" if isinstance(error, SetupError) else ". XDG_CACHE_HOME names another cache folder."
+        print(f"{error}{hint}", file=sys.stderr)
         return 69
     except KeyboardInterrupt:
         print("\nSet-up was interrupted; run the command again to go on.", file=sys.stderr)
         return 130
+    if command == "up":
+        keep(places)
     environment = child_environment(os.environ, places)
     if arguments == ["lint"]:
         return lint(places, environment)

@@ -18,15 +18,9 @@ RUN_JAR_SETS = ("kafka", "spark")
 
 def user_cache() -> Path:
     """Return Sluice's part of the user's cache folder, shared by all clones."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else _home() / ".cache") / "sluice"
-
-
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:  # a container's user, without HOME and without an entry in the list of users
-        return ROOT
+    # The clone's own is for a container's user without HOME and without an entry in the list of users.
+    base, home = os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")  # noqa: PTH111
+    return next(each for each in (Path(base), Path(home), ROOT / ".cache") if each.is_absolute()) / "sluice"
 
 
 class Places:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from functools import partial
 
 import grpc
 from dagster_pyspark import LazyPySparkResource
@@ -14,7 +15,6 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 ANSWER_SECONDS = 30.0
 TELL_SECONDS = 5.0
-_AGAIN_SECONDS = 0.5
 
 _logger = logging.getLogger(__name__)
 
@@ -45,35 +45,32 @@ class _Channel(DefaultChannelBuilder):
         return f"127.0.0.1:{self._port}" if is_ours else super().endpoint
 
 
-def wait_for_answer(url: str) -> None:
-    """Return once the server has said anything at all, with a line every few seconds until then.
+def wait_for_answer(url: str) -> bool:
+    """Return whether the server's answer is no refusal; a line every few seconds tells that it is waited for.
 
     PySpark would ask one that takes connections and answers none for ten minutes, without a word. Raises
     ``TimeoutError``.
     """
     builder = _Channel(url)
     request = AnalyzePlanRequest(
-        session_id=builder.session_id,
-        user_context=UserContext(user_id=builder.userId),
+        session_id=builder.session_id or "",
+        user_context=UserContext(user_id=builder.userId or ""),
         spark_version=AnalyzePlanRequest.SparkVersion(),
     )
-    began = told = time.monotonic()
+    began = time.monotonic()
     with builder.toChannel() as channel:
-        ask = SparkConnectServiceStub(channel).AnalyzePlan.future
-        asked = ask(request, metadata=builder.metadata(), wait_for_ready=True)
-        while (now := time.monotonic()) - began < ANSWER_SECONDS:
-            if now - told >= TELL_SECONDS:
-                _logger.info("Spark has not answered for %.0f s", now - began)
-                told = now
+        asking = SparkConnectServiceStub(channel).AnalyzePlan  # type: ignore[no-untyped-call]
+        ask = partial(asking.future, request, metadata=builder.metadata(), wait_for_ready=True)
+        asked = ask()
+        while (left := began + ANSWER_SECONDS - time.monotonic()) > 0:
             try:
-                asked.result(_AGAIN_SECONDS)
+                return bool(asked.result(min(left, TELL_SECONDS)))
             except grpc.FutureTimeoutError:
-                continue
+                pass
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
-                    return  # a refusal is an answer, which PySpark is given as well
-                time.sleep(_AGAIN_SECONDS)
-                asked = ask(request, metadata=builder.metadata(), wait_for_ready=True)
-            else:
-                return
+                    return False
+                time.sleep(min(left, TELL_SECONDS))
+                asked = ask()
+            _logger.info("Spark has not answered for %.0f s", time.monotonic() - began)
     raise TimeoutError(f"it takes connections, and has said nothing for {ANSWER_SECONDS:.0f} s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +20,10 @@ GATEWAY = "gateway"
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The process, started at ``began`` (``time.monotonic``); it answers at ``url`` a few seconds later."""
+    """The process; it answers at ``url`` a few seconds later."""
 
     url: str
     process: ServerProcess
-    began: float
     usual: Address | None = None  # where it listens unless another does; None where an address was asked for
     is_insecure: bool = False
 
@@ -62,7 +60,7 @@ def start_beside(
         sluice_home,
     )
     usual = None if _is_asked_for(settings) else address
-    return Beside(url_of(settings, address), process, time.monotonic(), usual, insecure)
+    return Beside(url_of(settings, address), process, usual, insecure)
 
 
 def _is_asked_for(settings: ListenerSettings) -> bool:

@@ -8,22 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spark_jobs.protocol.errors import ConfigError
-
 
 def cache_folder(name: str) -> Path:
     """Return (and create) ``<user's cache>/sluice/<name>``."""
     base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-        folder = root / "sluice" / name
-        folder.mkdir(parents=True, exist_ok=True)
-    except (RuntimeError, OSError) as error:
-        raise ConfigError(
-            f"this user has no cache folder: {error}",
-            code="no-cache-folder",
-            hint="Set XDG_CACHE_HOME to a folder that this user may write.",
-        ) from error
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    folder = root / "sluice" / name
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

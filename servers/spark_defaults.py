@@ -20,7 +20,15 @@ _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptio
 def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
     """Return the file that the settings were put into, which Spark finds with ``SPARK_CONF_DIR``."""
     launched = dict(conf)
-    if not os.access(_home(), os.W_OK):
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir  # Java does not ask for HOME
+    except KeyError as error:
+        raise ConfigError(
+            f"Spark's Java starts for no user without an entry in /etc/passwd, as {os.getuid()}",
+            code="user-without-entry",
+            hint="Add one, as OpenShift's runtime does; with spark.remote Spark runs elsewhere.",
+        ) from error
+    if not os.access(home, os.W_OK):
         launched.setdefault("spark.jars.ivy", str(folder / "ivy"))
     for key in launched.keys() & _JAVA_OPTIONS:
         options = folder / f"{key}.args"
@@ -30,22 +38,6 @@ def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
     file = folder / "spark-defaults.conf"
     write_whole(file, "".join(lines))
     return file
-
-
-def _home() -> str:
-    """Return the home folder as Java knows it: ``HOME`` is not asked.
-
-    Raises ``ConfigError`` (``user-without-entry``) where Spark's Java would end with a NullPointerException.
-    """
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        raise ConfigError(
-            f"Spark's Java starts for no user that the system's list does not have, as {os.getuid()}",
-            code="user-without-entry",
-            hint="Add a line for it to /etc/passwd, as OpenShift's own runtime does, or run as a user that is"
-            " there. With spark.remote Spark runs elsewhere, and this user is enough.",
-        ) from None
 
 
 def _escaped(text: str) -> str:

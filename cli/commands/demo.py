@@ -150,7 +150,7 @@ def _produce_one(servers: Servers, properties: dict[str, str], sample: SampleTop
     for record in lacking(sample, ends):
         delivery.send(sample.topic, record)
         if delivery.sent % ROWS_PER_CHUNK == 0:
-            servers.raise_if_ended()
+            servers.mend()
     delivery.flush()
     took = output.seconds((time.monotonic() - began) * 1000)
     partitions = output.count(sample.partitions, "partition")
@@ -159,7 +159,7 @@ def _produce_one(servers: Servers, properties: dict[str, str], sample: SampleTop
 
 def _wait_until_drained(servers: Servers) -> None:
     try:
-        wait_until_drained(servers.config, servers.raise_if_ended, output.say)
+        wait_until_drained(servers.config, servers.mend, output.say)
     except SluiceError:
         output.say(f"  logs: {Path(servers.home) / 'logs'}")
         raise

@@ -133,7 +133,7 @@ def _stay(servers: Servers) -> None:
     next_look, config = time.monotonic(), servers.config
     words: dict[str, StateWord] = {}
     while True:
-        servers.raise_if_ended()
+        servers.mend()
         if time.monotonic() >= next_look:
             config = _as_it_is_now(servers, config)
             seen = look(config)

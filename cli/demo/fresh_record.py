@@ -72,7 +72,7 @@ def _until_it_answers(servers: Servers) -> str:
     """Return where it answers by then: at another address, if another Sluice took the usual one."""
     deadline = time.monotonic() + _READY_SECONDS
     while True:
-        servers.raise_if_ended()
+        servers.mend()
         try:
             _answer(servers.config, {"pipeline": PIPELINE, "sql": "SELECT 1"})
         except RetryableError:

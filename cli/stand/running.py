@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from cli import output
+from cli.stand.mending import Mending
 from cli.stand.sample_data import SAMPLE_PARTITIONS, create_sample_topics
 from servers.beside import CATALOG, GATEWAY, METRICS, SERVE, Beside, start_beside
 from servers.code_server import process_name
@@ -30,7 +32,7 @@ from servers.spark_connect import SparkConnectServer, SparkConnectSettings, star
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, embedded_kafka, write_endpoints
-from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError
+from spark_jobs.protocol.errors import CommitConflict, SluiceError
 from spark_jobs.storage.state_files import make_state_folder
 
 KAFKA, SPARK, STREAM, REGISTRY = "kafka", "spark-connect", "sample-stream", "registry"
@@ -45,7 +47,6 @@ BESIDE = {
 }
 STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
-AGAIN_SECONDS = 30.0  # from one start of those beside to the next, at least
 GATEWAY_PARTITIONS = 4
 Started = TypeVar("Started")
 PROJECT = Path(__file__).resolve().parents[2]
@@ -62,7 +63,8 @@ class Servers:
     endpoints: Endpoints = field(default_factory=Endpoints)
     dagster: DagsterServers | None = None
     kafka: KafkaSettings | None = None
-    kafka_began: float = 0.0
+    spark: SparkConnectSettings | None = None
+    mending: Mending = field(default_factory=Mending)
 
     @property
     def home(self) -> Path:
@@ -120,6 +122,9 @@ class Servers:
         """Start the sample stream into the embedded broker; its topics, and the gateway's, are made first."""
         taken = {stream.topic: GATEWAY_PARTITIONS for stream in self.config.gateway.streams.values()}
         create_sample_topics(embedded_kafka(self.config.home), SAMPLE_PARTITIONS | taken)
+        self._start_sample()
+
+    def _start_sample(self) -> None:
         command = [sys.executable, "-m", "cli.stand.sample_stream", self.config.home]
         environment = clean_environment(java_home())
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
@@ -144,25 +149,32 @@ class Servers:
         write_endpoints(self.config.home, self.endpoints)
         return urls
 
-    def raise_if_ended(self) -> None:
-        """Raise ``RetryableError`` when a server ended by itself; broker and those beside are started again.
+    def mend(self) -> None:
+        """Start again what ended by itself; what fails three times in ten minutes, every five minutes.
 
-        But not a broker that ends right away.
+        One beside Dagster whose work another has taken stays away: they would take it from each other
+        for ever.
         """
+        before = set(self.mending.failing)
+        self.mending.run([name for name, each in self.processes.items() if each.is_running])
         ended = [(name, each) for name, each in self.processes.items() if not each.is_running]
         for name, process in ended:
-            if name in BESIDE:
-                self._start_again(name)
-            elif name == KAFKA and time.monotonic() - self.kafka_began > AGAIN_SECONDS:
-                output.say(f"{name} had ended, its log is {self.folder(name).log_path}: once more")
-                process.stop()
-                self._start_kafka()
-            else:
-                raise RetryableError(
-                    f"{name} ended by itself",
-                    code="server-ended",
-                    hint=f"Its log is {self.folder(name).log_path}; start again with the same command.",
+            beside = self.beside.get(name)
+            if beside and process.exit_code == CommitConflict.exit_code:
+                del self.beside[name]
+                self.processes.pop(name).stop()
+                output.say(
+                    f"{BESIDE[name]} not served any more, since another has taken over: {self._log(name)}"
                 )
+            elif (beside and beside.lost_its_port) or self.mending.may_start(name):
+                process.stop()
+                self._start_again(name, beside)
+        failing = {name: self._log(name) for name in sorted(self.mending.failing)}
+        if before != failing.keys():
+            self.endpoints = replace(self.endpoints, failing=failing)
+            write_endpoints(self.config.home, self.endpoints)
+        for name in sorted(failing.keys() - before):
+            output.say(f"{name} ends again and again: it is started every five minutes, and the others go on")
 
     def stop(self) -> None:
         """Stop everything that was started; does nothing the second time."""
@@ -172,26 +184,27 @@ class Servers:
             with ThreadPoolExecutor(len(names)) as pool:
                 list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
 
-    def _start_again(self, name: str) -> None:
-        """Start one that ended: at once where it ran for some time, elsewhere where it lost its port.
-
-        One whose work another has taken stays away: they would take it from each other for ever.
-        """
-        ended, log = self.beside[name], f"the log is {self.folder(name).log_path}"
-        if ended.process.exit_code == CommitConflict.exit_code:
-            del self.beside[name]
-            self.processes.pop(name).stop()
-            output.say(f"{BESIDE[name]} not served any more, since another has taken over: {log}")
-        elif ended.lost_its_port or time.monotonic() - ended.began > AGAIN_SECONDS:
-            ended.process.stop()
-            try:
-                url = self.start_beside([name], insecure=ended.is_insecure)[name]
-            except ConfigError as error:
-                self.beside[name] = replace(ended, began=time.monotonic())
-                output.render_error(error)
-            else:
-                why = f"another took {ended.url} first" if ended.lost_its_port else f"it had ended, {log}"
+    def _start_again(self, name: str, beside: Beside | None) -> None:
+        """Start one that ended where it was, or elsewhere where it lost its port; its failure is told."""
+        starts = {KAFKA: self._start_kafka, SPARK: self._start_spark, STREAM: self._start_sample}
+        why = f"it had ended, {self._log(name)}"
+        try:
+            if beside is not None:
+                url = self.start_beside([name], insecure=beside.is_insecure)[name]
+                why = f"another took {beside.url} first" if beside.lost_its_port else why
                 output.say(f"{BESIDE[name]} at {url}: {why}")
+                return
+            output.say(f"{name} is started again: {why}")
+            if name in starts:
+                starts[name]()
+            elif self.dagster is not None:  # all of it: what runs it had under way is settled so
+                self.dagster.stop(STOP_GRACE_SECONDS)
+                self.start_dagster(urlsplit(self.dagster.url).port or 0)
+        except SluiceError as error:
+            output.render_error(error)
+
+    def _log(self, name: str) -> str:
+        return f"its log is {self.folder(name).log_path}"
 
     def _start_kafka(self) -> None:
         """Start the broker; again it is where it was, with all it had."""
@@ -199,13 +212,14 @@ class Servers:
         settings = self.kafka or (with_login(plain) if self.has_login else plain)
         kafka: KafkaServer = _timed("Kafka broker", lambda: start_kafka(settings))
         self.processes[KAFKA] = kafka.process
-        self.kafka, self.kafka_began = settings, time.monotonic()
+        self.kafka = settings
         at, login = kafka.bootstrap_servers, dict(settings.login)
         self.endpoints = replace(self.endpoints, kafka_bootstrap_servers=at, kafka_login=login)
 
     def _start_spark(self) -> None:
+        """Start Spark's server; again it is where it was, so that who used it asks it and not for nobody."""
         home = self.home / "spark"
-        settings = SparkConnectSettings(
+        self.spark = settings = self.spark or SparkConnectSettings(
             self.folder(SPARK),
             home=home,
             port=free_ports(1)[0],

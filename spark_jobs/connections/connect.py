@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.connections.lake import open_log
+from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.connections.registry import open_registry
 from spark_jobs.connections.writer_schemas import RecordSchemas, schema_sources
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
 from spark_jobs.txlog.store import TxlogStore
 
@@ -38,7 +37,8 @@ class Connections:
     when it is first asked, and it never reaches a task.
     ``spark`` connects on first use. ``task_memory_bytes`` bounds what one Spark task may use and
     ``parallelism`` is how many tasks run at once. ``interrupt`` stops Spark work tagged with an attempt,
-    best effort. ``now_us`` is microseconds since the epoch.
+    best effort. ``now_us`` is microseconds since the epoch. ``refresh`` has ``kafka``, its ``admin`` and the
+    log take secrets that were rotated, for work that goes on for days.
     """
 
     kafka: dict[str, str] = field(repr=False)
@@ -55,6 +55,7 @@ class Connections:
     new_attempt: Callable[[], str]
     schemas: Callable[[PipelineConfig], RecordSchemas] = field(repr=False)
     fail_points: FailPoints = field(default_factory=NoFailPoints)
+    refresh: Callable[[], None] = lambda: None
 
     @property
     def state(self) -> CreateOnlyStore:
@@ -78,12 +79,18 @@ def connect(
     no broker is configured or running, or a secret is missing.
     """
     kafka = resolve_kafka_properties(config) if needs_kafka else {}
-    catalog = resolve(config.catalog.properties)
+    resolve(config.catalog.properties)  # one that is missing is told now, and each opening reads again
     txlog = open_log(config)
+
+    def refresh() -> None:
+        if kafka:
+            kafka.update(resolve_kafka_properties(config))
+        txlog.store.use(resolve(config.log_properties))
+
     return Connections(
         kafka=kafka,
         admin=KafkaAdmin(kafka),
-        open_catalog=partial(open_catalog, config.catalog.name, catalog),
+        open_catalog=partial(open_catalog, config),
         txlog=txlog,
         spark=spark,
         interrupt=interrupt,
@@ -94,4 +101,5 @@ def connect(
         now_us=lambda: time.time_ns() // 1000,
         new_attempt=lambda: str(uuid.uuid4()),
         schemas=schema_sources(config, cache(partial(open_registry, config.registries, txlog.store))),
+        refresh=refresh,
     )

@@ -11,7 +11,7 @@ from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
 from spark_jobs.config.redaction import url_passwords
 from spark_jobs.config.secrets import remember, resolve
 from spark_jobs.config.settings import KafkaAuth, SluiceConfig
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.storage.state_files import write_whole
 
 
@@ -20,7 +20,7 @@ class Endpoints:
     """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port/;token=…``; None: down.
 
     ``serve`` is the address of what answers queries beside Dagster. ``kafka_login`` are the properties that a
-    client of ours has to say beside the broker's address.
+    client of ours has to say beside the broker's address. ``failing`` end again and again, each with its log.
     Written when our servers are up, removed when they stop.
     """
 
@@ -28,6 +28,18 @@ class Endpoints:
     spark_remote: str | None = None
     serve: str | None = None
     kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
+    failing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def trouble(self) -> RetryableError | None:
+        """Return the error of a server that fails and that drains need."""
+        for name in (each for each in self.failing if each.startswith(("spark", "kafka", "dagster"))):
+            return RetryableError(
+                f"{name} of `./sluice up` ends again and again, and is started every five minutes",
+                code="server-ended",
+                hint=f"{self.failing[name].capitalize()}.",
+            )
+        return None
 
 
 def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:

@@ -133,6 +133,7 @@ class Follower:
         at = time.monotonic()
         following = [each for each in self._followers.values() if each.held is not None]
         try:
+            self._connections.refresh()
             sources = self._connections.admin.source_states(each.pipeline.topic for each in following)
         except SluiceError as error:
             sources = dict.fromkeys((each.pipeline.topic for each in following), error)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.checks.check import LATELY_SECONDS
 from spark_jobs.checks.facts import AuditNote, HealthFacts, TableFacts
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.endpoints import resolve_kafka_properties
+from spark_jobs.connections.endpoints import read_endpoints, resolve_kafka_properties
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.health.judge import CheckResult, judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
@@ -150,8 +150,10 @@ def _facts(
     committed_at_ms = table.state.committed_at_ms if table else None
     failed = last_failures(surveyor.config.home, pipeline.name, committed_at_ms).get(DRAIN)
     failure = SluiceError(failed.sentence(DRAIN), code=failed.code, hint=failed.hint) if failed else None
+    failing = read_endpoints(surveyor.config.home).trouble
     facts = HealthFacts(
         now_ms=now_ms,
+        error=failing,
         lag=lag,
         undecided=sum(undecided.values()),
         failure=failure if failed and failed.is_standing and any(lag.values()) else None,
@@ -178,7 +180,7 @@ def _facts(
         undecided_since_ms=since_ms,
         held=table.held,
         audit=table.audit,
-        error=error,
+        error=error or failing,
     )
 
 

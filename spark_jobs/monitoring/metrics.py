@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from spark_jobs.checks.facts import HealthFacts
+from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.lake.catalog import close_catalog
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from spark_jobs.monitoring.totals import TableTotals
 
 CACHE_SECONDS = 15.0
+PATIENCE_SECONDS = 3.0  # with each server that is asked: Prometheus waits for ten in all
 # A topic of a thousand partitions would be a thousand series: above this they are one, `partition="all"`.
 MAX_PARTITION_SERIES = 64
 MILLISECONDS = 1000
@@ -49,11 +51,12 @@ class SluiceCollector(Collector):
 
     def __init__(self, config: SluiceConfig) -> None:
         self._config = config
-        self._surveyor = Surveyor(config)
+        self._surveyor = Surveyor(config, patience_seconds=PATIENCE_SECONDS)
         self._lock = threading.Lock()
         self._looked_at = -math.inf
         self._metrics: list[Metric] = []
-        self._totals = TotalsReader(open_log(config))
+        self._log = open_log(config)
+        self._totals = TotalsReader(self._log)
 
     def describe(self) -> list[Metric]:
         """Return nothing: registering must not look at anything."""
@@ -76,6 +79,9 @@ class SluiceCollector(Collector):
             _add_failures(families, self._config.home, health.pipeline.name)
         # What cannot be read now has no sample now: a counter that fell to 0 would look like a reset.
         with suppress(SluiceError):
+            self._log.store.use(resolve(self._config.log_properties))
+            if all(health.table is None for health in found):
+                return list(families.values())  # no table, or a catalog that would be waited for once more
             catalog = open_catalog(self._config)
             try:
                 for health in found:

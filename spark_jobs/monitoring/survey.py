@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -79,10 +79,14 @@ class Problem:
 
 
 class Surveyor:
-    """Looks again and again; keeps its Kafka connection between looks until its properties change."""
+    """Looks again and again; keeps its Kafka connection between looks until its properties change.
 
-    def __init__(self, config: SluiceConfig) -> None:
+    With ``patience_seconds`` it waits no longer for Kafka, or for a table, than that.
+    """
+
+    def __init__(self, config: SluiceConfig, *, patience_seconds: float | None = None) -> None:
         self.config = config
+        self._patience_seconds = patience_seconds
         self._lock = threading.Lock()
         self._admin: tuple[dict[str, str], KafkaAdmin] | None = None
         self._figures = FigureCache()
@@ -174,14 +178,16 @@ class Surveyor:
 
     def kafka_admin(self) -> KafkaAdmin:
         """Return the connection that is kept; a new one when the properties changed."""
-        from spark_jobs.kafka.admin import KafkaAdmin  # noqa: PLC0415  (librdkafka, never at import)
+        # librdkafka, never at import
+        from spark_jobs.kafka.admin import TIMEOUT_SECONDS, KafkaAdmin  # noqa: PLC0415
 
         properties = resolve_kafka_properties(self.config)
         with self._lock:
             if self._admin is None or self._admin[0] != properties:
                 if self._admin is not None:
                     self._admin[1].close()
-                self._admin = (properties, KafkaAdmin(properties))
+                limit = self._patience_seconds or TIMEOUT_SECONDS
+                self._admin = (properties, KafkaAdmin(properties, timeout_seconds=limit))
             return self._admin[1]
 
     def for_each_table(self, read: Callable[[PipelineConfig, Table | None], T]) -> dict[str, T | SluiceError]:
@@ -200,19 +206,42 @@ class Surveyor:
         from spark_jobs.lake.tables import load_table  # noqa: PLC0415
 
         try:
-            catalog = open_catalog(self.config)
+            catalog = self._in_time(partial(open_catalog, self.config))
+        except TimeoutError as error:
+            return {pipeline.name: _unreadable(pipeline, error) for pipeline in pipelines}
         except SluiceError as error:
             return dict.fromkeys((pipeline.name for pipeline in pipelines), error)
+
+        def look(pipeline: PipelineConfig) -> T:
+            return read(pipeline, load_table(catalog, pipeline.table))
+
         found: dict[str, T | SluiceError] = {}
         for pipeline in pipelines:
             try:
-                found[pipeline.name] = read(pipeline, load_table(catalog, pipeline.table))
+                found[pipeline.name] = self._in_time(partial(look, pipeline))
+            except TimeoutError as error:  # who is silent for one table is asked for no other
+                return {each.name: _unreadable(each, error) for each in pipelines} | found
             except SluiceError as error:
                 found[pipeline.name] = error
             except Exception as error:  # noqa: BLE001  (one table must not hide the others)
                 found[pipeline.name] = _unreadable(pipeline, error)
         close_catalog(catalog)
         return found
+
+    def _in_time(self, ask: Callable[[], T]) -> T:
+        """Return the answer, or raise ``TimeoutError`` when it takes longer than there is patience for."""
+        if self._patience_seconds is None:
+            return ask()
+        answer: Future[T] = Future()
+
+        def wait() -> None:
+            try:
+                answer.set_result(ask())
+            except BaseException as error:  # noqa: BLE001  (whoever waits is told)
+                answer.set_exception(error)
+
+        threading.Thread(target=wait, daemon=True).start()
+        return answer.result(self._patience_seconds)
 
 
 def table_state(table: Table, identifier: str) -> TableState:

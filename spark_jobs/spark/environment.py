@@ -13,7 +13,7 @@ from collections.abc import MutableMapping
 
 from spark_jobs.config.redaction import SPARKS_VARIABLES
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = "localhost,127.0.0.1,::1"
 
 _logger = logging.getLogger(__name__)
 
@@ -23,11 +23,10 @@ def reach_loopback(variables: MutableMapping[str, str]) -> None:
 
     gRPC and the clients of HTTP read these variables, some the one spelling and some the other.
     """
-    for names in (("no_proxy", "NO_PROXY"), ("no_grpc_proxy",)):
-        given = next((variables[name] for name in names if variables.get(name)), "")
-        if "no_proxy" in names or given:
-            wanted = ",".join(dict.fromkeys([*filter(None, given.split(",")), *LOOPBACK]))
-            variables.update(dict.fromkeys(names, wanted))
+    given = variables.get("no_proxy") or variables.get("NO_PROXY") or ""
+    for name in ("no_proxy", "NO_PROXY", *({"no_grpc_proxy"} & variables.keys())):
+        before = variables[name] if name == "no_grpc_proxy" else given
+        variables[name] = ",".join(filter(None, (before, LOOPBACK)))
 
 
 @functools.cache

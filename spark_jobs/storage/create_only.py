@@ -43,6 +43,13 @@ class CreateOnlyStore:
         self.root = str(self._local_root) if self._local_root else root.rstrip("/")
         self._io = load_file_io(self._properties, self.root)
 
+    def use(self, properties: Mapping[str, str]) -> None:
+        """Go on with these where they are others: a key that was rotated."""
+        if dict(properties) != self._properties:
+            self.__dict__.pop("_conditional", None)
+            self._properties = dict(properties)
+            self._io = load_file_io(self._properties, self.root)
+
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.root, self._properties)  # another process connects anew
 

@@ -23,15 +23,17 @@ from websockets.typing import Origin
 from bench.footprint import usage
 from cli.commands.up import _as_it_is_now
 from cli.stand import running
+from cli.stand.mending import Mending
 from cli.stand.run_record import read_up
 from cli.stand.running import Servers, stop_left_over
 from prove.lab.kafka_server import unique_name
 from servers.kafka import KafkaServer, KafkaSettings
 from servers.process import ServerProcess, free_ports, is_listening
+from servers.spark_connect import SparkConnectServer, SparkConnectSettings
 from spark_jobs.config.file import load_config
 from spark_jobs.connections.endpoints import Endpoints, read_endpoints, write_endpoints
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.protocol.errors import CommitConflict, RetryableError
+from spark_jobs.protocol.errors import CommitConflict
 
 if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
@@ -212,49 +214,78 @@ def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
     with urllib.request.urlopen(f"http://{address}/v1/namespaces", timeout=SCRAPE_SECONDS) as answer:
         assert json.load(answer)["namespaces"] == []
     process.kill()
-    servers.raise_if_ended()
-    assert servers.processes["catalog"] is process  # it had run for a moment only
-    monkeypatch.setattr(running, "AGAIN_SECONDS", 0)
-    servers.raise_if_ended()
+    servers.mend()
     assert f"the catalog is at http://{address}: it had ended" in capsys.readouterr().out
     process = servers.processes["catalog"]
     process.wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
     assert stop_left_over(config) == ["catalog"]
     process.wait_until(lambda: not process.is_running, STOP_SECONDS)  # its threads end a moment later
     assert not is_listening(port)
+    servers.mend()
+    assert servers.processes["catalog"] is process  # it was started again a moment ago
     monkeypatch.setattr(ServerProcess, "exit_code", CommitConflict.exit_code)
-    servers.raise_if_ended()
+    servers.mend()
     assert "the catalog is not served any more, since another has taken over" in capsys.readouterr().out
     assert not servers.processes
 
 
-def test_the_embedded_broker_is_started_again_where_it_was(
+def test_what_ended_is_started_again_where_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By equal settings, which make the same broker of it; one that ends right away ends `up`."""
-    started: list[KafkaSettings] = []
+    """By equal settings, and beside the others, which run on; one that goes on ending is told of."""
+    started: list[KafkaSettings | SparkConnectSettings] = []
+    monkeypatch.setattr(running, "lake_jar_sets", lambda _: ("spark",))
 
-    def start(settings: KafkaSettings) -> KafkaServer:
+    def start_kafka(settings: KafkaSettings) -> KafkaServer:
         started.append(settings)
         process = ServerProcess(settings.folder, ["sleep", "60"], dict(os.environ))
         return KafkaServer(f"127.0.0.1:{settings.port}", process)
 
-    monkeypatch.setattr(running, "start_kafka", start)
+    def start_spark(settings: SparkConnectSettings) -> SparkConnectServer:
+        started.append(settings)
+        return SparkConnectServer("sc://x", ServerProcess(settings.folder, ["sleep", "60"], dict(os.environ)))
+
+    monkeypatch.setattr(running, "start_kafka", start_kafka)
+    monkeypatch.setattr(running, "start_spark_connect", start_spark)
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
-    (tmp_path / "sluice.yaml").write_text("version: 1\nspark: {master: local}\n")
-    servers = Servers(load_config(tmp_path / "sluice.yaml"))
+    (tmp_path / "sluice.yaml").write_text("version: 1\n")
+    config = load_config(tmp_path / "sluice.yaml")
+    now = 1000.0
+    servers = Servers(config, mending=Mending(now=lambda: now))
     try:
         servers.start_backends()
-        servers.processes["kafka"].kill()
-        with pytest.raises(RetryableError, match="server-ended"):
-            servers.raise_if_ended()
-        monkeypatch.setattr(running, "AGAIN_SECONDS", 0)
-        servers.raise_if_ended()
-        assert "kafka had ended" in capsys.readouterr().out
-        assert servers.processes["kafka"].is_running
-        assert started[0] == started[1]
+        first, kafka = servers.processes["spark-connect"], servers.processes["kafka"]
+        for _ in range(3):
+            servers.processes["spark-connect"].kill()
+            servers.mend()
+            assert servers.processes["spark-connect"].is_running
+            now += 31
+        assert kafka.is_running
+        assert servers.processes["spark-connect"] is not first
+        assert len({repr(each) for each in started if isinstance(each, SparkConnectSettings)}) == 1
+        assert "spark-connect ends again and again" in capsys.readouterr().out
+        failing = read_endpoints(config.home).trouble
+        assert failing is not None
+        assert "spark-connect of `./sluice up`" in failing.message
+        now += 300
+        servers.mend()
+        assert read_endpoints(config.home).trouble is None
     finally:
         servers.stop()
+
+
+def test_a_server_that_goes_on_ending_is_started_rarely() -> None:
+    """At once, half a minute later, and after three times in ten minutes every five minutes."""
+    clock = [0]
+    mending = Mending(now=lambda: clock[-1])
+
+    def is_started(at: int) -> bool:
+        clock.append(at)
+        return mending.may_start("spark-connect")
+
+    starts = [at for at in range(1500) if is_started(at)]
+    assert starts == [0, 30, 60, 360, 660, 960, 1260]
+    assert mending.failing == {"spark-connect"}
 
 
 def test_the_embedded_broker_has_the_topics_of_the_gateway(
@@ -288,7 +319,7 @@ def test_what_lost_its_usual_port_to_another_is_served_elsewhere(
             deadline = time.monotonic() + SCRAPE_SECONDS
             while first.is_running and time.monotonic() < deadline:
                 time.sleep(0.05)
-            servers.raise_if_ended()
+            servers.mend()
             moved = servers.beside["metrics"].url
             assert f"metrics are at {moved}" in capsys.readouterr().out
             port = urlsplit(moved).port or 0

@@ -19,6 +19,7 @@ from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import configure, make_lab
 from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.skip import skip
+from spark_jobs.connections.endpoints import read_endpoints, write_endpoints
 from spark_jobs.health.table_facts import shows_history
 from spark_jobs.kafka.times import first_record_times
 from spark_jobs.monitoring.audit_notes import audit_newest
@@ -168,6 +169,12 @@ def test_an_idle_topic_stays_fresh_and_a_backlog_ages(new_lab: NewLab) -> None:
     lab.drain()
     idle = look(lab).facts
     assert idle.valid_through_ms == idle.now_ms
+    endpoints = read_endpoints(lab.config.home)
+    write_endpoints(lab.config.home, replace(endpoints, failing={"spark-connect": "its log is /x"}))
+    passed, told = fact(look(lab), "stall")
+    assert not passed
+    assert told.startswith("a drain would stop: spark-connect of `./sluice up` ends again and again")
+    write_endpoints(lab.config.home, endpoints)
     new_lab.produce(lab, as_json({"id": 2}))
     behind = look(lab)
     late = behind.facts

@@ -15,7 +15,8 @@ from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.extras import EXTRAS, extras_asked_for
 from bootstrap.index_settings import parse_pip_settings, uv_variables
-from bootstrap.install import SetupError, ensure_installed, is_installed
+from bootstrap.install import _link, ensure_installed, is_installed
+from bootstrap.launch import launch
 from bootstrap.places import LOCKS, ROOT, Places, lock_key, lock_path, user_cache
 from bootstrap.without_setup import answer
 from cli.listing import COMMANDS
@@ -221,8 +222,36 @@ def _no_entry(uid: int) -> None:
     raise KeyError(f"getpwuid(): uid not found: {uid}")
 
 
-def test_a_cache_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_cache_folder_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The line says which variable names another; as where HOME is the root folder."""
     (tmp_path / "file").touch()
-    with pytest.raises(SetupError, match="XDG_CACHE_HOME"):
-        ensure_installed(Places(tmp_path / "file" / "sluice"), "run")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert launch(["status"]) == 69
+    assert "XDG_CACHE_HOME" in capsys.readouterr().err
+
+
+def test_a_running_up_keeps_its_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A set-up in another cache folder links the clone to its own, but not under an `up`, and says so."""
+    first, second = (Places(tmp_path / name, tmp_path) for name in ("first", "second"))
+    for places in (first, second):
+        places.environment.mkdir(parents=True)
+    _link(first)
+    code = (
+        "import sys; from pathlib import Path; from bootstrap.install import keep;"
+        "from bootstrap.places import Places; keep(Places(*map(Path, sys.argv[1:])));"
+        "import os; os.execv('/bin/sh', ['sh', '-c', 'echo up; read line'])"
+    )
+    command = [sys.executable, "-c", code, first.cache, tmp_path]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "up\n"
+        _link(second)
+        assert first.link.readlink() == first.environment
+        assert f"An `up` runs from {first.environment}" in capsys.readouterr().err
+        running.communicate("end\n")
+    _link(second)
+    assert first.link.readlink() == second.environment

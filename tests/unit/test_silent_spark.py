@@ -65,7 +65,7 @@ def test_a_server_that_says_nothing_is_an_error_in_time(
             spark.session()
         spark.interrupt("an-attempt")
     assert told.value.code == "spark-away"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert "Spark has not answered for 1 s" in caplog.text
     assert "has not stopped the work" in caplog.text
 
