@@ -24,6 +24,7 @@ from orchestration.triggers import Backlog, should_drain, state_key, uncompacted
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.planning import bytes_per_record
+from spark_jobs.monitoring.heartbeat import beat
 from spark_jobs.monitoring.survey import Problem, Surveyed
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
@@ -46,6 +47,7 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     announce_pools(context.instance, sluice.config.pipelines)
     # A pipeline with a schedule is drained by that alone.
     seen = sluice.surveyor.survey()
+    beat(sluice.config.home)
     looks = [look for look in seen if look.pipeline.schedule is None]
     observed = topic_observations(seen, sluice, time.time())
     requests, problems = drains(looks, context.instance, sluice, should_drain)

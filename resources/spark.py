@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from resources.spark_shipping import ship_code, ship_python
-from servers.code_server import socket_folder
+from servers.code_server import temporary_folder
 from servers.environment import LOG_SETTINGS
 from servers.process import ServerFolder, last_line
 from servers.spark_defaults import write_spark_defaults
@@ -238,7 +238,7 @@ class WorkSpark:
 
     def _code_folder(self) -> Path:
         """Return where the job's code is put to be shipped: a state folder may be read-only."""
-        return socket_folder(Path(self.config.home))
+        return temporary_folder(Path(self.config.home))
 
 
 def _attach(url: str, conf: dict[str, str], remote: str) -> SparkSession:

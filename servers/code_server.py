@@ -22,6 +22,8 @@ from spark_jobs.protocol.errors import ConfigError
 
 MODULE = "orchestration.definitions"
 LOAD_SECONDS = 120.0
+# A socket's path has 103 bytes at most on macOS, 107 on Linux; locations have short names.
+LONGEST_FOLDER = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +75,28 @@ def start_code_server(
 
 
 def socket_folder(home: Path) -> Path:
-    """Make the folder of this state folder's sockets: a path may have 107 characters, and homes lie deep.
+    """Make the folder of a state folder's sockets: in it, where nobody tidies up, unless it lies too deep."""
+    inside = home.resolve() / "run" / "sockets"
+    if len(os.fsencode(inside)) > LONGEST_FOLDER:
+        return temporary_folder(home)
+    inside.parent.mkdir(parents=True, exist_ok=True)
+    return _private(inside)
 
-    Code that is shipped lies there too: a home may be read-only.
-    """
+
+def temporary_folder(home: Path) -> Path:
+    """Make this state folder's place beside it: a home may lie too deep for sockets, or be read-only."""
     digest = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
-    folder = Path(tempfile.gettempdir()) / f"sluice-{os.getuid()}-{digest}"
+    return _private(Path(tempfile.gettempdir()) / f"sluice-{os.getuid()}-{digest}")
+
+
+def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise ConfigError(
             f"{folder} is not a folder of this user alone: who can write there could run code as this user",
             code="socket-folder",
-            hint="Remove it, or set TMPDIR to a folder of your own.",
+            hint="Remove it; of one in /tmp, or set TMPDIR to a folder of your own.",
         )
     return folder
 

@@ -13,6 +13,7 @@ import click
 
 from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
+from cli.commands.up_state import up_state
 from cli.stand.run_record import read_up
 from cli.work import pipelines_named
 from servers.asking import followed
@@ -45,16 +46,19 @@ def command(pipeline: str | None, as_json: bool) -> int:
     """  # noqa: D301  (click's mark for a block it must not wrap)
     config = _with_topics_of_today(load_config())
     seen = _look(config, pipeline)
+    up = up_state(config.home, int(time.time() * 1000))
     hot = _followed(config, {facts.pipeline.name for facts, _ in seen if facts.pipeline.hot})
     if as_json:
         shown = {"pipelines": [_to_json(facts, state) for facts, state in seen]}
-        output.json_line(shown | ({} if hot is None else {"followed": hot}))
+        output.json_line(shown | up.to_json() | ({} if hot is None else {"followed": hot}))
     else:
         show(seen)
         _show_followed(hot or ())
+        output.say(up.sentence)
     for problem in config.problems:
         click.echo(f"left out: {problem}", err=True)
-    return 1 if config.problems or any(state.word.needs_person for _, state in seen) else 0
+    needs_person = up.is_silent or any(state.word.needs_person for _, state in seen)
+    return 1 if config.problems or needs_person else 0
 
 
 def look(config: SluiceConfig, pipeline: str | None = None) -> list[tuple[PipelineFacts, PipelineState]]:

@@ -12,6 +12,7 @@ from cli import output
 from cli.commands.look_lines import difference, look_lines
 from cli.commands.state_word import StateWord
 from cli.commands.status import look
+from cli.commands.up_state import up_state
 from cli.stand.run_record import hold
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_CATALOG
@@ -138,6 +139,8 @@ def _stay(servers: Servers) -> None:
             config = _as_it_is_now(servers, config)
             seen = look(config)
             first, *others = look_lines(seen, words)
+            ticks = up_state(config.home, int(time.time() * 1000))
+            others += [f"  {ticks.sentence}"] if ticks.is_silent else []
             output.say("\n".join([f"{time.strftime('%H:%M:%S')}  {first}", *others]))
             words = {facts.pipeline.name: state.word for facts, state in seen}
             next_look = time.monotonic() + LOOK_EVERY_SECONDS

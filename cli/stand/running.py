@@ -32,6 +32,7 @@ from servers.spark_connect import SparkConnectServer, SparkConnectSettings, star
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, embedded_kafka, write_endpoints
+from spark_jobs.monitoring.heartbeat import forget_beats
 from spark_jobs.protocol.errors import CommitConflict, SluiceError
 from spark_jobs.storage.state_files import make_state_folder
 
@@ -179,6 +180,7 @@ class Servers:
     def stop(self) -> None:
         """Stop everything that was started; does nothing the second time."""
         clear_endpoints(self.config.home)
+        forget_beats(self.config.home)
         for names in STOP_ORDER:
             stopping = [self.processes.pop(name) for name in names if name in self.processes]
             with ThreadPoolExecutor(len(names)) as pool:

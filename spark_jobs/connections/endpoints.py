@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import IO
 
 from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
 from spark_jobs.config.redaction import url_passwords
@@ -13,6 +15,8 @@ from spark_jobs.config.secrets import remember, resolve
 from spark_jobs.config.settings import KafkaAuth, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.storage.state_files import write_whole
+
+_locks: dict[Path, IO[bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,15 @@ def _debugging() -> dict[str, str]:
 
 
 def read_endpoints(home: str) -> Endpoints:
-    """Return what is said to run; a server killed since then is still named."""
+    """Return what is said to run, nothing once who said so has ended, however it did.
+
+    A server of a living one that was killed since then is still named.
+    """
     try:
         endpoints = Endpoints(**json.loads(_file(home).read_text(encoding="utf-8")))
     except FileNotFoundError:
+        return Endpoints()
+    if not _is_owned(home):
         return Endpoints()
     for token in url_passwords(endpoints.spark_remote or ""):
         remember(token)
@@ -93,13 +102,35 @@ def read_endpoints(home: str) -> Endpoints:
 
 
 def write_endpoints(home: str, endpoints: Endpoints) -> None:
-    """Replace what is known."""
+    """Replace what is known, which is trusted for as long as this process lives: the kernel ends its lock."""
+    path = _lock(home)
+    if path not in _locks:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _locks[path] = path.open("wb")
+        fcntl.flock(_locks[path], fcntl.LOCK_EX)
     write_whole(_file(home), json.dumps(asdict(endpoints)) + "\n")
 
 
 def clear_endpoints(home: str) -> None:
     """Nothing runs any more; repeating it is harmless."""
     _file(home).unlink(missing_ok=True)
+    if (lock := _locks.pop(_lock(home), None)) is not None:
+        lock.close()
+
+
+def _is_owned(home: str) -> bool:
+    try:
+        with _lock(home).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:  # written by an earlier version, which may still run
+        return True
+    return False
+
+
+def _lock(home: str) -> Path:
+    return Path(home).absolute() / "run" / "endpoints.lock"
 
 
 def _file(home: str) -> Path:

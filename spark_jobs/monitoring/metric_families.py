@@ -26,6 +26,7 @@ FAMILIES = {
         Family("sluice_lag_records", GAUGE, "Offsets from the table's to the topic's end.", ("partition",)),
         Family("sluice_valid_through_timestamp_seconds", GAUGE, "Up to which record time all is there."),
         Family("sluice_freshness_seconds", GAUGE, "Age of the oldest record that waits; 0 without."),
+        Family("sluice_last_tick_timestamp_seconds", GAUGE, "When a sensor here last looked."),
         Family("sluice_last_commit_timestamp_seconds", GAUGE, "When a drain last committed."),
         Family(
             "sluice_retention_headroom_seconds",

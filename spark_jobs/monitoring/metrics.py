@@ -22,6 +22,7 @@ from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.monitoring.checkup import Health, check_up
+from spark_jobs.monitoring.heartbeat import last_beat_ms
 from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, GAUGE, HISTOGRAM
 from spark_jobs.monitoring.survey import Surveyor, TableState
 from spark_jobs.monitoring.totals import TotalsReader
@@ -73,9 +74,9 @@ class SluiceCollector(Collector):
 
     def _look(self) -> list[Metric]:
         families = {name: _family(name) for name in FAMILIES}
-        found = check_up(self._surveyor)
+        found, ticked_ms = check_up(self._surveyor), last_beat_ms(self._config.home)
         for health in found:
-            _add_health(families, health)
+            _add_health(families, health, ticked_ms)
             _add_failures(families, self._config.home, health.pipeline.name)
         # What cannot be read now has no sample now: a counter that fell to 0 would look like a reset.
         with suppress(SluiceError):
@@ -102,7 +103,7 @@ def _family(name: str) -> Metric:
     return _KINDS[family.kind](name, family.help, labels=("pipeline", *family.labels))
 
 
-def _add_health(families: dict[str, Any], health: Health) -> None:
+def _add_health(families: dict[str, Any], health: Health, ticked_ms: int | None) -> None:
     """Add the gauges of one look; what is not known has no sample, so that nothing looks like zero."""
     name, facts = health.pipeline.name, health.facts
     for result in health.results:
@@ -114,6 +115,8 @@ def _add_health(families: dict[str, Any], health: Health) -> None:
         for kind in ("missing", "duplicates", "differing", "outdated", "rounded", "removed", "foreign"):
             families["sluice_audit_findings"].add_metric([name, kind], getattr(facts.audit, kind))
         families["sluice_audit_findings"].add_metric([name, "damaged"], len(facts.audit.damaged))
+    if ticked_ms is not None:
+        families["sluice_last_tick_timestamp_seconds"].add_metric([name], ticked_ms / MILLISECONDS)
     for metric, value in (_gauges(facts) | _table_gauges(facts, health.table)).items():
         families[metric].add_metric([name], value)
 

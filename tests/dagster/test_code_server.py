@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 import urllib.request
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
 from bench.processor_time import tree
-from servers.code_server import socket_folder
+from servers.code_server import LONGEST_FOLDER, socket_folder
 from servers.dagster import DagsterSettings, start_dagster
 from servers.process import free_ports
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PATIENCE_SECONDS = 90.0
 _ASSETS = "{assetNodes{assetKey{path}}}"
@@ -62,9 +60,12 @@ def test_all_of_dagster_shares_one_code_server_which_is_told_of_changes(tmp_path
 def test_a_socket_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who can write beside the socket could take its place and be sent what Dagster would run."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    made = socket_folder(tmp_path)
-    assert (made.parent, made.stat().st_mode & 0o777) == (tmp_path, 0o700)
-    assert socket_folder(tmp_path) == made
-    made.chmod(0o777)
-    with pytest.raises(ConfigError, match="this user alone"):
-        socket_folder(tmp_path)
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        deep = tmp_path / ("d" * LONGEST_FOLDER)
+        for home, parent in ((Path(short), Path(short) / "run"), (deep, tmp_path)):
+            made = socket_folder(home)
+            assert (made.parent, made.stat().st_mode & 0o777) == (parent, 0o700)
+            assert socket_folder(home) == made
+            made.chmod(0o777)
+            with pytest.raises(ConfigError, match="this user alone"):
+                socket_folder(home)
