@@ -8,7 +8,7 @@ from pathlib import Path
 
 from servers.environment import sluice_environment
 from servers.java import java_home
-from servers.listener import refuse_taken, url_of
+from servers.listener import bound_at, refuse_taken, url_of
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 from spark_jobs.config.listener import Address, ListenerSettings
 
@@ -50,7 +50,7 @@ def start_beside(
     """
     if settings.listen is None:
         return None
-    address = _free(settings, settings.listen)
+    address = _free(settings, bound_at(settings.listen))
     typed = [sys.executable, "-m", "cli", command, "--port", str(address.port)]
     environment = sluice_environment(java_home(), sluice_home, config_path)
     process = ServerProcess(

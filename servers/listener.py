@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import ssl
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from servers.process import is_listening
+from servers.process import free_ports, is_listening
 from spark_jobs.config.listener import CLEAR_HINT, Address, ListenerSettings
 from spark_jobs.config.secrets import resolve
 from spark_jobs.protocol.errors import ConfigError
@@ -79,6 +80,11 @@ def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:
 @cache
 def _warn(told: str) -> None:
     _log.warning(told)
+
+
+def bound_at(listen: Address, port: int | None = None) -> Address:
+    """Return where to listen, at another ``port`` when one is given; port 0 becomes one that is free."""
+    return replace(listen, port=port or listen.port or free_ports(1)[0])
 
 
 def refuse_taken(address: Address) -> None:

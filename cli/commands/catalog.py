@@ -6,7 +6,7 @@ import click
 
 from cli import output
 from spark_jobs.config.file import load_config
-from spark_jobs.config.listener import DEFAULT_CATALOG, Address
+from spark_jobs.config.listener import DEFAULT_CATALOG
 
 
 @click.command("catalog")
@@ -25,14 +25,14 @@ def command(port: int | None, *, insecure: bool) -> None:
     or with --catalog-port.
     """
     from servers.catalog import CatalogApp, refused
+    from servers.listener import bound_at
     from servers.serving import serve
 
     config = load_config()
-    listen = config.catalog_server.listen or DEFAULT_CATALOG
     serve(
         CatalogApp(config),
         config.catalog_server,
-        Address(listen.host, port or listen.port),
+        bound_at(config.catalog_server.listen or DEFAULT_CATALOG, port),
         lambda url: output.say(f"catalog at {url}" if url else "stopped"),
         insecure=insecure,
         guard={"refused": refused},

@@ -12,7 +12,7 @@ import click
 from cli import output
 from cli.work import connections_for
 from spark_jobs.config.file import load_config
-from spark_jobs.config.listener import DEFAULT_GATEWAY, Address
+from spark_jobs.config.listener import DEFAULT_GATEWAY
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
@@ -45,13 +45,13 @@ def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
             hint="Write gateway: {streams: {clicks: {topic: app.clicks}}} in sluice.yaml.",
         )
     from servers.gateway import serve_gateway
+    from servers.listener import bound_at
 
-    listen = config.gateway.listen or DEFAULT_GATEWAY
     with connections_for(config, None, "gateway") as connections:
         serve_gateway(
             config,
             connections,
-            Address(listen.host, port or listen.port),
+            bound_at(config.gateway.listen or DEFAULT_GATEWAY, port),
             lambda url: output.say(f"taking events at {url}" if url else "stopped"),
             insecure=insecure,
         )

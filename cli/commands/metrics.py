@@ -6,7 +6,7 @@ import click
 
 from cli import output
 from spark_jobs.config.file import load_config
-from spark_jobs.config.listener import DEFAULT_METRICS, Address
+from spark_jobs.config.listener import DEFAULT_METRICS
 
 
 @click.command("metrics")
@@ -22,17 +22,17 @@ def command(port: int | None, *, insecure: bool) -> None:
     """
     from prometheus_client import CollectorRegistry, make_asgi_app
 
+    from servers.listener import bound_at
     from servers.serving import serve
     from spark_jobs.monitoring.metrics import SluiceCollector
 
     config = load_config()
-    listen = config.metrics.listen or DEFAULT_METRICS
     registry = CollectorRegistry()
     registry.register(SluiceCollector(config))
     serve(
         make_asgi_app(registry),
         config.metrics,
-        Address(listen.host, port or listen.port),
+        bound_at(config.metrics.listen or DEFAULT_METRICS, port),
         lambda url: output.say(f"metrics at {url}/metrics" if url else "stopped"),
         insecure=insecure,
     )

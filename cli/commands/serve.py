@@ -14,7 +14,7 @@ import click
 from cli import output
 from cli.work import connections_for, pipelines_named
 from spark_jobs.config.file import load_config
-from spark_jobs.config.listener import DEFAULT_SERVE, Address
+from spark_jobs.config.listener import DEFAULT_SERVE
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 
@@ -40,6 +40,7 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
     itself where a pipeline is `hot`. docs/SERVING.md says what is asked, and what an answer is.
     """
     from servers.flight import flight_beside
+    from servers.listener import bound_at
     from servers.serving import serve
     from spark_jobs.hot.follower import Follower
     from spark_jobs.serve.http_api import HttpApi, refusal_body
@@ -48,7 +49,6 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
 
     config = load_config()
     chosen = _followed(config, pipelines)
-    listen = config.serve.listen or DEFAULT_SERVE
     with connections_for(config, chosen[0], "query") as connections:
         noted, memory_bytes = Path(config.home) / "serve", config.serve.memory_bytes
         follower = Follower(chosen, connections, folder=noted, memory_bytes=memory_bytes)
@@ -64,7 +64,7 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
             serve(
                 HttpApi(service, lake_id(config)).app(),
                 config.serve,
-                Address(listen.host, port or listen.port),
+                bound_at(config.serve.listen or DEFAULT_SERVE, port),
                 lambda url: output.say(f"answering at {url}" if url else "stopped"),
                 insecure=insecure,
                 guard={"refused": lambda why: refusal_body(why.status, why.reason)},

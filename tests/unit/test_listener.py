@@ -22,11 +22,12 @@ from starlette.responses import PlainTextResponse
 from cli.stand import running
 from servers import beside, gateway, listener
 from servers.beside import SERVE, Beside
-from servers.listener import guard_of, refuse_open, refuse_taken, tls_of, url_of
+from servers.listener import bound_at, guard_of, refuse_open, refuse_taken, tls_of, url_of
 from servers.process import free_ports
 from servers.serving import guarded
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.file import read_config
+from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.listener import (
     Address,
     CatalogServerSettings,
@@ -294,3 +295,25 @@ def test_answers_are_served_where_a_pipeline_is_hot_and_found_by_their_address(
         servers = running.Servers(config.model_copy(update={"home": str(tmp_path)}))
         assert (SERVE in servers.start_beside()) == (hot == "true")
         assert read_endpoints(str(tmp_path)).serve == ("http://serve" if hot == "true" else None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [MetricsSettings, CatalogServerSettings, ServeSettings, GatewaySettings],
+    ids=lambda s: s.section,
+)
+def test_port_0_is_a_free_port_wherever_something_listens(
+    settings: type[ListenerSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up` starts the command with one and tells it; the command by itself takes one too."""
+    typed: list[list[str]] = []
+    monkeypatch.setattr(beside, "ServerProcess", lambda _folder, command, *_: typed.append(command))
+    started = beside.start_beside(
+        *(settings.section, settings.model_validate({"listen": "127.0.0.1:0"}), tmp_path, None),
+        insecure=False,
+    )
+    assert started is not None
+    port = int(typed[0][typed[0].index("--port") + 1])
+    assert (port > 0, started.url) == (True, f"http://127.0.0.1:{port}")
+    assert bound_at(Address("127.0.0.1", 0)).port > 0
+    assert bound_at(Address("127.0.0.1", 0), 9464) == Address("127.0.0.1", 9464)
