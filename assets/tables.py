@@ -47,9 +47,7 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         kinds={"iceberg", "kafka", "spark"},
         pool=DRAIN,
         is_local=is_local,
-        description=f"Every record of the Kafka topic `{pipeline.topic}`, once, as a row of"
-        f" `{pipeline.table}`{_routed(pipeline)}; what cannot become a row is in"
-        f" `{pipeline.dead_letter_table}`.",
+        description=f"{_content(pipeline)}; what cannot become a row is in `{pipeline.dead_letter_table}`.",
         metadata={
             "dagster/table_name": pipeline.table,
             "topic": pipeline.topic,
@@ -81,5 +79,9 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
     return drain_table
 
 
-def _routed(pipeline: PipelineConfig) -> str:
-    return "".join(f" or `{name}`" for name in pipeline.routed_tables)
+def _content(pipeline: PipelineConfig) -> str:
+    if pipeline.is_mirror:
+        return f"Each key of the Kafka topic `{pipeline.topic}`, once, as its newest change has it"
+    kept = " that the filter keeps" if pipeline.filter else ""
+    tables = " or ".join(f"`{name}`" for name in (pipeline.table, *pipeline.routed_tables))
+    return f"Every record of the Kafka topic `{pipeline.topic}`{kept}, once, as a row of {tables}"

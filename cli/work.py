@@ -98,7 +98,7 @@ def _gone(result: AuditResult) -> str:
 
 
 def verdict(result: AuditResult) -> str:
-    """Return one line: whether the audit found every record in the table once, and what it rests on."""
+    """Return one line: whether the audit found everything once, as what, and what it rests on."""
     if not result.is_clean:
         return f"NOT exact: {', '.join(result.examples)} (partition:offset)"
     gone = f"; {_gone(result)}" if result.gone else ""
@@ -112,4 +112,21 @@ def verdict(result: AuditResult) -> str:
         if result.outdated
         else ""
     )
-    return f"every record is in the table once, unchanged{outdated}{removed}{gone}"
+    return f"{_found(result)}{outdated}{removed}{gone}"
+
+
+def _found(result: AuditResult) -> str:
+    if result.rows == result.records and not (result.skipped or result.is_of_keys):
+        return "every record is in the table once, unchanged"
+    counted = {
+        "rows": "row",
+        "routed": "routed row",
+        "dead_letters": "dead letter",
+        "tombstones": "tombstone",
+    }
+    found = [output.count(n, word) for kind, word in counted.items() if (n := getattr(result, kind))]
+    found += [f"{n:,} {kind}" for kind in ("filtered", "folded", "skipped") if (n := getattr(result, kind))]
+    came_to = ", ".join(found) or "0 rows"
+    if result.is_of_keys:
+        return f"every key is in the table once, as its newest change has it: {came_to}"
+    return f"every record was found once, unchanged: {came_to}"
