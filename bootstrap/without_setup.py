@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from typing import NamedTuple
 
@@ -44,6 +45,12 @@ def _help() -> str:
 
 
 def _help_of(command: str) -> str:
-    """Return the command's part of the page that is made from every command's ``--help``."""
+    """Return the command's part of the page that is made from every command's ``--help``, as plain text."""
     _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"\n### {command}\n")
-    return rest.partition("\n## ")[0].partition("\n### ")[0].strip().replace("```\n", "").replace("\n```", "")
+    text = rest.partition("\n## ")[0].partition("\n### ")[0].strip().replace("```\n", "").replace("\n```", "")
+    text = text.replace("| option | meaning |\n|---|---|", "Options:")
+    rows = re.findall(r"^\| `(.+)` \| (.+) \|$", text, re.MULTILINE)
+    width = max((len(names) for names, _ in rows), default=0)
+    for names, meaning in rows:
+        text = text.replace(f"| `{names}` | {meaning} |", f"  {names:<{width}}  {meaning}")
+    return text.replace("\\|", "|")

@@ -11,6 +11,7 @@ import click
 from cli import output
 from cli.work import opened
 from spark_jobs.config.file import load_config
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 
 if TYPE_CHECKING:
@@ -46,10 +47,11 @@ def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool)
     What is finished comes from the books (the table sluice_batches), the rest from the log. Reads only.
     """  # noqa: D301  (click's mark for a block it must not wrap)
     with opened(pipeline, "history", needs_kafka=False) as (chosen, connections):
-        from spark_jobs.books.history import history
+        from spark_jobs.books.history import history, unlisted_drains
         from spark_jobs.notices.failures import read_failures
 
         lines = history(chosen, connections, limit=limit, kinds=kinds)
+        unlisted = unlisted_drains(chosen, connections)
         failures = read_failures(load_config().home, chosen.name).last.values()
     failed = {failure.attempt: failure.message for failure in failures}
     whys = {line.entry.attempt: _why(line, failed) for line in lines}
@@ -59,10 +61,17 @@ def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool)
                 "pipeline": chosen.name,
                 "table": chosen.table,
                 "history": [_to_json(line) | {"why": whys[line.entry.attempt]} for line in lines],
+                "unlisted_drains": unlisted,
             }
         )
-    else:
-        _print(lines, whys)
+        return
+    _print(lines, whys)
+    if unlisted:
+        output.say(
+            f"in neither log nor books: {output.count(unlisted, 'drain')} that the table's snapshots name."
+            " The log under `state:` was lost, or is another one; no row is missing by that:"
+            f" {mends.command('audit', pipeline)} proves it."
+        )
 
 
 def _why(line: HistoryLine, failed: Mapping[str, str]) -> str:

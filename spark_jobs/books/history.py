@@ -15,7 +15,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.row_filters import equals
-from spark_jobs.lake.tables import load_table
+from spark_jobs.lake.tables import load_table, summary_of
 from spark_jobs.txlog.entries import Attempt
 from spark_jobs.txlog.states import is_held
 
@@ -55,6 +55,20 @@ def history(
     logged = _logged(table, connections) if table is not None else []
     lines = _merged(pipeline.table, logged, equals("table_name", pipeline.table), connections)
     return tuple(islice((line for line in lines if not kinds or line.entry.kind in kinds), limit))
+
+
+def unlisted_drains(pipeline: PipelineConfig, connections: Connections) -> int:
+    """How many drains the table's snapshots name that neither the log nor the books know any more."""
+    table = load_fresh(connections, pipeline.table)
+    if table is None:
+        return 0
+    summaries = map(summary_of, table.metadata.snapshots)
+    missing = {each.attempt for each in summaries if each.is_drain and each.balances is not None}
+    for line in lines_of(table, connections):
+        missing.discard(line.entry.attempt)
+        if not missing:
+            break
+    return len(missing)
 
 
 def lines_of(table: Table, connections: Connections) -> Iterator[HistoryLine]:

@@ -41,8 +41,8 @@ def read_note(store: CreateOnlyStore, table_uuid: str) -> AuditNote | None:
 
 
 def is_due(note: AuditNote | None, now_ms: int) -> bool:
-    """True if an hour has passed since the last one, or it found something that may be mended by now."""
-    if note is None or not note.is_clean:
+    """True if an hour has passed since the last one, or it had no offset or found something to be mended."""
+    if note is None or not note.offsets or not note.is_clean:
         return True
     if note.source_events is not None and (note.source_events.gaps or note.source_events.doubles):
         return True

@@ -1,4 +1,4 @@
-"""Says every few seconds how far an operation's tasks are, in the log that the run writes."""
+"""Says every few seconds how far an operation's records are, in the log that the run writes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def told(spark: SparkSession, tasks: int, *, every_seconds: float = TELL_EVERY_SECONDS) -> Iterator[None]:
-    """Log how many of so many ``tasks`` are done for as long as the body runs; a short one has no line."""
+def told(
+    spark: SparkSession, tasks: int, records: int, *, every_seconds: float = TELL_EVERY_SECONDS
+) -> Iterator[None]:
+    """Log how many of the ``records`` are done for as long as the body runs; a short one has no line.
+
+    Spark counts tasks, which are about equal: it does not say which are done.
+    """
     with _completed(spark) as completed:
         ended, started = Event(), time.monotonic()
 
         def tell() -> None:
             while not ended.wait(every_seconds):
                 seconds = time.monotonic() - started
-                _log.info("reading: %d of %d tasks done after %.0f s", completed(), tasks, seconds)
+                done = completed()
+                share = f"{records * done // tasks:,} of {records:,} records"
+                _log.info("reading: %s done after %.0f s (%d of %d tasks)", share, seconds, done, tasks)
 
         teller = Thread(target=tell, name="sluice-tasks-told", daemon=True)
         teller.start()

@@ -68,7 +68,8 @@ def run_on_spark(
     spark.addTag(tag)
     try:
         tasks = spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string")
-        with told(spark, len(splits)):
+        records = sum(len(each) for split in splits for each in split.ranges)
+        with told(spark, len(splits), records):
             rows = tasks.collect()
     except SPARK_FAILURES as error:
         raise _failure(error, tag) from error

@@ -45,6 +45,7 @@ def test_a_person_asks_and_sees_rows_and_how_fresh_they_are(
     with answering(service) as client:
         page.open(str(client.base_url))
         page.wait_for("orders live 0.2 s old, 7 rows not in lake.t yet, 2.5 MB", "watermark 0:30, 1:4")
+        page.wait_for("Tables and columns", "lake.t", "id int64", "name string", "at most 0.2 s")
         page.wait_for("it has other records [topic-recreated] Accept <b>it</b>.")
         page.wait_until("document.getElementById('sql').value.includes('FROM lake.t')")
         write(

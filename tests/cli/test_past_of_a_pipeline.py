@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from prove.lab.pipeline_lab import make_lab, orders
 
@@ -42,6 +44,11 @@ def test_history_and_trace_of_a_drained_pipeline(
     told = sluice("trace", "orders", "0:7", **environment).stdout
     assert f"{topic} 0:7, generation 1: row" in told
     assert line["attempt"] in told
+
+    shutil.rmtree(yaml.safe_load(lab.path.read_text())["state"])
+    lost = sluice("history", "orders", **environment)
+    assert lost.returncode == 0, lost.stderr
+    assert "in neither log nor books: 1 drain that the table's snapshots name." in lost.stdout
 
 
 @pytest.mark.parametrize("arguments", [(), ("0:1", "--key", "k"), ("01",), ("0:-1",)])

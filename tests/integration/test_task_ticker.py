@@ -1,4 +1,4 @@
-"""How far tasks are is told while they run, whichever way Spark is reached."""
+"""How many records are done is told while tasks run, whichever way Spark is reached."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ LONGEST_SECONDS = 60
 
 
 class _Listener(logging.Handler):
-    """Makes a file when it is told that one of two tasks is done."""
+    """Makes a file when it is told that half of the records are done, which is one of two tasks."""
 
     def __init__(self, heard: Path) -> None:
         super().__init__()
         self._heard = heard
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage().startswith("reading: 1 of 2 tasks done after "):
+        if record.getMessage().startswith("reading: 3 of 6 records done after "):
             self._heard.touch()
 
 
@@ -61,7 +61,7 @@ def run_two_tasks(session: SparkSession, heard: Path) -> None:
     log.setLevel(logging.INFO)
     log.addHandler(listener)
     try:
-        with told(session, 2, every_seconds=0.5):
+        with told(session, 2, 6, every_seconds=0.5):
             session.range(0, 2, 1, 2).mapInArrow(work, "id long").collect()
     finally:
         log.removeHandler(listener)

@@ -207,6 +207,8 @@ def test_each_command_is_explained_without_set_up() -> None:
         assert f"{entry.name} " in listing.text
         assert said is not None
         assert said.text.startswith(f"./sluice {entry.name}")
+        assert "|---" not in said.text
+        assert "\n| `" not in said.text
     assert answer(["drain", "orders"]) is None
 
 

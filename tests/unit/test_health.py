@@ -23,6 +23,7 @@ from spark_jobs.config.settings import DeadLetterSettings, PipelineConfig
 from spark_jobs.config.value_format import Layout
 from spark_jobs.config.written_checks import WrittenChecks
 from spark_jobs.health.judge import CheckResult, checks_of, judge
+from spark_jobs.monitoring.audit_notes import is_due
 from spark_jobs.protocol.batch import Balance, Pause
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
@@ -271,6 +272,9 @@ def test_complete_tells_unaccounted_offsets_holes_and_what_the_audit_found() -> 
     missing = look(replace(WELL, audit=AuditNote(NOW - 60_000, 100, 1, 0, 0, 0)), "complete")
     assert not missing.passed
     assert "newest 100 offsets 1 min ago: 1 missing" in missing.fact
+    empty = AuditNote(NOW - 60_000, 0, 0, 0, 0, 0)
+    assert "nothing was drained yet at the audit" in look(replace(WELL, audit=empty), "complete").fact
+    assert is_due(empty, NOW), "not for an hour, in which records come"
     gone = AuditNote(NOW - 60_000, 0, 0, 0, 0, 0, damaged=("the file is gone: a.parquet",), mends=("do",))
     damaged = look(replace(WELL, audit=gone), "complete")
     assert (damaged.passed, damaged.mend) == (False, "do")

@@ -72,8 +72,11 @@ def _audited(note: AuditNote, now_ms: int) -> Verdict:
         fact = f"{files} damaged, found {spoken_duration(age)} ago: {'; '.join(note.damaged[:3])}"
         return Verdict(False, fact, {"damaged_files": float(len(note.damaged)), "audit_age_seconds": age})
     fact = (
-        f"audit of the newest {note.offsets:,} offsets {spoken_duration(age)} ago: {note.missing:,} missing, "
-        f"{note.duplicates:,} doubled, {note.differing:,} differing, {note.rounded:,} rounded, "
+        f"nothing was drained yet at the audit {spoken_duration(age)} ago"
+        if not note.offsets
+        else f"audit of the newest {note.offsets:,} offsets {spoken_duration(age)} ago: "
+        f"{note.missing:,} missing, {note.duplicates:,} doubled, {note.differing:,} differing, "
+        f"{note.rounded:,} rounded, "
         f"{note.removed:,} removed" + (f", {note.foreign:,} of another source" if note.foreign else "")
     )
     if note.outdated:
