@@ -27,6 +27,7 @@ from servers.process import free_ports
 from servers.registry import registry_url
 from spark_jobs.config.file import (
     DEMO_CONFIG,
+    DEMO_FILE,
     ENVIRONMENT_CONFIG,
     ENVIRONMENT_HOME,
     ENVIRONMENT_TEXT,
@@ -79,6 +80,7 @@ def command(*, formats: bool, cdc: bool, as_json: bool) -> int:
 
         registry_port = free_ports(1)[0] if formats else None
         config = _demo_config(own, home, registry_port, cdc=cdc)
+        typed = "./sluice" if own is None else f"SLUICE_HOME={home} SLUICE_CONFIG={config.source} ./sluice"
         with servers_of(config) as servers:
             output.heading("1. Servers")
             servers.start_backends(registry_port=registry_port)
@@ -98,8 +100,8 @@ def command(*, formats: bool, cdc: bool, as_json: bool) -> int:
             is_there_once = show_fresh_record(servers)
             if cdc:
                 output.heading("7. A table of a database, mirrored")
-                is_there_once &= show_mirror(config)
-        print_report(config, audited)
+                is_there_once &= show_mirror(config, typed)
+        print_report(config, audited, typed)
     if as_json:
         output.json_line(to_json(audited))
     is_whole = stays_whole and is_there_once
@@ -107,14 +109,9 @@ def command(*, formats: bool, cdc: bool, as_json: bool) -> int:
 
 
 def _demo_config(own: Path | None, home: Path, registry_port: int | None, *, cdc: bool) -> SluiceConfig:
-    """Return the built-in defaults; beside a user's own configuration they stand in a file.
-
-    With a registry too: its address is another in each run.
-    """
+    """Return the built-in defaults and what was asked for; written down, so that commands know the tables."""
     os.environ.pop(ENVIRONMENT_TEXT, None)
-    if own is None and registry_port is None and not cdc:
-        return load_config()
-    file = home / "demo.yaml"
+    file = home / DEMO_FILE
     if own not in {None, file}:
         output.say(f"{own} is left alone: the demo has its own settings and state under {home}")
     more = CDC_CONFIG if cdc else ""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from cli import output
 from cli.stand.recorded_changes import PARTITIONS, TOPIC, changes, rows_held
-from cli.stand.sample_data import Delivery, create_sample_topics, end_offsets
+from cli.stand.sample_data import Delivery, SampleRecord, create_sample_topics, end_offsets
 from cli.work import connections_for
 from spark_jobs.connections.endpoints import embedded_kafka
 from spark_jobs.connections.tables import load_drained
 
 if TYPE_CHECKING:
-    from spark_jobs.config.settings import SluiceConfig
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 
 MIRROR, CHANGES = "customers", "customers_log"
+CHANGED, NEW_SCORE = 4, 5_000_000_000  # the row of the last change, and what it has since
 CDC_CONFIG = f"""\
   {MIRROR}: {{topic: {TOPIC}, table: shop.customers, layout: mirror}}
   {CHANGES}: {{topic: {TOPIC}, table: shop.customers_log, layout: changes}}
@@ -22,37 +24,55 @@ CDC_CONFIG = f"""\
 
 
 def produce_changes(config: SluiceConfig) -> None:
-    """Have the topic hold what was recorded; what is there already is not produced again."""
+    """Have the topic hold what was recorded but for the last change; what is there is not produced again."""
+    *but_one, _ = changes()
+    sent = _deliver(config, but_one)
+    output.say(
+        f"  {TOPIC}: {sent:,} of {len(but_one):,} records that a Debezium 3.6 told of a"
+        " PostgreSQL 18 (recorded: no database is started)"
+    )
+
+
+def show_mirror(config: SluiceConfig, typed: str) -> bool:
+    """Show what the events came to, then one change more; whether the mirror has the database's rows."""
+    from cli.demo.fresh_record import drain_now
+
+    mirror, log = (next(each for each in config.pipelines if each.name == name) for name in (MIRROR, CHANGES))
+    before = _rows(config, mirror)
+    output.say(f"  {CHANGES}: {len(_rows(config, log)):,} events, a row each; {MIRROR}: {len(before):,} rows")
+    sent = _deliver(config, changes())
+    for pipeline in (mirror, log):
+        drain_now(config, pipeline)
+    rows = _rows(config, mirror)
+    was, became = ({row["id"]: row["score"] for row in each}[CHANGED] for each in (before, rows))
+    when = "then the database changed" if sent else "in an earlier demo the database had changed"
+    output.say(f"  {when} row {CHANGED}: its score was {was}, in the mirror it is {became}")
+    is_alike: bool = {row["id"]: row["name"] for row in rows} == rows_held() and len(rows) == len(rows_held())
+    is_alike &= became == NEW_SCORE
+    output.say(f"  {MIRROR} has {'' if is_alike else 'NOT '}the rows that the database had")
+    output.say(f'  {typed} query {MIRROR} "SELECT id, name, score, _cdc_operation FROM {MIRROR}"')  # noqa: S608
+    output.say("  a database of your own: ./sluice audit PIPELINE --source compares row by row")
+    return is_alike
+
+
+def _deliver(config: SluiceConfig, records: Iterable[SampleRecord]) -> int:
     properties = embedded_kafka(config.home)
     create_sample_topics(properties, {TOPIC: PARTITIONS})
     there = end_offsets(properties, TOPIC)
     delivery = Delivery(properties)
     passed = dict.fromkeys(there, 0)
-    for record in changes():
+    for record in records:
         if passed[record.partition] >= there[record.partition]:
             delivery.send(TOPIC, record)
         passed[record.partition] += 1
     delivery.flush()
-    output.say(
-        f"  {TOPIC}: {delivery.sent:,} of {sum(passed.values())} records that a Debezium 3.6 told of a"
-        " PostgreSQL 18 (recorded: no database is started)"
-    )
+    return delivery.sent
 
 
-def show_mirror(config: SluiceConfig) -> bool:
-    """Tell what the events came to; whether the mirror has the rows that the database had."""
-    counts, names = {}, {}
-    for pipeline in config.pipelines:
-        if pipeline.name in {MIRROR, CHANGES}:
-            with connections_for(config, pipeline, "query") as connections:
-                rows = load_drained(pipeline, connections).scan(selected_fields=("id", "name")).to_arrow()
-            counts[pipeline.name] = len(rows)
-            names[pipeline.name] = dict(zip(*rows.to_pydict().values(), strict=True))
-    is_alike = names[MIRROR] == rows_held() and counts[MIRROR] == len(rows_held())
-    verdict = "the rows that the database had" if is_alike else "NOT the rows that the database had"
-    output.say(
-        f"  {CHANGES}: {counts[CHANGES]:,} events, a row each; {MIRROR}: {counts[MIRROR]:,} rows, {verdict}"
-    )
-    output.say(f'  ./sluice query {MIRROR} "SELECT id, name, _cdc_operation FROM {MIRROR}"')  # noqa: S608
-    output.say("  a database of your own: ./sluice audit PIPELINE --source compares row by row")
-    return is_alike
+def _rows(config: SluiceConfig, pipeline: PipelineConfig) -> list[dict[str, Any]]:
+    with connections_for(config, pipeline, "query") as connections:
+        table = load_drained(pipeline, connections)
+        rows: list[dict[str, Any]] = (
+            table.scan(selected_fields=("id", "name", "score")).to_arrow().to_pylist()
+        )
+    return rows

@@ -59,8 +59,8 @@ def to_json(audited: list[Audited]) -> dict[str, object]:
     return {"pipelines": [{name: getattr(one.result, name) for name in JSON_FIELDS} for one in audited]}
 
 
-def print_report(config: SluiceConfig, audited: list[Audited]) -> None:
-    """Print everything a person wants to know once the servers are down."""
+def print_report(config: SluiceConfig, audited: list[Audited], typed: str) -> None:
+    """Print everything a person wants to know once the servers are down; ``typed`` runs Sluice on this."""
     output.heading("What landed")
     _print_landed(audited)
     output.heading(EXAMPLE_QUESTION)
@@ -73,7 +73,7 @@ def print_report(config: SluiceConfig, audited: list[Audited]) -> None:
         ("what", "where"),
         [*rows, ("catalog", config.catalog.properties["uri"]), ("logs", f"{config.home}/logs")],
     )
-    output.say("\nNext: ./sluice up keeps all of this running, with a live stream and Dagster's UI.")
+    output.say(f"\nNext: {typed} up keeps all of this running, with a live stream and Dagster's UI.")
 
 
 def _audit_one(config: SluiceConfig, pipeline: PipelineConfig) -> Audited:

@@ -35,6 +35,7 @@ DEFAULT_FILE_NAME = "sluice.yaml"
 ENVIRONMENT_CONFIG = "SLUICE_CONFIG"
 ENVIRONMENT_TEXT = "SLUICE_CONFIG_YAML"
 ENVIRONMENT_HOME = "SLUICE_HOME"
+DEMO_FILE = "demo.yaml"  # in the state folder: what the demo that ran there last was told to do
 # In force without any file. Small batches make the small files that the demo then shows being compacted.
 DEMO_CONFIG = """\
 version: 1
@@ -52,9 +53,9 @@ def load_config(path: Path | None = None) -> SluiceConfig:
     """Return what is in force, with a pipeline for each topic of ``topics_regex`` as last listed.
 
     It is the file of ``path``, else of ``SLUICE_CONFIG``, else the text of ``SLUICE_CONFIG_YAML``, else
-    ``./sluice.yaml``, else the demo's. Raises ``ConfigError`` with every mistake of the main file, one a
-    line; mistakes of team files do not raise: they are ``config.problems``. Where there is a
-    ``topics_regex``, raises as ``with_listed_topics`` too.
+    ``./sluice.yaml``, else that of the demo that ran here, else the demo's. Raises ``ConfigError`` with every
+    mistake of the main file, one a line; mistakes of team files do not raise: they are ``config.problems``.
+    Where there is a ``topics_regex``, raises as ``with_listed_topics`` too.
     """
     return with_listed_topics(load_written(path))
 
@@ -77,7 +78,7 @@ def read_config(path: Path | None = None) -> ConfigReading:
     """Do as ``load_written``, with the mistakes as values; raises only for a missing file, or two sources."""
     file = find_config_file(path)
     text = os.environ.get(ENVIRONMENT_TEXT) if file is None else None
-    main, problems = _read(file) if file else parse_document("", text or DEMO_CONFIG)
+    main, problems = _read(file) if file else parse_document("", text or _demo_text())
     if main is None:
         return ConfigReading(None, tuple(problems))
     home = home_folder(file)
@@ -158,6 +159,11 @@ def home_folder(file: Path | None) -> Path:
     if named:
         return Path(named).expanduser().absolute()
     return (file.parent if file else Path.cwd()) / ".sluice"
+
+
+def _demo_text() -> str:
+    file = home_folder(None) / DEMO_FILE
+    return file.read_text(encoding="utf-8") if file.is_file() else DEMO_CONFIG
 
 
 def _read(file: Path) -> tuple[Document | None, list[ConfigProblem]]:

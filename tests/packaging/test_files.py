@@ -63,6 +63,24 @@ def test_systemd_takes_the_units(unit: Path, tmp_path: Path) -> None:
     )
 
 
+def test_a_command_by_hand_has_what_the_unit_has(tmp_path: Path) -> None:
+    """The user, the secrets' file and the folders, by ``systemd-run``."""
+    stub = tmp_path / "systemd-run"
+    stub.write_text('#!/bin/sh\nfor each; do echo "$each"; done\n')
+    stub.chmod(0o755)
+    typed = [PACKAGING / "systemd" / "sluice-of", "orders", "query", "orders", "SELECT 1"]
+    done = subprocess.run(
+        typed, capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    )
+    given = [line.removeprefix("--property=") for line in done.stdout.splitlines() if "--property" in line]
+    unit = (PACKAGING / "systemd" / "sluice-up@.service").read_text().replace("%i", "orders")
+    assert set(given) <= set(unit.splitlines())
+    assert {"EnvironmentFile=-/etc/sluice/orders.env", "Environment=XDG_CACHE_HOME=/var/cache/sluice"} <= set(
+        given
+    )
+    assert done.stdout.splitlines()[-4:] == ["/opt/sluice/bin/sluice", "query", "orders", "SELECT 1"]
+
+
 def test_the_compose_file_starts_programs_that_the_image_has() -> None:
     """Every service of ours is read-only but for ``/tmp``, without rights, and mounts what stands beside."""
     compose = read("compose/compose.yaml")

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cli.demo.change_data import CDC_CONFIG, CHANGES, MIRROR
 from spark_jobs.config.build import build_config
 from spark_jobs.config.expansion import contested, expand
-from spark_jobs.config.file import load_config, write_topics
+from spark_jobs.config.file import DEMO_CONFIG, DEMO_FILE, load_config, write_topics
 from spark_jobs.config.start import StartKind
 from spark_jobs.config.templates import safe_name
 from spark_jobs.config.yaml_document import parse_document
@@ -77,6 +78,20 @@ def test_without_a_file_the_demo_is_in_force(tmp_path, monkeypatch):
         ("weather", "lake.weather"),
     ]
     assert not config.has_broker
+
+
+def test_without_a_file_the_tables_of_the_demo_that_ran_there_are_known(tmp_path, monkeypatch):
+    """Commands typed after ``demo --cdc`` find its pipelines; a file of the user's own comes first."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SLUICE_CONFIG", raising=False)
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    (tmp_path / ".sluice").mkdir()
+    (tmp_path / ".sluice" / DEMO_FILE).write_text(DEMO_CONFIG + CDC_CONFIG)
+    config = load_config()
+    assert [p.name for p in config.pipelines] == ["flights", "weather", MIRROR, CHANGES]
+    assert (config.home, config.source) == (f"{tmp_path}/.sluice", None)
+    (tmp_path / "sluice.yaml").write_text("version: 1\n")
+    assert load_config().pipelines == ()
 
 
 def test_a_named_file_must_exist(tmp_path, monkeypatch):
