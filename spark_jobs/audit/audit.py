@@ -20,9 +20,9 @@ from spark_jobs.audit.removed import removed_by_others
 from spark_jobs.audit.rounded import RoundedColumn
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.audit.stretches import stretches_of
+from spark_jobs.audit.trace_answers import FILTERED_AS
 from spark_jobs.connections.shape import shape_of
 from spark_jobs.connections.tables import PipelineTables, tables_as_one
-from spark_jobs.debezium.beside import KINDS
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.record_offsets import dead_letter_offsets, routed_rows
 from spark_jobs.lake.row_filters import rows_in
@@ -211,7 +211,7 @@ def _compare_chunk(
     missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=True)
     by_reason = check.left_out(chunk, missing)
     left_out = np.concatenate([NO_OFFSETS, *by_reason.values()])
-    passed = {why: len(at) for why, at in by_reason.items() if why in KINDS}
+    passed = {why: len(at) for why, at in by_reason.items() if why not in FILTERED_AS}
     differences = check.compare(chunk, held_rows)
     differing, rounded = differences.differing, differences.every_rounded
     found = AuditCounts(

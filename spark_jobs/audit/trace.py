@@ -252,8 +252,6 @@ def _ask_kafka(facts: _Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
     values = [value for chunk in chunks for value in chunk.values]
     if not values or values[0] is None:
         return KafkaSays.TOMBSTONE if values else KafkaSays.NOTHING, None
-    if facts.pipeline.filter is None and facts.pipeline.envelope is None:
-        return KafkaSays.RECORD, None
     check = row_check(facts.pipeline, connections, facts.table)
     left_out = check.left_out(chunks[0], np.asarray(chunks[0].offsets))
     return KafkaSays.RECORD, next(iter(left_out), None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_jobs.debezium.beside import KINDS
 from spark_jobs.protocol.batch import Balance
+
+# What a filter is of a record that it leaves out, by the reason that it is counted under.
+FILTERED_AS = {"missing": "null", "excluded": "false"}
 
 
 class Where(StrEnum):
@@ -91,12 +93,10 @@ def judge_folded(kafka: KafkaSays, booked: Balance | None, passed: str | None = 
 
 
 def _left_out(why: str) -> Judgement:
-    if why in KINDS:
-        return Judgement(
-            Where.PASSED, f"no change of a row: {why.replace('_', ' ')} are counted and passed over"
-        )
-    value = "null" if why == "missing" else "false"
-    return Judgement(Where.FILTERED, f"the filter, as it is now, is {value} of the record ({why})")
+    if why not in FILTERED_AS:
+        return Judgement(Where.PASSED, f"no row: {why.replace('_', ' ')} are counted and passed over")
+    told = f"the filter, as it is now, is {FILTERED_AS[why]} of the record ({why})"
+    return Judgement(Where.FILTERED, told)
 
 
 def _terms(balance: Balance) -> str:

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 from spark_jobs.config.cdc import Envelope, check_changes
+from spark_jobs.config.columns import from_text
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.hot import check_hot
 from spark_jobs.config.kafka_keys import ALIASES
@@ -34,7 +35,7 @@ from spark_jobs.config.templates import (
     tables_written,
 )
 from spark_jobs.config.validation import validate
-from spark_jobs.config.value_format import Layout, check_layout, check_place
+from spark_jobs.config.value_format import Layout, ValueFormat, check_layout, check_place
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
 
@@ -129,6 +130,8 @@ def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings
         layers = (outer, written.defaults, pipeline)
         settings = dict(reduce(_overlay, layers, PipelineSettings()))
         settings["table_schema"] = schema_of(settings["layout"], settings["table_schema"])
+        if settings["value"].format is ValueFormat.CSV:
+            settings["columns"] = from_text(settings["columns"])
         path, table, regex = ("pipelines", name), pipeline.table, pipeline.topics_regex
         if regex is not None:
             place: dict[str, Any] = {"file": document.file, "line": document.line_of(path)}
@@ -225,6 +228,9 @@ def _unreadable(
 def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | None:
     gates = [suite.name for suite in entry.quality if suite.when is When.GATE]
     types = {name: each.type for name, each in entry.columns.items()}
+    for name, each in entry.columns.items() if entry.value.format is ValueFormat.CSV else ():
+        if not each.source and each.type != "string":
+            return Finding(("columns", name), f"csv has text, and none is a {each.type}", "Write string.")
     return (
         check_layout(
             entry.layout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -138,6 +139,16 @@ def _read(value: object) -> object:
 
 # A type alone stays a text in the file: the key of its mistake is the column's.
 Columns = dict[ColumnName, Annotated[ColumnSettings, BeforeValidator(_read)]]
+
+
+def from_text(columns: Mapping[str, ColumnSettings]) -> dict[str, ColumnSettings]:
+    """Return the columns of a format that has text alone: each of another type is made of it."""
+    return {
+        name: each.model_copy(update={"written_as": FieldForm.TEXT})
+        if not each.source and FieldForm.TEXT.makes(each.type)
+        else each
+        for name, each in columns.items()
+    }
 
 
 def duckdb_type(kind: str) -> str:

@@ -16,8 +16,6 @@ from spark_jobs.protocol.shaped_spans import LEAVES_OUT
 
 # Neither order, place nor time of rows is a matter of these, nor who is told: a test names every other key.
 SHAPING = ("columns", "filter", "route", "table_schema", "value", "layout", "cdc", "record_key", "key_format")
-# By which of them a record that could be a row may have none in the table.
-LEAVING_OUT = ("filter",)
 _HEX_DIGITS = 16
 
 
@@ -27,7 +25,8 @@ def shape_digest(pipeline: PipelineConfig, files: Mapping[str, str]) -> str:
     said["cdc"] = pipeline.envelope
     text = json.dumps(_present({**said, "files": dict(files)}), sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()[:_HEX_DIGITS]
-    return LEAVES_OUT + digest if any(getattr(pipeline, name) for name in LEAVING_OUT) else digest
+    # By these a record that could be a row may have none in the table.
+    return LEAVES_OUT + digest if pipeline.filter or pipeline.value.header else digest
 
 
 def _present(value: Any) -> Any:

@@ -8,7 +8,17 @@ from typing import Annotated
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import Finding
-from spark_jobs.config.values import FileBelow, OneOrMany, RegistryName, SchemaVersion, choice
+from spark_jobs.config.values import (
+    ColumnName,
+    Delimiter,
+    FileBelow,
+    HasHeader,
+    OneOrMany,
+    RegistryName,
+    SchemaVersion,
+    TextEncoding,
+    choice,
+)
 
 
 class ValueFormat(StrEnum):
@@ -18,6 +28,7 @@ class ValueFormat(StrEnum):
     AVRO = "avro"
     PROTOBUF = "protobuf"
     JSON_SCHEMA = "json_schema"
+    CSV = "csv"
     STRING = "string"
     RAW = "raw"
 
@@ -28,7 +39,8 @@ class ValueFormat(StrEnum):
 
 
 _HAVE_SCHEMAS = frozenset(each for each in ValueFormat if each.has_schema)
-# What says where schemas are, and which formats use it.
+_CSV = {ValueFormat.CSV}
+# What is said of some formats alone, and which use it.
 _USED_BY = {
     "registry": _HAVE_SCHEMAS,
     "file": _HAVE_SCHEMAS,
@@ -38,8 +50,8 @@ _USED_BY = {
     "message": {ValueFormat.PROTOBUF},
     "include": _HAVE_SCHEMAS - {ValueFormat.AVRO},
     "unknown_fields": _HAVE_SCHEMAS - {ValueFormat.AVRO},
+    **dict.fromkeys(("columns", "delimiter", "header", "encoding"), _CSV),
 }
-_SAY_FORMAT = "Leave it out, or say format: avro, protobuf or json_schema."
 
 
 class Layout(StrEnum):
@@ -130,9 +142,19 @@ class ValueSettings(SchemaPlace):
 
     format: Annotated[ValueFormat, choice(ValueFormat)] = key(
         "json",
-        "`json` objects; `avro`, `protobuf` or `json_schema`, by a schema; or one column `value` of all there"
-        " is: `string` (UTF-8), `raw` (bytes).",
+        "`json` objects; `avro`, `protobuf` or `json_schema`, by a schema; a line of `csv`; or one column"
+        " `value` of all there is: `string` (UTF-8), `raw` (bytes).",
     )
+    columns: OneOrMany[ColumnName] = key(
+        (),
+        "CSV: the names of all fields, in their order. The pipeline's `columns` give them types.",
+        shown="none",
+    )
+    delimiter: Delimiter = key(",", "CSV: the character between two fields.")
+    header: HasHeader = key(
+        None, "CSV: a line that is the names in `columns` is no row: passed over and counted.", shown="false"
+    )
+    encoding: TextEncoding = key("utf-8", "CSV: what the bytes are, by Python's name: `latin-1`, `cp1252`.")
 
 
 class KeySettings(SchemaPlace):
@@ -174,8 +196,13 @@ def check_place(value: SchemaPlace, registries: Collection[str], own: Collection
 def _check_format(value: SchemaPlace, own: Collection[str]) -> Finding | None:
     for each, formats in _USED_BY.items():
         if each in own and value.format not in formats:
-            hint = "Leave it out." if value.format.has_schema else _SAY_FORMAT
+            others = "csv" if formats is _CSV else "avro, protobuf or json_schema"
+            hint = "Leave it out." if value.format.has_schema else f"Leave it out, or say format: {others}."
             return Finding((each,), f"is not used by {value.format}", hint)
+    names = value.columns if isinstance(value, ValueSettings) else ()
+    if value.format is ValueFormat.CSV and len({*names, ""}) <= max(len(names), 1):
+        hint = "Write columns: [a, b], in the order of the fields."
+        return Finding(("columns",), "csv needs a name of its own for each field", hint)
     return None
 
 
@@ -204,9 +231,9 @@ def _check_framing(value: SchemaPlace) -> Finding | None:
 
 
 def _check_key(key: KeySettings) -> Finding | None:
-    if key.format is ValueFormat.JSON:
+    if key.format in (ValueFormat.JSON, ValueFormat.CSV):
         hint = "Keep it as `string`, or say where its schema is."
-        return Finding(("format",), "keys are not read as json", hint)
+        return Finding(("format",), f"keys are not read as {key.format}", hint)
     if not key.format.has_schema and "column" in key.model_fields_set:
         hint = "Leave it out: the column is `_kafka_key`."
         return Finding(("as",), f"a key of {key.format} has no column of its own", hint)

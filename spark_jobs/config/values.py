@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, TypeVar
 
-from pydantic import BeforeValidator, PlainSerializer, SecretStr, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, SecretStr, WithJsonSchema
 
 from spark_jobs.config.clock import parse_cron, parse_timezone
 from spark_jobs.config.partition_terms import parse_partition_term
@@ -78,6 +78,21 @@ def _schema_version(text: str) -> int | None:
     if not text.isdecimal() or int(text) == 0:
         raise UnreadableValueError(f"{text!r} is no version of a subject", "Write latest, or its number.")
     return int(text)
+
+
+def _delimiter(text: str) -> str | None:
+    if len(text) != 1 or text in '"\r\n':
+        raise UnreadableValueError(f"{text!r} is no delimiter", 'Write one character: ";", or "\\t".')
+    return None if text == "," else text
+
+
+def _text_encoding(text: str) -> str | None:
+    try:
+        "a".encode(text)  # refuses those that are not of text
+    except (LookupError, ValueError):
+        hint = "Write latin-1, cp1252 or another that Python knows."
+        raise UnreadableValueError(f"{text!r} is no encoding of text", hint) from None
+    return None if text == "utf-8" else text
 
 
 def _table(table: str) -> str:
@@ -239,6 +254,10 @@ SchemaVersion = Annotated[
     parsed(_schema_version, (int, type(None))),
     WithJsonSchema({"anyOf": [{"const": "latest"}, {"type": "integer", "minimum": 1}]}),
 ]
+# What holds without a word is None: the shape of rows is the same with the word.
+Delimiter = Annotated[str | None, parsed(_delimiter, type(None)), _matches(r'^[^"\r\n]$')]
+TextEncoding = Annotated[str | None, parsed(_text_encoding, type(None)), _matches(".")]
+HasHeader = Annotated[bool | None, AfterValidator(lambda said: said or None)]
 Secret = Annotated[SecretStr, parsed(str, SecretStr), WithJsonSchema({"type": "string"})]
 PartitionField = Annotated[str, parsed(lambda text: str(parse_partition_term(text)))]
 SortColumn = Annotated[str, parsed(sort_column)]

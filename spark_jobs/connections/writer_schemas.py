@@ -29,6 +29,7 @@ from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.json_by_schema import json_schema
 from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.schema.csv_lines import CsvLines
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.one_column import OneColumn
 from spark_jobs.schema.whole_value import WholeValue
@@ -164,6 +165,10 @@ class _Schemas:
         self.read_file()
         if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
             self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
+        if isinstance(said := self._value, ValueSettings) and said.format is ValueFormat.CSV:
+            self._by_key[None] = CsvLines(
+                said.columns, said.delimiter or ",", bool(said.header), said.encoding or "utf-8"
+            )
         if self._value.is_framed:
             self._ask_for_kept(filter(self._is_named, kept), kept)
         self._ask_for_kept((span.key for span in spans), kept)

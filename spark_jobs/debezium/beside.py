@@ -21,9 +21,6 @@ class Beside(StrEnum):
     NOTHING = "nulls"  # a tombstone as JSON's null, in its schema or without
 
 
-KINDS: frozenset[str] = frozenset(Beside)
-
-
 class Said(Protocol):
     """A value of which names are known, whatever it is written in."""
 

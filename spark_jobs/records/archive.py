@@ -119,7 +119,7 @@ class PlainArchiveDecoder:
 
     def _keys(self, records: Chunk, columns: pa.Schema) -> pa.Array:
         keyed, own = _there(pa.array(records.keys, pa.binary())), _key_fields(columns)
-        read: dict[int, Any] = {} if self.keys is None else self.keys.read(Encoded.keys(records, keyed))
+        read: dict[int, Any] = {} if self.keys is None else self.keys.read(Encoded.keys(records, keyed), {})
         right = {keyed[at]: row[KEY] for at, row in read.items() if is_storable(row, own)}
         rows = [
             None if key is None else {RAW: key, **(right.get(index) or {})}

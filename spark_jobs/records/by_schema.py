@@ -86,9 +86,11 @@ class SchemaDecoder:
         """See ``Decoder``: what is read by no schema, and which schemas are not known."""
         there = [index for index, value in enumerate(records.values) if value is not None]
         framed = framed_values(Encoded.values(records, there), self.schemas)
-        unread = sum(self._count_unread(key, values) for key, values in framed.values.items())
-        unread += len(framed.unframed)
-        return Evidence(records=len(there) - unread, undecodable=unread, schemas=self._new(framed))
+        known = ((self.schemas.by_key.get(key), values) for key, values in framed.values.items())
+        reads = [schema.read(values) for schema, values in known if schema is not None]
+        rows = sum(each.table.num_rows for each in reads)
+        passed = sum(len(at) for each in reads for at in each.passed.values())
+        return Evidence(records=rows, undecodable=len(there) - rows - passed, schemas=self._new(framed))
 
     def new(self, encoded: Encoded) -> tuple[SchemaKey, ...]:
         """Return which schemas the values, or keys, name that are not known."""
@@ -134,11 +136,8 @@ class SchemaDecoder:
             BadValue(int(of_read[row]), Phase.DECODE, ".".join(misfit.path) or None, misfit.message)
             for row, misfit in made.misfits.items()
         ]
-        return Part(made.table, rows, bad, Counter(read.ignored) + Counter(made.ignored))
-
-    def _count_unread(self, key: SchemaKey | None, values: Sequence[bytes]) -> int:
-        schema = self.schemas.by_key.get(key)
-        return len(values) if schema is None else len(schema.read(values).unread)
+        passed = {term: indices[[*at]].tolist() for term, at in read.passed.items() if at}
+        return Part(made.table, rows, bad, Counter(read.ignored) + Counter(made.ignored), passed)
 
 
 @lru_cache(_MOST_LOOKED_AT)
@@ -197,14 +196,18 @@ class Part:
     rows: np.ndarray
     bad: Sequence[BadValue]
     ignored: Counter[str] = field(default_factory=Counter)
+    passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def in_order(parts: Sequence[Part], bad: Sequence[BadValue], count: int, columns: pa.Schema) -> Decoded:
     """Return the rows of all schemas in the order of their records."""
     every_bad = sorted([*bad, *(each for part in parts for each in part.bad)], key=lambda each: each.index)
     ignored: Counter[str] = Counter()
+    passed: defaultdict[str, list[int]] = defaultdict(list)
     for part in parts:
         ignored.update(part.ignored)
+        for term, indices in part.passed.items():
+            passed[term] += indices
     table = pa.concat_tables([part.table for part in parts] or [no_rows(columns)])
     rows = np.concatenate([part.rows for part in parts] or [np.empty(0, np.int64)])
     if len(parts) > 1:
@@ -213,4 +216,5 @@ def in_order(parts: Sequence[Part], bad: Sequence[BadValue], count: int, columns
         rows = np.flatnonzero(at >= 0)
         table = table.take(at[rows])
     is_all = len(rows) == count
-    return Decoded(table, None if is_all else rows.tolist(), tuple(every_bad), ignored=ignored)
+    left = None if is_all else rows.tolist()
+    return Decoded(table, left, tuple(every_bad), ignored=ignored, passed=passed)

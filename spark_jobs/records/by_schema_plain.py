@@ -16,7 +16,7 @@ from spark_jobs.records.plain_conversion import in_column
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
-from spark_jobs.schema.writer_schema import UnreadableValueError
+from spark_jobs.schema.writer_schema import NoRowError, UnreadableValueError
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -31,7 +31,8 @@ class PlainSchemaDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
-        read = self.read(Encoded.values(records))
+        passed: dict[str, list[int]] = {}
+        read = self.read(Encoded.values(records), passed)
         of_values = [column for column in columns if column.name not in METADATA_COLUMNS]
         items: dict[int, dict[str, Any]] = {}
         for index in sorted(read):
@@ -47,10 +48,10 @@ class PlainSchemaDecoder:
         made = [column_of([row[column.name] for row in items.values()], column.type) for column in columns]
         kinds = {column.name: column.type for column in of_values}
         more = [index for index in items if says_more(read[index], kinds)]
-        return PlainRows(pa.Table.from_arrays(made, schema=columns), list(items), more)
+        return PlainRows(pa.Table.from_arrays(made, schema=columns), list(items), more, passed=passed)
 
-    def read(self, encoded: Encoded) -> dict[int, Mapping[str, Any]]:
-        """Return what can be read, by index."""
+    def read(self, encoded: Encoded, passed: dict[str, list[int]]) -> dict[int, Mapping[str, Any]]:
+        """Return what can be read, by index; into ``passed`` go those that say nothing of a row, by term."""
         framed = framed_values(encoded, self.schemas)
         read = {}
         for key, indices in framed.indices.items():
@@ -59,6 +60,8 @@ class PlainSchemaDecoder:
                 if schema is not None:
                     try:
                         read[index] = schema.read_plain(value)
+                    except NoRowError as error:
+                        passed.setdefault(str(error), []).append(index)
                     except UnreadableValueError:
                         continue  # no row is made of it, and if there is one it has no basis
         return read

@@ -110,7 +110,10 @@ def format_of(
     if table is not None:
         schemas = schemas.placed(table, bound or {}, rules)
     if pipeline.value.format is not ValueFormat.JSON:
-        values = Format(SchemaDecoder(schemas, growth), PlainSchemaDecoder(schemas), columns)
+        is_text = pipeline.value.format is ValueFormat.CSV  # numbers of epochs too
+        values = Format(
+            SchemaDecoder(schemas, growth, converts=is_text), PlainSchemaDecoder(schemas), columns
+        )
     else:
         seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
         made = seen if schemas.keys is None else KeyedColumns(seen, columns)

@@ -90,7 +90,7 @@ class PlainKeyedDecoder:
         own, others = _split(columns, self.columns)
         plain = self.values.decode(records, others)
         keyed = [row for row in plain.rows if records.keys[row] is not None]
-        read = {keyed[at]: row for at, row in self.keys.read(Encoded.keys(records, keyed)).items()}
+        read = {keyed[at]: row for at, row in self.keys.read(Encoded.keys(records, keyed), {}).items()}
         right = [
             position
             for position, row in enumerate(plain.rows)
@@ -109,6 +109,7 @@ class PlainKeyedDecoder:
             rows,
             sorted({*more, *set(rows).intersection(plain.has_more)}),
             {column: sorted(set(rows).intersection(at)) for column, at in plain.rounded.items()},
+            passed=plain.passed,
         )
 
 

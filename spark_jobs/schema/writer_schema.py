@@ -82,6 +82,10 @@ class UnreadableValueError(ValueError):
         self.field = field
 
 
+class NoRowError(UnreadableValueError):
+    """A value that is no row and no fault; the message is the term that counts it in a batch's balance."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unread:
     """A value that is no row: its index among those given, the dotted field (None: all of it), why."""
@@ -97,13 +101,15 @@ class ReadValues:
 
     ``table`` has the columns of ``WriterColumns.struct``, of the types ``arrow_schema`` gives them. ``rows``
     are the indices of its values, None when it is all of them. ``ignored`` counts fields that the schema
-    does not know, by identity, where they may be passed over.
+    does not know, by identity, where they may be passed over. ``passed`` are the values that say nothing of
+    a row, by the balance's term.
     """
 
     table: pa.Table
     rows: list[int] | None = None
     unread: tuple[Unread, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
+    passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 class WriterSchema(Protocol):
@@ -129,5 +135,6 @@ class WriterSchema(Protocol):
     def read_plain(self, value: bytes) -> Mapping[str, Any]:
         """Return one value by other means than ``read``: by column, as ``arrow_schema.column_of`` takes it.
 
-        Raises ``UnreadableValueError`` where ``read`` says unread, and nowhere else.
+        Raises ``UnreadableValueError`` where ``read`` says unread, ``NoRowError`` where it says passed,
+        and nowhere else.
         """

@@ -57,7 +57,7 @@ def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
         (
             "{format: xml}",
             "value.format",
-            "'protobuf', 'json_schema', 'string' or 'raw'",
+            "'protobuf', 'json_schema', 'csv', 'string' or 'raw'",
         ),
         ("{fmt: avro}", "value.fmt", "Did you mean format"),
     ],
