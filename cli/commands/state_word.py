@@ -41,6 +41,7 @@ class PipelineFacts:
     ``lag`` is None when the broker was not asked or did not answer; ``undecided`` offsets beyond it are held
     back by an open transaction; ``waiting_since_ms`` is of the first record of the lag, None when it has no
     time; ``committed_at_ms`` is None while there is no table. ``error`` is what a drain would meet now,
+    ``is_outdated``: rows are there that another configuration made.
     ``failures`` are what the last ones met, by work; ``held`` is the batch at which a drain would stop.
     ``is_running`` is False only when Sluice's own embedded parts are meant and are not up;
     ``running_since_ms`` is None when it runs elsewhere, if at all.
@@ -58,6 +59,7 @@ class PipelineFacts:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     held: HeldBatch | None = None
     paused: Pause | None = None
+    is_outdated: bool = False
 
     @property
     def next_drain_ms(self) -> int | None:
@@ -82,6 +84,10 @@ def judge(facts: PipelineFacts) -> PipelineState:
     told = [held_back(facts.undecided)] if facts.undecided else []
     told += (failure.sentence(work) for work, failure in facts.failures.items())
     hint = next((failure.hint for failure in facts.failures.values()), "")
+    if facts.is_outdated:
+        again = mends.again(facts.pipeline.name, is_mirror=facts.pipeline.is_mirror)
+        told.append(f"rows of an earlier configuration are in the table: {again} makes them by today's")
+        hint = hint or again
     if facts.lag == 0 and facts.committed_at_ms is not None and not facts.undecided:
         return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "; ".join(told), hint)
     name = facts.pipeline.name

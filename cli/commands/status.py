@@ -19,11 +19,15 @@ from cli.work import pipelines_named
 from servers.asking import followed
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.config.shape import shape_digest
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surveyor
 from spark_jobs.notices.failures import DRAIN, last_failures
 from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.shaped_spans import cut_at_shapes, is_outdated
 
 
 @click.command("status")
@@ -107,8 +111,19 @@ def _with_lag(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipel
     lag = seen.source.lag(progress.next_offsets if progress else {}) if facts.error is None else None
     undecided = sum(seen.source.undecided.values())
     since_ms = waits_since_ms(surveyor, seen) if lag else None
-    paused = progress.paused if progress else None
-    return replace(facts, lag=lag, undecided=undecided, waiting_since_ms=since_ms, paused=paused)
+    facts = replace(facts, lag=lag, undecided=undecided, waiting_since_ms=since_ms)
+    if progress is None:
+        return facts
+    return replace(facts, paused=progress.paused, is_outdated=_is_outdated(seen, progress))
+
+
+def _is_outdated(seen: Surveyed, progress: Progress) -> bool:
+    """True if records that Kafka still has were made rows of by another configuration; schemas apart."""
+    today, low = shape_digest(seen.pipeline, {}), seen.source.low
+    reached = progress.next_offsets.items()
+    kept = (OffsetRange(p, low.get(p, 0), end) for p, end in reached if low.get(p, 0) < end)
+    shapes = (shape for whole in kept for _, shape in cut_at_shapes(whole, progress.shaped_by))
+    return not seen.pipeline.has_schemas and any(is_outdated(shape, today) for shape in shapes)
 
 
 def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:

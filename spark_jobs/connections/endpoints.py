@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
@@ -120,11 +121,9 @@ def clear_endpoints(home: str) -> None:
 
 def _is_owned(home: str) -> bool:
     try:
-        with _lock(home).open("rb") as lock:
+        with suppress(FileNotFoundError), _lock(home).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    except FileNotFoundError:  # written by an earlier version, which may still run
         return True
     return False
 

@@ -7,10 +7,16 @@ from dataclasses import replace
 import pytest
 
 from cli.commands.state_word import PipelineFacts, StateWord, judge
-from cli.commands.status import show
+from cli.commands.status import _is_outdated, show
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.shape import shape_digest
+from spark_jobs.config.value_format import Layout
+from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.shaped_spans import ShapedSpan
+from spark_jobs.protocol.source import SourceState
 
 NOW_MS = 1_800_000_000_000
 PAUSE = Pause("the broker moves", "ada@box", NOW_MS - 5_000)
@@ -115,3 +121,30 @@ def test_one_trouble_of_many_is_told_once_and_only_commands_are_to_be_typed(
         *["see below"] * 3,
         "./sluice preview flights",
     ]
+
+
+def test_an_outdated_table_is_named_with_what_makes_it_anew() -> None:
+    """An expression that was edited changes no row by itself: nobody would know."""
+    flat = judge(replace(SEEN, is_outdated=True))
+    assert (flat.word, flat.next_step) == (
+        StateWord.CAUGHT_UP,
+        './sluice replay flights --all --reason "..."',
+    )
+    assert flat.reason.startswith("rows of an earlier configuration are in the table: ")
+    mirror = SEEN.pipeline.model_copy(update={"layout": Layout.MIRROR})
+    assert judge(replace(SEEN, pipeline=mirror, is_outdated=True)).next_step.startswith("./sluice rebuild ")
+
+
+def test_rows_that_another_configuration_made_are_found_by_their_spans() -> None:
+    """As long as Kafka has their records: what is gone cannot be made anew."""
+    source = SourceState("flights", None, None, {0: 5}, {0: 9})
+    today = shape_digest(SEEN.pipeline, {})
+
+    def found(*spans: ShapedSpan) -> bool:
+        progress = Progress("flights", 0, {0: 9}, shaped_by=spans)
+        return _is_outdated(Surveyed(SEEN.pipeline, source, None), progress)
+
+    assert found(ShapedSpan("other", {0: 0}))
+    assert not found(ShapedSpan(today, {0: 0}))
+    assert not found(ShapedSpan("other", {0: 0}), ShapedSpan(today, {0: 5}))
+    assert not found()
