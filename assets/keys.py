@@ -26,14 +26,9 @@ def table_key(pipeline: PipelineConfig) -> AssetKey:
     return AssetKey(pipeline.table.split("."))
 
 
-def replay_key(pipeline: PipelineConfig) -> AssetKey:
-    """Return ``replay/<pipeline>``."""
-    return AssetKey(["replay", pipeline.name])
-
-
-def redrive_key(pipeline: PipelineConfig) -> AssetKey:
-    """Return ``redrive/<pipeline>``."""
-    return AssetKey(["redrive", pipeline.name])
+def again_key(verb: str, pipeline: PipelineConfig) -> AssetKey:
+    """Return ``replay/<verb>_<pipeline>``: a graph's boxes show the last part alone."""
+    return AssetKey([GROUP_REPLAY, f"{verb}_{pipeline.name}"])
 
 
 def upkeep_key(pipeline: PipelineConfig, kind: str) -> AssetKey:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dagster import (
     AssetExecutionContext,
     AssetKey,
+    AssetObservation,
     AssetsDefinition,
     AssetSpec,
     MaterializeResult,
@@ -24,6 +25,10 @@ from spark_jobs.config.settings import PipelineConfig
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
+# Dagster (1.13) writes no materialization of an output with this metadata, and steps that wait for it run on
+# (ADR 44). A Dagster that knows it no more would materialize what is as it was.
+_NO_EVENT = "__source_asset_observation__"
+
 # What a step does with its pipeline's connections, and the metadata it shows.
 Work: TypeAlias = Callable[[AssetExecutionContext, "Connections"], Mapping[str, Any]]
 
@@ -41,6 +46,7 @@ def pipeline_asset(
     verb: str | None = None,
     source: AssetKey | None = None,
     metadata: Mapping[str, Any] | None = None,
+    is_news: Callable[[AssetExecutionContext, Mapping[str, Any]], bool] | None = None,
     **of_step: Any,
 ) -> Callable[[Work], AssetsDefinition]:
     """Return the decorator of a step ``<verb>_<pipeline>`` that makes ``key`` from ``source`` (the table).
@@ -48,7 +54,7 @@ def pipeline_asset(
     It is a ``multi_asset`` of one spec because ``asset`` names the step by the key: steps of `lake.a-b` and
     `lake.a_b` would clash, and the pipeline is what people look for in a run. ``work`` is what its
     connections are for, and its verb unless another is given; ``is_local`` says that it starts Spark itself;
-    ``of_step`` goes to ``multi_asset`` as it is.
+    what is not ``is_news`` is observed instead of materialized; ``of_step`` goes to ``multi_asset`` as it is.
     """
     spec = AssetSpec(
         key,
@@ -76,7 +82,11 @@ def pipeline_asset(
                 told_in(context.log),
                 sluice.connections(pipeline.name, spark, kind=work, run_id=context.run.run_id) as connections,
             ):
-                return MaterializeResult(metadata=do(context, connections))
+                shown = do(context, connections)
+                if is_news is None or is_news(context, shown):
+                    return MaterializeResult(metadata=shown)
+                context.log_event(AssetObservation(key, metadata=shown))
+                return MaterializeResult(metadata={_NO_EVENT: True})
 
         return step
 

@@ -28,7 +28,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.quality.results import SuiteResult
 
 # Offsets by partition, JSON, from which on a run judges; without it the last drain's batch.
-TAG_SINCE = "sluice/since"
+TAG_SINCE = ".dagster/sluice-since"
 RUNBOOK = "docs/OPERATIONS.md#quality-and-held-batches"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dagster import AssetExecutionContext, AssetsDefinition, Config
 from pydantic import Field
 
-from assets.keys import GROUP_REPLAY, redrive_key
+from assets.keys import GROUP_REPLAY, again_key
 from assets.pipeline_asset import pipeline_asset
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.replay.ranges import parse_range
@@ -36,7 +36,7 @@ def redrive_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
     @pipeline_asset(
         pipeline,
         "redrive",
-        redrive_key(pipeline),
+        again_key("redrive", pipeline),
         group=GROUP_REPLAY,
         is_local=is_local,
         kinds={"iceberg", "spark"},

@@ -14,7 +14,7 @@ from dagster import (
 )
 from pydantic import Field
 
-from assets.keys import GROUP_REPLAY, replay_key
+from assets.keys import GROUP_REPLAY, again_key
 from assets.pipeline_asset import pipeline_asset
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError
@@ -65,7 +65,7 @@ def replay_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsD
     @pipeline_asset(
         pipeline,
         "replay",
-        replay_key(pipeline),
+        again_key("replay", pipeline),
         group=GROUP_REPLAY,
         is_local=is_local,
         kinds={"iceberg", "kafka", "spark"},

@@ -6,7 +6,7 @@ The Kafka topics are external assets: Sluice reads them, it does not make them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster import AssetSpec
 
@@ -58,6 +58,7 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
             "max_batch_bytes": pipeline.max_batch_bytes,
             "partition_by": ", ".join(pipeline.partition_by) or "not partitioned",
         },
+        is_news=_has_moved,
     )
     def drain_table(context: AssetExecutionContext, connections: Connections) -> Mapping[str, MetadataValue]:
         from assets.checks import judge_new_table
@@ -77,6 +78,14 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         return drain_metadata(result)
 
     return drain_table
+
+
+def _has_moved(context: AssetExecutionContext, shown: Mapping[str, Any]) -> bool:
+    """True if the table is further than Dagster was told: also by a run that failed after its commits."""
+    event = context.instance.get_latest_materialization_event(context.asset_key)
+    told = event.asset_materialization if event else None
+    offsets = told.metadata.get("next_offsets") if told else None
+    return bool(shown["batches"]) or offsets is None or offsets.value != shown["next_offsets"]
 
 
 def _content(pipeline: PipelineConfig) -> str:

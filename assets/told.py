@@ -46,7 +46,7 @@ def _shown(
     result: DrainResult | ReplayResult | RedriveResult | RebuildResult | UpkeepResult,
 ) -> tuple[AssetKey, Mapping[str, Any], bool]:
     """Return whose result it is, its metadata (none without a table), and whether it changed anything."""
-    from assets.keys import redrive_key, replay_key, table_key, upkeep_key
+    from assets.keys import again_key, table_key, upkeep_key
     from assets.redrives import redrive_metadata
     from assets.replays import replay_metadata
     from assets.table_metadata import drain_metadata
@@ -60,9 +60,9 @@ def _shown(
         is_news = bool(result.batches or result.recovery.adopted)
         return table_key(pipeline), drain_metadata(result) if result.metadata else {}, is_news
     if isinstance(result, ReplayResult):
-        return replay_key(pipeline), replay_metadata(result), bool(result.batches)
+        return again_key("replay", pipeline), replay_metadata(result), bool(result.batches)
     if isinstance(result, RedriveResult):
-        return redrive_key(pipeline), redrive_metadata(result), bool(result.batches)
+        return again_key("redrive", pipeline), redrive_metadata(result), bool(result.batches)
     if isinstance(result, RebuildResult):
         batch = result.batch
         return table_key(pipeline), {"rebuilt": str(batch.batch.ranges), "snapshot": batch.snapshot_id}, True

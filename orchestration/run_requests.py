@@ -23,9 +23,12 @@ UNDER_WAY = [
     DagsterRunStatus.CANCELING,
 ]
 TAG_PIPELINE = "sluice/pipeline"
-TAG_STATE = "sluice/state"
-TAG_ATTEMPT = "sluice/attempt"
 TAG_REASON = "sluice/reason"
+# The memory between ticks; with this prefix Dagster finds them and shows them to nobody.
+TAG_STATE = ".dagster/sluice-state"
+TAG_ATTEMPT = ".dagster/sluice-attempt"
+# What they were called on runs of before.
+_EARLIER_TAGS = ("sluice/state", "sluice/attempt")
 
 
 class RunHistory:
@@ -46,11 +49,7 @@ class RunHistory:
 
     def request(self, key: AssetKey, pipeline: str, state: str, reason: str) -> RunRequest | None:
         """Return the request for the next attempt from ``state``, or None while its pause lasts."""
-        last = self._instance.get_run_records(
-            RunsFilter(job_name=self._job_name, tags={TAG_PIPELINE: pipeline, TAG_STATE: state}), limit=1
-        )
-        attempts_made = 1 + int(last[0].dagster_run.tags[TAG_ATTEMPT]) if last else 0
-        ended = (last[0].end_time or last[0].create_timestamp.timestamp()) if last else 0.0
+        attempts_made, ended = self._last(pipeline, state)
         # An end that is yet to come is of a clock that was set back: it says nothing.
         if 0 <= self._now - ended < retry_delay_seconds(attempts_made):
             return None
@@ -67,3 +66,12 @@ class RunHistory:
                 TAG_REASON: reason,
             },
         )
+
+    def _last(self, pipeline: str, state: str) -> tuple[int, float]:
+        """Return how many runs began from ``state``, and when the last ended (seconds since the epoch)."""
+        for state_tag, attempt_tag in ((TAG_STATE, TAG_ATTEMPT), _EARLIER_TAGS):
+            tags = {TAG_PIPELINE: pipeline, state_tag: state}
+            for last in self._instance.get_run_records(RunsFilter(job_name=self._job_name, tags=tags), 1):
+                ended = last.end_time or last.create_timestamp.timestamp()
+                return 1 + int(last.dagster_run.tags[attempt_tag]), ended
+        return 0, 0.0

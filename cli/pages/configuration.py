@@ -162,9 +162,8 @@ def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> st
         )
         has_section = name in _SECTIONS_OF.get(model, ())
         kind = f"[section](#{name})" if has_section else _kind(value)
-        rows.append(
-            f"| `{name}` | {kind} | {default} | {value.get('description', '')} |".replace("year|", "year\\|")
-        )
+        cells = (f"`{name}`", kind, default, value.get("description", ""))
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join([_HEADER, *rows])
 
 

@@ -340,7 +340,9 @@ class PipelineSettings(Frozen):
         RouteSettings(), "Which records become rows of other tables.", shown="every row is in the table"
     )
     table_schema: SchemaSettings = key(
-        SchemaSettings(), "How a table takes fields that it has no column for.", alias="schema"
+        SchemaSettings(),
+        "What becomes of fields without a column, and of those with another type.",
+        alias="schema",
     )
     owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
     value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")

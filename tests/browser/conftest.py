@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import DagsterRunStatus
 
-from assets.keys import GROUP_UPKEEP, replay_key
+from assets.keys import GROUP_UPKEEP, again_key
 from prove.lab.browser import Page, open_browser
 from servers.process import ServerFolder
 from spark_jobs.replay.ranges import window_key
@@ -83,7 +83,7 @@ def replayed(scene: Scene, page: Page, screenshots: Path) -> PartitionBackfill:
     """A person chose two windows of offsets and launched their backfill, which has ended."""
     scene.wait_for_windows(len(WINDOWS))
     _list_windows(
-        page, f"{scene.url}/assets/{replay_key(scene.lab.pipeline).to_user_string()}?view=partitions"
+        page, f"{scene.url}/assets/{again_key('replay', scene.lab.pipeline).to_user_string()}?view=partitions"
     )
     for window, chosen in zip(WINDOWS, ("1 partition\n", "2 partitions\n"), strict=True):
         page.click(window, within="label *")

@@ -41,7 +41,7 @@ def test_the_asset_sends_what_the_launchpad_asks_for(new_lab: NewLab) -> None:
             )
             for config in (asked, {"offsets": ["4-30"]})
         )
-        event = instance.get_latest_materialization_event(AssetKey(["redrive", "orders"]))
+        event = instance.get_latest_materialization_event(AssetKey(["replay", "redrive_orders"]))
     assert (done.success, refused.success) == (True, False)
     assert sorted(offset for _, offset in by_offset(lab, DEAD_LETTERS)) == [0, 20, 25]
     assert event is not None

@@ -81,7 +81,7 @@ def test_windows_are_registered_backfilled_and_pruned(
         keys = instance.get_dynamic_partitions(name)
         assert keys == [window_key(0), window_key(20), window_key(40)]
         assert all(_materialize(lab, instance, key) for key in keys[:2])
-        done = instance.get_materialized_partitions(AssetKey(["replay", "orders"]))
+        done = instance.get_materialized_partitions(AssetKey(["replay", "replay_orders"]))
         assert done == set(keys[:2])
         after = by_offset(lab)
         is_new = {
@@ -124,7 +124,7 @@ def test_a_ci_job_replays_a_window_on_a_new_instance(new_lab: NewLab) -> None:
     shown = subprocess.run(
         [
             *(sys.executable, "-m", "dagster", "asset", "materialize", "-m", "orchestration.definitions"),
-            *("--select", "replay/orders", "--partition", window_key(0)),
+            *("--select", "replay/replay_orders", "--partition", window_key(0)),
         ],
         cwd=lab.path.parent,
         env={

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus
+from dagster._core.storage.tags import TagType, get_tag_type
 
 from orchestration.run_requests import RunHistory
 
@@ -69,12 +70,25 @@ def test_a_failure_is_paused_after_and_a_changed_state_is_not(instance: DagsterI
     run = record(instance, request(instance), DagsterRunStatus.FAILURE)
     (stored,) = instance.get_run_records()
     now = stored.create_timestamp.timestamp()
-    assert run.tags["sluice/attempt"] == "0"
+    assert run.tags[".dagster/sluice-attempt"] == "0"
     assert request(instance, now + 1) is None
     assert request(instance, now + 11) is not None
     changed = request(instance, now + 1, state="s2")
     assert changed is not None
     assert changed.run_key == "orders:s2:0"
+
+
+def test_the_memory_is_shown_to_nobody_and_that_of_before_is_found(instance: DagsterInstance) -> None:
+    """Dagster hides state and attempt; runs with the visible tags of earlier versions count as well."""
+    asked = request(instance)
+    assert asked is not None
+    visible = {tag for tag in asked.tags if get_tag_type(tag) is not TagType.HIDDEN}
+    assert visible == {"sluice/pipeline", "sluice/reason"}
+    earlier = {"sluice/pipeline": "orders", "sluice/state": "s1", "sluice/attempt": "3"}
+    record(instance, asked.with_replaced_attrs(tags=earlier), DagsterRunStatus.FAILURE)
+    following = request(instance)
+    assert following is not None
+    assert following.run_key == "orders:s1:4"
 
 
 def test_a_failure_of_a_time_to_come_pauses_nothing(instance: DagsterInstance) -> None:

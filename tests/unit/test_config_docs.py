@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -32,6 +33,19 @@ def test_every_key_is_documented():
         for name, field in model.model_fields.items():
             assert f"| `{field.alias or name}` |" in text
             assert field.description
+
+
+def test_no_row_of_the_reference_breaks_its_table():
+    """Each row has four cells, and each key of the schema says what it is for."""
+    rows = [line for line in render_config_md().splitlines() if line.startswith("| `")]
+    assert [row for row in rows if len(re.split(r"(?<!\\)\|", row)) != 6] == []
+    sections = json.loads(render_schema())["$defs"]
+    keys = {
+        (name, key): value
+        for name, each in sections.items()
+        for key, value in each.get("properties", {}).items()
+    }
+    assert [place for place, value in keys.items() if not value.get("description")] == []
 
 
 def test_the_schema_knows_the_same_keys_and_refuses_others():
