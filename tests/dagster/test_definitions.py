@@ -122,8 +122,8 @@ def test_runs_that_start_spark_themselves_go_one_at_a_time(spark: SparkSettings)
     keys = (
         ("lake", "flights"),
         ("lake", "us", "delays"),
-        ("replay", "flights"),
-        ("redrive", "flights"),
+        ("replay", "replay_flights"),
+        ("replay", "redrive_flights"),
         ("upkeep", "flights", "orphans"),
     )
     assert {pool for key in keys for pool in graph.get(AssetKey(key)).pools or ()} == {"local_spark"}
