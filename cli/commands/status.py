@@ -23,7 +23,8 @@ from spark_jobs.config.shape import shape_digest
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surveyor
-from spark_jobs.notices.failures import DRAIN, last_failures
+from spark_jobs.notices.failure import DRAIN
+from spark_jobs.notices.failures import last_failures
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress

@@ -140,7 +140,7 @@ def _facts(
     settings: Mapping[str, str],
     now_ms: int,
 ) -> HealthFacts:
-    from spark_jobs.notices.failures import DRAIN, last_failures  # noqa: PLC0415  (requests, never at import)
+    from spark_jobs.notices.failures import last_failures  # noqa: PLC0415  (requests, never at import)
 
     progress = table.state.progress if table else None
     next_offsets = progress.next_offsets if progress else {}

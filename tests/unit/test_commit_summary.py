@@ -34,7 +34,7 @@ PRODUCT = (
     "spark_jobs",
 )
 # Names of files that begin like a word of the table's.
-FILES = {"sluice.yaml", "sluice.schema.json"}
+FILES = {"sluice.yaml", "sluice.schema.json", "sluice.log"}
 OWNERS = {
     "spark_jobs/protocol/commit_summary.py",
     "spark_jobs/protocol/progress.py",

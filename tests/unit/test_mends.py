@@ -59,7 +59,10 @@ def test_every_option_is_one_of_its_command() -> None:
     calls = [call for call in _made() if isinstance(call.args[0], ast.Constant)]
     assert len(calls) > 30
     for call in calls:
-        texts = [re.sub(r"\{[^}]*\}", "1", ast.unparse(argument).strip("f'\"")) for argument in call.args]
+        texts = [
+            re.sub(r"\{[^}]*\}", "1", ast.unparse(argument).lstrip("f").strip("'\""))
+            for argument in call.args
+        ]
         options = [word for text in texts[2:] for word in text.split() if word.startswith("--")]
         name = str(call.args[0].value)  # type: ignore[attr-defined]
         _parse([*name.split(), "orders", *(part for option in options for part in _with_value(name, option))])
