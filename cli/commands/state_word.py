@@ -81,16 +81,17 @@ def judge(facts: PipelineFacts) -> PipelineState:
     """Turn what was seen into one word."""
     if (standing := _standing(facts)) is not None:
         return standing
+    name = facts.pipeline.name
     told = [held_back(facts.undecided)] if facts.undecided else []
     told += (failure.sentence(work) for work, failure in facts.failures.items())
     hint = next((failure.hint for failure in facts.failures.values()), "")
     if facts.is_outdated:
-        again = mends.again(facts.pipeline.name, is_mirror=facts.pipeline.is_mirror)
+        of_rows = mends.act("replay", name, "--all", quote='"')
+        again = mends.act("rebuild", name, quote='"') if facts.pipeline.is_mirror else of_rows
         told.append(f"rows of an earlier configuration are in the table: {again} makes them by today's")
         hint = hint or again
     if facts.lag == 0 and facts.committed_at_ms is not None and not facts.undecided:
         return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "; ".join(told), hint)
-    name = facts.pipeline.name
     # What came after silence has waited since it came, and a pause while nothing ran is nobody's fault.
     waits_ms = max(facts.committed_at_ms or 0, facts.waiting_since_ms or 0)
     since_ms = max(waits_ms, facts.running_since_ms or 0) or facts.now_ms

@@ -140,6 +140,7 @@ def _facts(
     settings: Mapping[str, str],
     now_ms: int,
 ) -> HealthFacts:
+    from spark_jobs.notices.failure import DRAIN  # noqa: PLC0415
     from spark_jobs.notices.failures import last_failures  # noqa: PLC0415  (requests, never at import)
 
     progress = table.state.progress if table else None

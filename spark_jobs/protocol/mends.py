@@ -36,11 +36,6 @@ def act(name: CommandName, pipeline: str, *arguments: str, quote: str = "'") -> 
     return command(name, pipeline, *arguments, f"--reason {quote}...{quote}")
 
 
-def again(pipeline: str, *, is_mirror: bool) -> str:
-    """Return the command that makes all rows by today's configuration; a mirror is made anew as a whole."""
-    return act("rebuild", pipeline, quote='"') if is_mirror else act("replay", pipeline, "--all", quote='"')
-
-
 def resume(pipeline: str) -> str:
     """Return the command that lets a paused pipeline drain again."""
     return act("resume", pipeline, quote='"')
