@@ -118,7 +118,7 @@ class RowCheck:
             held, said = held_rows.column(name), rows.column(name)
             if plain.is_archive and name == KAFKA:
                 held, said = (without_field(each, INGEST_TIMESTAMP) for each in (held, said))
-            same &= equal_values(held, said)
+            same &= equal_values(held, said, is_nothing_null=True)
         unchanged = np.compress(same, offsets)
         rounded = {
             column: np.intersect1d(np.asarray(records.offsets)[rows_of], unchanged)

@@ -17,6 +17,7 @@ from spark_jobs.schema.writer_schema import SchemaText
 _MOST_TYPES = 10_000
 # Parquet's reader opens no file with a column of more than a hundred levels, of which a list takes two.
 MAX_NESTING = 40
+_SYMBOLS = "sluice.symbols"  # an enum's, under a name that fastavro does not look at
 # Python writes no longer integer as text.
 _MOST_DIGITS = 4_000
 
@@ -173,7 +174,14 @@ def _parsed(text: str, named: dict[str, Any], **where: object) -> Any:
 
 
 def _as_avro_has_it(written: dict[str, Any]) -> dict[str, Any]:
-    """Return a type without a decimal that is none, which Avro ignores and fastavro refuses."""
+    """Return a type without what Avro takes and fastavro refuses.
+
+    A decimal that is none, which is ignored; an enum's symbols of any letters; its default, which is for
+    readers of another schema.
+    """
+    if written.get("type") == "enum" and isinstance(symbols := written.get("symbols"), list):
+        kept = {name: item for name, item in written.items() if name != "default"}
+        return {**kept, "symbols": [f"S{at}" for at in range(len(symbols))], _SYMBOLS: symbols}
     if written.get("logicalType") == Kind.DECIMAL and not _is_decimal(written):
         return {name: item for name, item in written.items() if name != "logicalType"}
     return written
@@ -293,7 +301,7 @@ _UUID_BYTES, _DURATION_BYTES = 16, 12
 def _leaf(base: str, schema: Mapping[str, Any]) -> Leaf:
     logical = schema.get("logicalType")
     if base == "enum":
-        symbols = tuple(schema["symbols"])
+        symbols = tuple(schema[_SYMBOLS])
         if not all(isinstance(symbol, str) for symbol in symbols) or len(set(symbols)) < len(symbols):
             raise ValueError("an enum's symbols are texts that differ")
         return Leaf(Kind.ENUM, base, symbols=symbols)

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING
+
+from pyiceberg.schema import Schema
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.records.appearance import first_batch_unreadable
+from spark_jobs.records.appearance import first_batch_unreadable, frequent_reason
+from spark_jobs.records.formats import format_of
+from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.records.shape import Origin
+from spark_jobs.records.shaped_rows import checked_shaping
+from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.evolution import Evolution, bind, evolved
+from spark_jobs.schema.free_names import field_names
 from spark_jobs.schema.iceberg_types import declared_fields
+from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
 from spark_jobs.schema.minorities import impossible
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.kafka.chunks import Chunk
 
 VALUES_LOOKED_AT = 100
 MOST_RECORDS_READ = 10_000  # the first of a topic may be tombstones
@@ -42,8 +56,16 @@ def refuse_unreadable(
     but dead letters, in a table without a column of the topic's own.
     """
     if is_unreadable(evidence):
-        values, has_keys = first_values(connections.kafka, pipeline.topic, ranges)
-        raise first_batch_unreadable(pipeline, evidence.undecodable, values, has_keys=has_keys)
+        chunks = _first_chunks(connections.kafka, pipeline.topic, ranges)
+        values = [value for chunk in chunks for value in chunk.values if value is not None]
+        decoder = format_of(pipeline, connections.schemas(pipeline).known(None)).decoder
+        raise first_batch_unreadable(
+            pipeline,
+            evidence.undecodable,
+            values[:VALUES_LOOKED_AT],
+            has_keys=any(key is not None for chunk in chunks for key in chunk.keys),
+            reason=frequent_reason(decoder, chunks),
+        )
     for sentence in _impossible(pipeline, evidence):
         raise BadRecord(
             f"no record of the first batch would become a row: column {sentence}",
@@ -59,19 +81,58 @@ def _impossible(pipeline: PipelineConfig, evidence: Evidence) -> Iterator[str]:
     return impossible(declared_fields(plain), evidence, pipeline.table_schema.growth)
 
 
-def first_values(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> tuple[list[bytes], bool]:
-    """Read the first values of the ranges, at most ``VALUES_LOOKED_AT``, and whether a record had a key.
+def refuse_rowless(
+    pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, columns: Evolution
+) -> None:
+    """Raise ``BadRecord`` (first-batch-unreadable) when each value would be a dead letter.
 
-    Raises as ``RangeReader.read``.
+    ``columns`` are those that the table would have. It reads up to the first that would be none.
     """
-    values: list[bytes] = []
-    read, has_keys = 0, False
+    schema = with_metadata_columns(evolved(Schema(), columns), key_is_binary=pipeline.key_is_binary)
+    bound, arrow = bind({}, columns.bindings, schema), arrow_schema(schema)
+    decoder = format_of(pipeline, connections.schemas(pipeline).known(None), schema, bound).decoder
+    maker = RowMaker(
+        decoder.under(decoder.growth.ended()),
+        Origin(pipeline.topic, 1, 0),
+        None,
+        arrow,
+        arrow_schema(dead_letter_schema()),
+        shaping=checked_shaping(pipeline, arrow, field_names(schema, bound)),
+    )
+    reasons: Counter[str] = Counter()
+    for chunk in _chunks(connections.kafka, pipeline.topic, ranges):
+        made = maker.make(chunk)
+        balance = total(made.balances.values())
+        if balance.dead_letters + balance.tombstones < len(chunk.offsets):
+            return
+        letters = made.dead_letters.select(["field", "error"]).to_pylist()
+        reasons.update(": ".join(filter(None, each.values())) for each in letters)
+    for reason, count in reasons.most_common(1):
+        raise BadRecord(
+            f"no record of the first batch would become a row: {count:,} of {reasons.total():,} are refused"
+            f" for {reason}",
+            code="first-batch-unreadable",
+            hint=f"Correct `columns`; {mends.command('preview', pipeline.name)} shows what was seen.",
+            pipeline=pipeline.name,
+            topic=pipeline.topic,
+        )
+
+
+def _chunks(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> Generator[Chunk, None, None]:
     with open_reader(kafka, topic, chunk_bytes=_CHUNK_BYTES) as reader:
         for wanted in ranges:
-            for chunk in reader.read(wanted):
-                read += len(chunk.offsets)
-                has_keys = has_keys or any(key is not None for key in chunk.keys)
-                values += [value for value in chunk.values if value is not None]
-                if len(values) >= VALUES_LOOKED_AT or read >= MOST_RECORDS_READ:
-                    return values[:VALUES_LOOKED_AT], has_keys
-    return values[:VALUES_LOOKED_AT], has_keys
+            yield from reader.read(wanted)
+
+
+def _first_chunks(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> list[Chunk]:
+    """Read the first chunks, up to ``VALUES_LOOKED_AT`` values. Raises as ``RangeReader.read``."""
+    chunks: list[Chunk] = []
+    read = values = 0
+    with closing(_chunks(kafka, topic, ranges)) as every:
+        for chunk in every:
+            chunks.append(chunk)
+            read += len(chunk.offsets)
+            values += len(chunk.values) - chunk.values.count(None)
+            if values >= VALUES_LOOKED_AT or read >= MOST_RECORDS_READ:
+                break
+    return chunks

@@ -20,7 +20,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.config.value_format import Layout
 from spark_jobs.drain.batch_run import BatchRun, Tables
-from spark_jobs.drain.first_batch import has_no_row, refuse_unreadable
+from spark_jobs.drain.first_batch import has_no_row, refuse_rowless, refuse_unreadable
 from spark_jobs.drain.planning import (
     FIRST_GUESS_BYTES_PER_RECORD,
     MAX_SPLIT_BYTES,
@@ -130,6 +130,9 @@ def _made(
         evidence = _observe(pipeline, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT))
         refuse_unreadable(pipeline, connections, first, evidence)
     columns = _first_columns(pipeline, connections, evidence)
+    if first:
+        every = _first_ranges(pipeline, source, starts, _NO_LIMIT)
+        refuse_rowless(pipeline, connections, every, columns)
     table = create_table(
         catalog,
         pipeline.table,

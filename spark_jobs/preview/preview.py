@@ -29,7 +29,7 @@ from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.records.appearance import first_batch_unreadable
+from spark_jobs.records.appearance import first_batch_unreadable, frequent_reason
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import ChunkRows, RowMaker
 from spark_jobs.records.shape import Origin
@@ -146,7 +146,10 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         decoder = decoder.keeping(progress.kept_columns, progress.generation)
     if table is None and is_unreadable(evidence):
         values = values_of(chunks)
-        refused = first_batch_unreadable(pipeline, len(values), values, has_keys=have_keys(chunks))
+        reason = frequent_reason(decoder, chunks)
+        refused = first_batch_unreadable(
+            pipeline, len(values), values, has_keys=have_keys(chunks), reason=reason
+        )
         notes = (f"{refused.message}. {refused.hint}", *notes)
     # Who reads no generation and no time of ingestion may be given any.
     maker = RowMaker(

@@ -9,22 +9,28 @@ from __future__ import annotations
 import base64
 import importlib
 import os
+import re
+import runpy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib.resources import files as files_of
 from pathlib import Path, PurePosixPath
 
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from spark_jobs.protobuf.types import WELL_KNOWN
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.writer_schema import SchemaText
 
 MAIN = "the-schema.proto"
 _SECONDS = 30
+_MOST_REASONS = 3
+_IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;')
+# What serializers register no schema of, since every reader has it.
+_WELL_KNOWN = ("google/", "confluent/")
 
 
 def compiled(source: SchemaText) -> bytes:
@@ -43,7 +49,8 @@ def compiled(source: SchemaText) -> bytes:
             file.name = name
             files[name] = file
     if texts:
-        files |= {file.name: file for file in _compile(texts, files.values())}
+        known = _imported(texts, files) | files
+        files |= {file.name: file for file in _compile(texts, known.values())}
     whole = FileDescriptorSet(file=_in_order(MAIN, files, set()))
     return bytes(whole.SerializeToString(deterministic=True))
 
@@ -60,6 +67,17 @@ def _refuse_path(name: str) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not name.isprintable():
         raise _unreadable(f"it refers to {name!r}, which is no name to import by")
+
+
+def _imported(
+    texts: Mapping[str, str], files: Mapping[str, FileDescriptorProto]
+) -> dict[str, FileDescriptorProto]:
+    """Return the well-known files that these import, with what those do."""
+    names = {name for text in texts.values() for name in _IMPORT.findall(text)}
+    names.update(name for file in files.values() for name in file.dependency)
+    wanted = sorted(name for name in names - texts.keys() - files.keys() if _found(name) is not None)
+    seen: set[str] = set()
+    return {file.name: file for name in wanted for file in _in_order(name, {}, seen)}
 
 
 def _compile(texts: dict[str, str], known: Iterable[FileDescriptorProto]) -> Iterator[FileDescriptorProto]:
@@ -86,11 +104,15 @@ def _compile(texts: dict[str, str], known: Iterable[FileDescriptorProto]) -> Ite
         except subprocess.TimeoutExpired:
             raise _unreadable(f"it was not compiled within {_SECONDS} s") from None
         if done.returncode:
-            lines = done.stderr.replace(f"{folder / 'texts'}/", "").splitlines()
-            raise _unreadable(
-                next((line for line in lines if "error" in line or MAIN in line), done.stderr[:200])
-            )
+            raise _unreadable(_reasons(done.stderr.replace(f"{folder / 'texts'}/", ""), texts))
         yield from FileDescriptorSet.FromString((folder / "out").read_bytes()).file
+
+
+def _reasons(said: str, names: Collection[str]) -> str:
+    """Return what a compiler says of files, without its warnings; all of it where it says nothing of them."""
+    lines = [line for line in said.splitlines() if "warning:" not in line.lower()]
+    of_files = [line for line in lines if line.startswith(tuple(f"{name}:" for name in names))]
+    return "; ".join(of_files[:_MOST_REASONS]) or said[-300:].strip()
 
 
 def _in_order(
@@ -99,25 +121,31 @@ def _in_order(
     if name in seen:
         return
     seen.add(name)
-    file = files.get(name) or _well_known(name)
+    file = files.get(name) or _found(name)
+    if file is None:
+        raise _unreadable(f"it imports {name}, which is not among its references")
     for each in file.dependency:
         yield from _in_order(each, files, seen)
     yield file
 
 
-def _well_known(name: str) -> FileDescriptorProto:
-    if name.startswith(WELL_KNOWN) and name.removesuffix(".proto").replace("/", "").isidentifier():
-        module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
-        try:
-            importlib.import_module(module)
-            file = descriptor_pool.Default().FindFileByName(name)
-        except (ImportError, KeyError):
-            pass
+def _found(name: str) -> FileDescriptorProto | None:
+    """Return a well-known file, None for the name of any other."""
+    module = f"{name.removesuffix('.proto')}_pb2"
+    if not name.startswith(_WELL_KNOWN) or not module.replace("/", "").isidentifier():
+        return None
+    try:
+        if name.startswith("google/"):
+            importlib.import_module(module.replace("/", "."))
         else:
-            found = FileDescriptorProto()
-            file.CopyToProto(found)
-            return found
-    raise _unreadable(f"it imports {name}, which is not among its references")
+            # Its package would import what Confluent's serializers need, and Sluice does not have.
+            runpy.run_path(str(files_of("confluent_kafka") / "schema_registry" / f"{module}.py"))
+        file = descriptor_pool.Default().FindFileByName(name)
+    except (ImportError, KeyError, OSError):
+        return None
+    found = FileDescriptorProto()
+    file.CopyToProto(found)
+    return found
 
 
 def _unreadable(why: str) -> ConfigError:

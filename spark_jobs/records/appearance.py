@@ -1,22 +1,39 @@
-"""What values that cannot be read look like, in words for the person whose topic it is. Pure."""
+"""What values that cannot be read look like, in words for the person whose topic it is."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from spark_jobs.config.cdc import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord, ConfigError, SluiceError
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+
+if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.records.decoder import Decoder
 
 ASK_THE_REGISTRY = (
     "Whether that is Avro, Protobuf or JSON Schema only the registry can say: `./sluice init --registry URL`"
     " asks it; by hand write `value: {format: avro, registry: main}`, and `./sluice check` tells if it is not"
 )
 _MOST_SCHEMA_IDS = 5
+_NO_COLUMNS = pa.schema(
+    [
+        column
+        for column in arrow_schema(with_metadata_columns(Schema(), key_is_binary=True))
+        if column.name not in ORIGIN_COLUMNS
+    ]
+)
 _FRAME_BYTES = 5  # a zero byte, then the schema's id in four
 _CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")
 _BEGINNINGS = {
@@ -26,12 +43,26 @@ _BEGINNINGS = {
     b"\x04\x22\x4d\x18": "compressed by lz4",
     b"\x82SNAPPY\x00": "compressed by snappy",
     b"<": "XML or HTML",
+    b"\xc3\x01": "Avro single objects: two bytes, a schema's fingerprint, then what it says",
 }
 _EVENTS = "events of Debezium (layout: changes)"
-_JSON = {dict: "JSON objects", list: "JSON, but arrays", str: "JSON, but strings"}
+_JSON = {
+    dict: "JSON objects",
+    list: "JSON, but arrays, of which no row is made: objects are",
+    str: "JSON, but strings",
+}
 _OTHER_JSON = "JSON, but numbers, booleans or null"
 _BINARY = "neither text nor of a kind known here"
 _FRAMED = "framed by a schema registry: a zero byte, a schema's id, then what it says"
+_APICURIO = "framed by Apicurio's own serializers: a zero byte, an id of eight bytes, then what it says"
+_GLUE = "framed by AWS Glue's serializers: two bytes, a schema's UUID, then what it says"
+_APICURIO_BYTES, _GLUE_BYTES = 9, 18
+_OTHER_FRAMES = {
+    _APICURIO: "Have the producers write ids of four bytes (`apicurio.registry.as-confluent=true`).",
+    _GLUE: "Sluice reads Confluent's frames alone: have the producers write to a registry of that interface.",
+    _BEGINNINGS[b"\xc3\x01"]: "Sluice reads Confluent's frames, and values without one, with the one schema"
+    " that `value:` names: have the producers write either.",
+}
 
 
 def appearance(values: Sequence[bytes]) -> str:
@@ -47,8 +78,19 @@ def appearance(values: Sequence[bytes]) -> str:
     )
 
 
+def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk]) -> str:
+    """Return why most of the values that cannot be read cannot; empty where that is not known."""
+    decoder = decoder.under(decoder.growth.ended())
+    said: Counter[str] = Counter()
+    for chunk in chunks:
+        there = chunk.take([at for at, value in enumerate(chunk.values) if value is not None])
+        if there.offsets:
+            said.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS).bad)
+    return said.most_common(1)[0][0] if said else ""
+
+
 def first_batch_unreadable(
-    pipeline: PipelineConfig, count: int, values: Sequence[bytes], *, has_keys: bool
+    pipeline: PipelineConfig, count: int, values: Sequence[bytes], *, has_keys: bool, reason: str = ""
 ) -> SluiceError:
     """Return why no table is made of a topic of whose first ``count`` values none can be read."""
     if pipeline.is_mirror and not has_keys:
@@ -67,7 +109,8 @@ def first_batch_unreadable(
         nouns = f"is an event ({pipeline.envelope})"
     return BadRecord(
         f"none of the first {count:,} values of topic {pipeline.topic} {nouns}"
-        + (f": {looks}" if looks else ""),
+        + (f": {looks}" if looks else "")
+        + (f". What most of them are refused for: {reason}" if reason else ""),
         code="first-batch-unreadable",
         hint=f"{_advice(pipeline, values)} If others begin later, say from where with `start:`"
         f" ({mends.command('preview', pipeline.name)} shows what is read); if never, leave the topic out.",
@@ -75,9 +118,12 @@ def first_batch_unreadable(
     )
 
 
-def _advice(pipeline: PipelineConfig, values: Sequence[bytes]) -> str:
+def _advice(pipeline: PipelineConfig, values: Sequence[bytes]) -> str:  # noqa: PLR0911  (a line for each)
     """Return what to correct: the format, or the schema."""
     value = pipeline.value
+    kinds = Counter(map(_kind, values)).most_common(1)
+    if kinds and (other := _OTHER_FRAMES.get(kinds[0][0])):
+        return other
     is_framed = any(_kind(each) == _FRAMED for each in values)
     if pipeline.envelope is Envelope.DEBEZIUM and value.format is ValueFormat.JSON:
         in_avro = "If they are Avro, write `value: {format: avro, registry: main}`, and `key:` likewise."
@@ -102,6 +148,10 @@ def _kind(value: bytes) -> str:
     known = (kind for beginning, kind in _BEGINNINGS.items() if value.startswith(beginning))
     if (kind := next(known, None)) is not None:
         return kind
+    if value.startswith(bytes(_FRAME_BYTES)) and len(value) > _APICURIO_BYTES:
+        return _APICURIO
+    if value[:2] in (b"\x03\x00", b"\x03\x05") and len(value) > _GLUE_BYTES:
+        return _GLUE
     # Ids count up from 1: a second zero byte tells a frame from binary data that begins with one.
     if len(value) > _FRAME_BYTES and value.startswith(b"\0\0"):
         return _FRAMED
@@ -113,6 +163,8 @@ def _kind(value: bytes) -> str:
 
 
 def _kind_of_text(text: str) -> str:
+    if text.startswith("\ufeff"):
+        return "text behind a byte order mark, which JSON has none of"
     if not text:
         return "empty"
     try:

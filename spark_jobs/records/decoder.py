@@ -26,7 +26,7 @@ class Phase(StrEnum):
     SCHEMA = "schema"
     DECODE = "decode"
     KEY = "key"
-    TIMESTAMP = "timestamp"
+    TIMESTAMP = "timestamp"  # of letters that versions before made, which can be redriven
     TRANSFORM = "transform"
     QUALITY = "quality"
 

@@ -23,7 +23,7 @@ VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
 _PREFIX_BYTES = 5
 _BY_NUMBER, _BY_GUID = b"\x00", b"\x01"
 _GUID_BYTES = 17
-_FIRST_BYTE = np.uint64(0xFF)
+_FIRST_BYTE, _ID = np.uint64(0xFF), np.uint64(0xFFFFFFFF)
 _ONE, _LONG_INDEX = 2, 0x80  # as they are written
 _UNUSUAL = np.uint64((1 << 64) - 1)  # which no frame is: they begin with a zero
 _MOST_INDEXES, _VARINT_BYTES = 32, 5
@@ -118,7 +118,7 @@ def _usual_frames(
     if any(headers):
         is_bare = (not each or _header(each, naming.header) is None for each in headers)
         is_usual &= np.fromiter(is_bare, bool, len(headers))
-    is_usual &= packed.ends - packed.starts >= sizes
+    is_usual &= (packed.ends - packed.starts >= sizes) & (begins >> np.uint64(8) & _ID != 0)
     frames = begins & ((np.uint64(1) << (8 * sizes).astype(np.uint64)) - np.uint64(1))
     return np.where(is_usual, frames, _UNUSUAL), sizes
 
@@ -143,7 +143,9 @@ def _by_number(begin: bytes, naming: Naming) -> tuple[SchemaKey, int]:
     """Return what a value that begins so names, and how long the frame is."""
     if len(begin) < _PREFIX_BYTES or not begin.startswith(_BY_NUMBER):
         raise UnframedError("names no schema: neither a zero byte and an id before it, nor a header")
-    schema_id = SchemaId(int.from_bytes(begin[1:_PREFIX_BYTES]))
+    if not (number := int.from_bytes(begin[1:_PREFIX_BYTES])):
+        raise UnframedError("names schema 0, which is none: Apicurio's own serializers write ids of 8 bytes")
+    schema_id = SchemaId(number)
     indexes, size = _indexes(begin, _PREFIX_BYTES) if naming.has_indexes else ((), _PREFIX_BYTES)
     return SchemaKey(schema_id, indexes, naming.of_key), size
 

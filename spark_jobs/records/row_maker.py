@@ -117,7 +117,7 @@ class RowMaker:
             rows,
             dead_letters,
             balances,
-            decoded.ignored,
+            shaped.ignored,
             phases,
             left_out,
             passed,

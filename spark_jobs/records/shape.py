@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -46,8 +46,8 @@ class Origin:
 def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
     """Return rows of ``schema``: the decoder's columns and those of the record's origin, found by name.
 
-    ``records`` are the ones that were decoded. A timestamp outside the years 1 to 9999 makes its record a
-    bad value; in an archive it is null, beside its number.
+    ``records`` are the ones that were decoded. A timestamp outside the years 1 to 9999 is null, and counted
+    among what has no column; in an archive it is beside its number.
     """
     columns = origin_columns(records, decoded.rows, origin)
     if decoded.is_archive:
@@ -55,15 +55,9 @@ def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -
         return decoded.beside(columns, schema)
     # It is null there, as the time of a record without one is.
     if columns[TIMESTAMP].null_count:
-        misplaced = is_unshowable(records.timestamps_ms)
-        bad = [
-            BadValue(row, Phase.TIMESTAMP, TIMESTAMP, f"{ms} ms is outside the years 1 to 9999")
-            for row, ms in ((row, records.timestamps_ms[row]) for row in decoded.indices)
-            if misplaced[row]
-        ]
-        if bad:
-            decoded = decoded.without(bad)
-            columns = origin_columns(records, decoded.rows, origin)
+        unshowable = is_unshowable(_integers(pick(records.timestamps_ms, decoded.rows))).sum()
+        if unshowable:
+            decoded = replace(decoded, ignored={**decoded.ignored, TIMESTAMP: int(unshowable)})
     return decoded.beside(columns, schema)
 
 

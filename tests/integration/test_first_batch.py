@@ -70,3 +70,22 @@ def test_a_first_batch_that_fits_no_column_makes_no_table(
     configure(lab, "pipelines/orders", {"columns": {"total": fitting}})
     (batch,) = lab.drain().batches
     assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "columns", "reason"),
+    [
+        (({"id": 1}, {"id": 2}), {"ID": "int"}, "2 of 2 are refused for id"),
+        (({"a": "x", "b": 1}, {"a": "y", "b": 2}, {"a": 1, "b": "z"}), {"a": "long", "b": "long"}, "2 of 3"),
+    ],
+)
+def test_a_first_batch_without_a_row_makes_no_table_whatever_the_reasons(
+    new_lab: NewLab, values: tuple[dict[str, object], ...], columns: dict[str, str], reason: str
+) -> None:
+    """Each value refused for a field of its own, or for a name's case: the most frequent reason is told."""
+    lab = new_lab(as_json(*values), columns=columns)
+    with pytest.raises(BadRecord, match=reason) as refused:
+        lab.drain()
+    assert refused.value.code == "first-batch-unreadable"
+    with lab.connections() as connections:
+        assert load_fresh(connections, TABLE) is None

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout, ValueSettings
-from spark_jobs.records.appearance import appearance, first_batch_unreadable
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.records.appearance import appearance, first_batch_unreadable, frequent_reason
+from spark_jobs.records.formats import JSON
 
 ORDERS = PipelineConfig(name="orders", topic="shop.orders", table="shop.orders")
 
@@ -26,7 +28,11 @@ ORDERS = PipelineConfig(name="orders", topic="shop.orders", table="shop.orders")
         ([gzip.compress(b"{}")], "compressed by gzip"),
         ([b"<order/>"], "XML"),
         ([b"a,b,c", b"1,2,3"], "all of 2 looked at are text that is not JSON"),
-        ([b"[1]", b"[]"], "JSON, but arrays"),
+        ([b"[1]", b"[]"], "JSON, but arrays, of which no row is made"),
+        ([b"\xef\xbb\xbf{}"], "text behind a byte order mark"),
+        ([bytes(8) + b"\x07\x02abc"], "framed by Apicurio's own serializers"),
+        ([b"\x03\x00" + bytes(range(16)) + b"x"], "framed by AWS Glue's serializers"),
+        ([b"\xc3\x01" + bytes(range(8)) + b"x"], "Avro single objects"),
         ([b'"{}"'], "JSON, but strings"),
         ([b"7", b"true", b"null"], "JSON, but numbers, booleans or null"),
         ([b"", b" "], "empty"),
@@ -84,3 +90,25 @@ def test_any_bytes_are_told(values: list[bytes]) -> None:
     error = first_batch_unreadable(ORDERS, len(values), values, has_keys=True)
     assert error.exit_code == 65
     assert "./sluice preview orders" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "advice"),
+    [
+        (b'{"a": NaN}', "NaN", "Say what they are"),
+        (b"\xef\xbb\xbf{}", "byte order mark", "Say what they are"),
+        (bytes(8) + b"\x07\x02abc", "Apicurio", "apicurio.registry.as-confluent=true"),
+        (b"\x03\x00" + bytes(range(17)), "AWS Glue", "Confluent's frames alone"),
+        (b"\xc3\x01" + bytes(range(17)), "single objects", "the one schema"),
+    ],
+)
+def test_the_most_frequent_reason_is_in_the_sentence(value: bytes, said: str, advice: str) -> None:
+    """The decoder's own words beside what values look like; frames that are not read are refused by name."""
+    values = [value, value, b"oops"]
+    chunk = Chunk(0, [0, 1, 2, 3], [0] * 4, [None] * 4, [*values, None], [None] * 4)
+    reason = frequent_reason(JSON.decoder, [chunk])
+    assert reason
+    error = first_batch_unreadable(ORDERS, 3, values, has_keys=False, reason=reason)
+    assert said in error.message
+    assert reason in error.message
+    assert advice in error.hint

@@ -94,6 +94,19 @@ def test_each_type_has_its_column(written: Any, column: str | None) -> None:
         assert _types(_schema(written)) == {"value": wanted}
 
 
+def test_an_enum_has_symbols_of_any_text() -> None:
+    """As other languages' writers take them; a default, which is for other readers, is not looked at."""
+    symbols = ["GRÖSSE", "not-set", "2xx", "", "A"]
+    enum = {"type": "enum", "name": "e", "symbols": symbols, "default": "gone"}
+    schema = _schema(_record(("a", enum), ("b", ["null", "e"])))
+    assert _types(schema) == {"a": "string", "b": "string"}
+    values = [bytes([2 * n, 2, 2 * n]) for n in range(5)]
+    told = [{"a": symbol, "b": symbol} for symbol in symbols]
+    assert [dict(schema.read_plain(value)) for value in values] == told
+    assert schema.read(values * 20).table.to_pylist() == told * 20
+    assert _types(_schema(_record(("x", "ns.e")), ("ns.e", {**enum, "name": "ns.e"}))) == {"x": "string"}
+
+
 def test_a_lone_null_is_no_column() -> None:
     """It says nothing; a schema of nothing else has one column that says the value was there."""
     assert _types(_schema(_record(("a", "null"), ("b", "int"), ("c", ["null"])))) == {"b": "int"}
@@ -179,6 +192,7 @@ def test_it_travels_as_its_text_alone() -> None:
         ),
         *(
             '{"type": "enum", "name": "e", "symbols": ["A", "A"]}',
+            '{"type": "enum", "name": "e", "symbols": ["A", 7]}',
             '{"type": "record", "name": "r", "fields": 7}',
         ),
         *('{"type": "array"}', '{"type": null}', 'syntax = "proto3";'),

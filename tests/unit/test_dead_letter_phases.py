@@ -40,8 +40,9 @@ def test_each_dead_letter_is_counted_under_its_own() -> None:
         0, [*range(5)], [1, 1, 1, 1, 1 << 62], [None, None, None, b"\xff", None], values, [None] * 5
     )
     made = maker.make(chunk)
-    assert made.dead_letter_phases == {"decode": 1, "key": 1, "timestamp": 1, "quality": 1}
-    assert made.balances[0] == Balance(rows=1, dead_letters=4)
+    assert made.dead_letter_phases == {"decode": 1, "key": 1, "quality": 1}
+    assert made.balances[0] == Balance(rows=2, dead_letters=3)
+    assert made.ignored == {"_kafka_timestamp": 1}
 
 
 def test_tasks_counts_are_added_up() -> None:

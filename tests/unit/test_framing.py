@@ -12,7 +12,7 @@ from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.framing import VALUE_HEADER, Framed, Naming, bare, unframe
 
 GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")
-IDS = st.integers(0, (1 << 32) - 1)
+IDS = st.integers(1, (1 << 32) - 1)
 
 
 def _listed(framed: Framed) -> dict[SchemaKey | None, list[bytes]]:
@@ -57,6 +57,7 @@ def test_a_header_wins_over_what_the_value_begins_with() -> None:
         (b"", None, "names no schema"),
         (b"\0\0\0\0", None, "names no schema"),
         (b"\x01\0\0\0\x07x", None, "names no schema"),
+        (bytes(9) + b"x", None, "Apicurio's own serializers"),
         (b"x", b"\0" + GUID.bytes, "is not a byte 1 and a GUID"),
         (b"x", b"", "is not a byte 1 and a GUID"),
         (b"x", None, "names no schema"),

@@ -6,7 +6,7 @@ import base64
 import pickle
 
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from spark_jobs.protobuf.schema import ProtobufSchema, protobuf_schema
 from spark_jobs.protocol.errors import ConfigError
@@ -227,3 +227,52 @@ def test_a_descriptor_with_keys_that_may_be_nan_is_refused() -> None:
     with pytest.raises(ConfigError, match="map key") as refused:
         protobuf_schema(SchemaText(Language.PROTOBUF, text))
     assert refused.value.code == "schema-unreadable"
+
+
+@pytest.mark.parametrize(
+    ("imported", "of_type", "column"),
+    [
+        ("google/type/date.proto", "google.type.Date", "struct<year: int, month: int, day: int>"),
+        (
+            "google/type/money.proto",
+            "google.type.Money",
+            "struct<currency_code: string, units: long, nanos: int>",
+        ),
+        (
+            "google/type/datetime.proto",
+            "google.type.TimeZone",
+            "struct<id: string, version: string>",
+        ),
+        (
+            "confluent/type/decimal.proto",
+            "confluent.type.Decimal",
+            "struct<value: binary, precision: long, scale: int>",
+        ),
+    ],
+)
+def test_what_serializers_never_register_is_known(imported: str, of_type: str, column: str) -> None:
+    """Google's and Confluent's own files, imported by text, by a descriptor, or by what a text refers to."""
+    head = f'import "{imported}"; import "confluent/meta.proto";'
+    body = f'message M {{ {of_type} f = 1 [(confluent.field_meta).doc = "said"]; }}'
+    schema = schema_of(body, "M", head=head)
+    (field,) = schema.columns.struct.fields
+    assert type_text(field.field_type) == column
+    *_, compiled = FileDescriptorSet.FromString(schema.descriptors).file
+    text = base64.b64encode(compiled.SerializeToString()).decode()
+    other = 'syntax = "proto3"; import "m.proto"; message Other { shop.M m = 1; }'
+    inner = f'syntax = "proto3"; package shop; {head} {body}'
+    for main, references in ((text, ()), (other, (("m.proto", text),)), (other, (("m.proto", inner),))):
+        schema = protobuf_schema(SchemaText(Language.PROTOBUF, main, references), indexes=(0,))
+        assert column in type_text(schema.columns.struct.fields[0].field_type)
+
+
+@pytest.mark.parametrize("syntax", ["", 'syntax = "proto2"; import "google/protobuf/any.proto"; '])
+def test_the_compilers_reason_is_none_of_its_warnings(syntax: str) -> None:
+    """It warns of a file without ``syntax``, and of unused imports, before it says what is wrong."""
+    with pytest.raises(ConfigError) as refused:
+        protobuf_schema(SchemaText(Language.PROTOBUF, f"{syntax}message M {{ optional Foo a = 1; }}"))
+    assert '"Foo" is not defined' in str(refused.value)
+    with pytest.raises(ConfigError, match=r"x/y\.proto") as refused:
+        protobuf_schema(SchemaText(Language.PROTOBUF, f'{syntax}import "x/y.proto"; message M {{}}'))
+    assert "was not found" in str(refused.value)
+    assert "arning" not in str(refused.value)

@@ -227,3 +227,20 @@ def test_a_value_without_a_column_is_a_difference_in_the_whole_chunk() -> None:
     assert differing(schema, chunk, drained(wide, chunk).select(schema.names)) == [10, 11]
     empty = records('{"n":1}', '{"n":2,"gone":[{"a":null}]}')
     assert differing(schema, empty, drained(schema, empty)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.struct([("x", pa.int64())]), "{}"),
+        (pa.list_(pa.list_(pa.int64())), "[[]]"),
+        (pa.list_(pa.int64()), "[null]"),
+    ],
+)
+def test_what_said_nothing_before_its_column_had_a_type_is_right(kind: pa.DataType, text: str) -> None:
+    """Its row holds null; a null where a record says something is wrong."""
+    schema = pa.schema([pa.field("c", kind), *METADATA])
+    chunk = records('{"c": %s}' % text, '{"c": %s}' % text)  # noqa: UP031  (braces)
+    rows = drained(schema, chunk)
+    assert differing(schema, chunk, planted(rows, "c", None)) == []
+    assert differing(schema, records(None, '{"c": 7}'), rows) != []

@@ -32,6 +32,24 @@ def test_a_null_list_inside_is_an_empty_one(written: Any, read: Any, is_same: bo
 
 
 @pytest.mark.parametrize(
+    ("said", "says_nothing"),
+    [
+        ({"x": None, "parts": None}, True),
+        ({"x": None, "parts": []}, True),
+        ({"x": None, "parts": [None, {"y": None}]}, True),
+        ({"x": 0, "parts": None}, False),
+        ({"x": None, "parts": [{"y": 1}]}, False),
+    ],
+)
+def test_what_says_nothing_is_as_a_null_is_held_where_that_is_asked(said: Any, says_nothing: bool) -> None:
+    """So drained before its column had fields; a null that is said is never what holds something."""
+    held, wanted = (pa.chunked_array([pa.array([value], POINT)]) for value in (None, said))
+    assert equal_values(held, wanted, is_nothing_null=True).tolist() == [says_nothing]
+    assert equal_values(held, wanted).tolist() == [False]
+    assert equal_values(wanted, held, is_nothing_null=True).tolist() == [False]
+
+
+@pytest.mark.parametrize(
     ("left", "right", "is_same"),
     [
         ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)], True),

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.shape import Origin, dead_letter_table, shape
+from spark_jobs.records.shape import NO_TIMESTAMP, Origin, dead_letter_table, shape
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import (
     METADATA_COLUMNS,
@@ -102,14 +102,18 @@ def test_binary_keys_are_any_bytes() -> None:
 
 
 @pytest.mark.parametrize("timestamp_ms", [253_402_300_800_000, -62_135_596_800_001, 2**63 - 1, -(2**63)])
-def test_a_timestamp_that_cannot_be_shown_is_a_dead_letter(timestamp_ms: int) -> None:
-    """A producer that writes microseconds for milliseconds must not stop the topic, nor be believed."""
-    records = replace(RECORDS, timestamps_ms=[5, timestamp_ms, 5, 5])
+def test_a_timestamp_that_cannot_be_shown_is_a_null_and_counted(timestamp_ms: int) -> None:
+    """A producer that writes microseconds for milliseconds loses no row by it, nor is it believed."""
+    records = replace(RECORDS, timestamps_ms=[5, timestamp_ms, 5, NO_TIMESTAMP])
     result = shaped(records)
-    assert [(bad.index, bad.phase) for bad in result.bad] == [(1, Phase.TIMESTAMP)]
-    assert str(timestamp_ms) in result.bad[0].error
-    dead = dead_letter_table(result.bad, records, ORIGIN, "b", DEAD_LETTERS).to_pylist()
-    assert dead[0]["_kafka_timestamp"] is None
+    assert [time is None for time in result.table.column("_kafka_timestamp").to_pylist()] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert result.bad == ()
+    assert result.ignored == {"_kafka_timestamp": 1}
 
 
 def test_a_table_without_json_columns() -> None:
