@@ -79,12 +79,15 @@ def _declare_long(name: str) -> str:
 
 
 def _could_fit(kind: FieldType) -> frozenset[Kind]:
-    """Return the kinds of which some value may fit, whatever its text or size says."""
+    """Return the kinds of which some value may fit, whatever its text or size says.
+
+    Of a field's strings none is looked at as a time behind the first that is none.
+    """
     if isinstance(kind, StructOf | MapOf):
         return frozenset({Kind.OBJECT})
     if isinstance(kind, ListOf):
         return frozenset({Kind.ARRAY})
-    if isinstance(kind, Primitive) and kind is not Primitive.DOUBLE:
+    if isinstance(kind, Primitive) and kind not in {Primitive.DOUBLE, Primitive.TIMESTAMPTZ}:
         return _FITTING[kind]
     numbers = frozenset({Kind.LONG, Kind.WIDE_LONG, Kind.BIG_INTEGER, Kind.DOUBLE})
     name = _name(kind)
