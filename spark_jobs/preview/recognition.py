@@ -6,8 +6,10 @@ same. A new way in is a rule more in ``_RULES``.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +39,8 @@ _KINDS = ({Kind.STRING, Kind.TIMESTAMP}, _NUMBERS, {Kind.BOOLEAN}, {Kind.OBJECT}
 _ODD = 0.02  # of a field's values: fewer of another kind are mistakes, and good as dead letters
 _YEAR_US = 365 * 86_400 * 1_000_000
 _TIMES_US = range(31 * _YEAR_US, 130 * _YEAR_US)  # 2001 to 2100: no number is that in two units
+_FEWEST_LINES = 2
+_NO_LINE = ("{", "[", "<")  # begins JSON, or XML
 _TIME_NAME = re.compile(r"(^|_)(at|ts|time|timestamp|date)(_|$)|[a-z](At|Time|Date|Timestamp)$")
 # Workers of Kafka Connect share three topics: of settings, offsets and states.
 _CONNECTS_KEY = re.compile(
@@ -185,6 +189,25 @@ def _not_numbers(sample: Sample) -> Iterator[Recognized]:
         yield Recognized(told, {"value": {"format": "string"}, "columns": columns}, use)
 
 
+def _lines(sample: Sample) -> Iterator[Recognized]:
+    """CSV: all have as many fields by one character; a first line of names tells what these are called."""
+    texts, encoding = _decoded(sample.values)
+    if len(texts) < _FEWEST_LINES or any(text[:1] in _NO_LINE or not text.strip() for text in texts):
+        return
+    for delimiter in ",;\t|":
+        lines = [next(csv.reader([text.strip("\r\n")], delimiter=delimiter), []) for text in texts]
+        usual, times = Counter(map(len, lines)).most_common(1)[0]
+        if usual > 1 and times >= (1 - _ODD) * len(lines):
+            names = [name.strip() for name in lines[0]]
+            has_header = all(map(str.isidentifier, names)) and len({*names}) == usual == len(names)
+            columns = names if has_header else [f"field_{number}" for number in range(1, usual + 1)]
+            value = {"format": "csv", "delimiter": delimiter, "columns": columns}
+            value |= ({"header": "true"} if has_header else {}) | ({"encoding": encoding} if encoding else {})
+            told = f"{sample.of_values(times)} are lines of {usual} fields"
+            yield Recognized(told, {"value": value}, Use.VALUES)
+            return
+
+
 def _times(sample: Sample) -> Iterator[Recognized]:
     for name in (column.name for column in sample.columns if column.type is Primitive.LONG):
         pairs = [(each.fields.get(name), each.time_ms * 1000) for each in sample.documents]
@@ -238,6 +261,7 @@ _RULES = (
     _events,
     _with_schemas,
     _not_numbers,
+    _lines,
     _binary_keys,
     _times,
     _mixed,
@@ -258,6 +282,16 @@ def _parsed(value: bytes | None, time_ms: int) -> Iterator[Document]:
         fields = json.loads(value or b"", parse_constant=note)
         if isinstance(fields, dict):
             yield Document(fields, time_ms, bool(said))
+
+
+def _decoded(values: Sequence[bytes]) -> tuple[list[str], str]:
+    """Return texts without control characters, and what they are where it is not UTF-8; none of others."""
+    for encoding in ("utf-8", "latin-1"):
+        with suppress(UnicodeDecodeError):
+            texts = [value.decode(encoding) for value in values]
+            are_texts = all(text.replace("\t", "").strip("\r\n").isprintable() for text in texts)
+            return texts if are_texts else [], "" if encoding == "utf-8" else encoding
+    return [], ""
 
 
 def _is_binary(key: bytes) -> bool:

@@ -164,6 +164,40 @@ def test_keys_that_are_no_text_are_kept_as_bytes() -> None:
     assert not any(each.use is Use.KEYS for each in seen([{"id": 1}]).found)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            [b"id;name", b"1;Gr\xf6sse", b"2;b"],
+            {"delimiter": ";", "columns": ["id", "name"], "header": True, "encoding": "latin-1"},
+        ),
+        ([b"1,a\n", b'2,"b,c"\n'], {"delimiter": ",", "columns": ["field_1", "field_2"]}),
+        ([b"1\ta", b"2\tb"], {"delimiter": "\t", "columns": ["field_1", "field_2"]}),
+    ],
+)
+def test_lines_of_csv_are_told_with_their_names(values: list[bytes], said: dict[str, Any]) -> None:
+    """By the one character that all have alike; read so, they are rows."""
+    found = seen(values)
+    assert (pasted(found), found.unreadable) == ({"value": {"format": "csv", **said}}, "")
+    assert not letters(made(pasted(found), values))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b"hello, world", b"good bye"],
+        [b"a,b"],
+        [b"[1,2]", b"[3,4]"],
+        [b'<a b="1,2">'] * 2,
+        [b"\0\1,2"] * 2,
+        [b"", b""],
+    ],
+)
+def test_other_texts_are_no_csv(values: list[bytes]) -> None:
+    """They are told to be what they are."""
+    assert not any("value" in each.settings for each in seen(values).found)
+
+
 CONNECTOR = {"properties": {"name": "a"}}
 
 
