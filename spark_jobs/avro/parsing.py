@@ -17,7 +17,7 @@ from spark_jobs.schema.writer_schema import SchemaText
 _MOST_TYPES = 10_000
 # Parquet's reader opens no file with a column of more than a hundred levels, of which a list takes two.
 MAX_NESTING = 40
-_SYMBOLS = "sluice.symbols"  # an enum's, under a name that fastavro does not look at
+_SYMBOLS = "sluice-symbols"  # an enum's, under a name that fastavro does not look at
 # Python writes no longer integer as text.
 _MOST_DIGITS = 4_000
 

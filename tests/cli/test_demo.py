@@ -56,4 +56,4 @@ def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
     assert kept == ["1", "2", "3", "4"]
     assert "mean_delay_minutes" in second.stdout
     assert read_up(str(home)) is None
-    assert {path.name for path in (home / "run").iterdir()} <= {"up.lock"}
+    assert {path.name for path in (home / "run").iterdir()} <= {"up.lock", "endpoints.lock", "sockets"}

@@ -42,7 +42,7 @@ SECRETS = {
         (
             *("KAFKA_PASSWORD", "KAFKA_CLIENT_SECRET", "KAFKA_KEY_PASSWORD"),
             *("CATALOG_TOKEN", "CATALOG_CREDENTIAL", "CATALOG_HEADER"),
-            *("STORE_SECRET_KEY", "STORE_ACCESS_KEY", "STORE_ACCOUNT_KEY", "LAKE_SAS"),
+            *("STORE_SECRET_KEY", "STORE_ACCOUNT_KEY", "LAKE_SAS"),
             *("LAB_SETTING", "WEBHOOK_PATH", "UI_TOKEN"),
         ),
         start=0x9F31C7,
@@ -58,7 +58,7 @@ CATALOG = {
     "token": "${CATALOG_TOKEN}",
     "credential": "sluice:${CATALOG_CREDENTIAL}",
     "header.X-Key": "${CATALOG_HEADER}",
-    "s3.access-key-id": "${STORE_ACCESS_KEY}",
+    "s3.access-key-id": "sluice",
     "s3.secret-access-key": "${STORE_SECRET_KEY}",
     "adls.account-key": "${STORE_ACCOUNT_KEY}",
     "adls.sas-token": "${LAKE_SAS}",

@@ -18,6 +18,7 @@ from servers.process import free_ports
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.kafka import reader as kafka_reader
 from spark_jobs.monitoring import metrics as metrics_module
+from spark_jobs.monitoring.heartbeat import beat
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import SluiceCollector
 from spark_jobs.notices.failures import work_failed
@@ -114,6 +115,7 @@ def test_every_family_is_told_of_a_working_pipeline(new_lab: NewLab, monkeypatch
         audit_newest(lab.pipeline, connections, uuid)
         away = RetryableError("away", code="broker-away", hint="Wait.")
         work_failed(lab.config.home, lab.pipeline, "drain", away)
+    beat(lab.config.home)
     monkeypatch.setattr(metrics_module, "MAX_PARTITION_SERIES", 2)
     told = scrape(lab)
     names = {key[0].removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for key in told}

@@ -96,7 +96,7 @@ def test_what_is_wrong_with_the_books_is_counted(kafka: KafkaBroker, tmp_path: P
         books.delete()
         Path(next(iter(named_files(books))).removeprefix("file://")).unlink()
         counts = check(workload)
-    assert (counts.orphans, counts.unreadable) == (1, 2), counts
+    assert (counts.orphans, counts.unreadable) == (1, 3), counts
 
 
 @pytest.mark.kafka

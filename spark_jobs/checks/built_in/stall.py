@@ -38,7 +38,7 @@ def judge(case: Case) -> Verdict:
         return _held_back(case, limit, numbers) if facts.undecided else nothing
     fact = f"{facts.waiting:,} records wait, without a commit for {spoken_duration(quiet)}"
     late = seconds_late(case, since)
-    if late < quiet:
+    if case.due_ms(since) is not None:
         fact += f", a schedule's tick has waited for {spoken_duration(late)}" if late else ", none is due"
     fact += f" (limit {spoken_duration(limit)})"
     return Verdict(late <= limit, fact, numbers, mends.command("drain", case.pipeline))
