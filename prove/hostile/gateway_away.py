@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -11,17 +10,20 @@ from functools import partial
 
 import httpx
 
-from bootstrap.browser import ensure_browser
 from prove.hostile.gateway import POINTS
-from prove.hostile.gateway_field import Field, expect_killed, found, gateway_case, own_field, posted
+from prove.hostile.gateway_field import (
+    Field,
+    expect_killed,
+    field_with_tab,
+    found,
+    gateway_case,
+    own_field,
+    posted,
+)
 from prove.lab.brokers import Brokers
-from prove.lab.browser import open_browser
 from prove.lab.gateway_process import GatewayProcess
-from prove.lab.gateway_tab import Tab, website
-from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings
 from prove.workload import Testbed
-from servers.process import ServerFolder
 from spark_jobs.gateway.topics import STATES_SUFFIX
 from spark_jobs.gateway.words import slot_of
 from spark_jobs.kafka.admin import KafkaAdmin
@@ -138,16 +140,8 @@ def _wait_until_decided(admin: KafkaAdmin, topic: str) -> None:
 
 def _in_a_browser(testbed: Testbed) -> Findings:
     """The example client in a tab, while the broker dies, and the gateway before it is back."""
-    assert ensure_browser(), "there is no browser"
-    token, quarter = "hunter2-Tr0ub4dor-and-3", 50
-    with (
-        own_field(testbed) as (here, brokers),
-        website() as origin,
-        open_browser(ServerFolder(testbed.folder / unique_name("browser"), "browser")) as page,
-    ):
-        tokens = f"{hashlib.sha256(token.encode()).hexdigest()} * - - 5"
-        gateway = here.gateway(origins=[origin], tokens=[tokens])
-        tab = Tab(page, gateway.socket, token)
+    quarter = 50
+    with field_with_tab(testbed) as (here, brokers, gateway, tab, origin):
         tab.load(origin)
         tab.send(quarter)
         tab.wait()

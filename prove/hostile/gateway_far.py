@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import random
 import time
 
 import httpx
 
-from bootstrap.browser import ensure_browser
-from prove.hostile.gateway_field import Field, found, gateway_case, own_field
-from prove.lab.browser import open_browser
+from prove.hostile.gateway_field import Field, field_with_tab, found, gateway_case, own_field
 from prove.lab.gateway_process import GatewayProcess
-from prove.lab.gateway_tab import Tab, website
-from prove.lab.kafka_server import unique_name
 from prove.lab.slow_uplink import slow_uplink
 from prove.scenario import Findings
 from prove.workload import Testbed
-from servers.process import ServerFolder
 
 _BATCHES = 60
 _BATCH_BYTES = 960_000
 _UPLINK_BYTES = 1_000_000
 # Twice what the uplink takes for it, and what is tried in vain before.
 _DRAINED_SECONDS = 2 * _BATCHES * _BATCH_BYTES / _UPLINK_BYTES + 60
-_TOKEN = "hunter2-Tr0ub4dor-and-3"
 _PER_PAGE, _PAGES = 20, 3
 
 
@@ -65,15 +58,7 @@ def _spooled(gateway: GatewayProcess) -> int:
 
 def _loaded_anew(testbed: Testbed) -> Findings:
     """A page sends while Kafka is away, and is loaded anew, and sends what is new; so does the next one."""
-    assert ensure_browser(), "there is no browser"
-    with (
-        own_field(testbed) as (here, brokers),
-        website() as origin,
-        open_browser(ServerFolder(testbed.folder / unique_name("browser"), "browser")) as page,
-    ):
-        tokens = f"{hashlib.sha256(_TOKEN.encode()).hexdigest()} * - - 5"
-        gateway = here.gateway(origins=[origin], tokens=[tokens])
-        tab = Tab(page, gateway.socket, _TOKEN)
+    with field_with_tab(testbed) as (here, brokers, _, tab, origin):
         brokers.kill()
         for number in range(_PAGES):
             tab.load(origin, number * _PER_PAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,17 +12,22 @@ from typing import Any
 import httpx
 import yaml
 
+from bootstrap.browser import ensure_browser
 from prove.lab.brokers import Brokers, own_broker
+from prove.lab.browser import open_browser
 from prove.lab.gateway_client import PER_BATCH, HostileClient
 from prove.lab.gateway_process import GatewayProcess, gateway_settings
+from prove.lab.gateway_tab import Tab, website
 from prove.lab.kafka_server import KafkaBroker, unique_name
 from prove.lab.pipeline_lab import Lab, make_lab
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import Testbed
+from servers.process import ServerFolder
 
 ONCE = "each event is in the table once, those of a source in their order"
 _BATCHES = 60
 _CLIENTS = 3
+_TOKEN = "hunter2-Tr0ub4dor-and-3"
 
 
 @dataclass(slots=True)
@@ -132,3 +138,17 @@ def gateway_case(
     return scenario_on(
         f"gateway/{name}", title, ONCE, run, group="events through a gateway", is_alone=is_alone
     )
+
+
+@contextmanager
+def field_with_tab(testbed: Testbed) -> Iterator[tuple[Field, Brokers, GatewayProcess, Tab, str]]:
+    """A field of its own with a gateway, the example client in a browser's tab, and where pages come from."""
+    assert ensure_browser(), "there is no browser"
+    with (
+        own_field(testbed) as (here, brokers),
+        website() as origin,
+        open_browser(ServerFolder(testbed.folder / unique_name("browser"), "browser")) as page,
+    ):
+        tokens = f"{hashlib.sha256(_TOKEN.encode()).hexdigest()} * - - 5"
+        gateway = here.gateway(origins=[origin], tokens=[tokens])
+        yield here, brokers, gateway, Tab(page, gateway.socket, _TOKEN), origin
