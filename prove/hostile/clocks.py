@@ -69,7 +69,7 @@ def _drain_by(workload: Workload, *jumps: int) -> None:
 def _ahead_of_catalog(workload: Workload) -> History:
     workload.drain_and_produce()
     answer = workload.lab.start_with(NoFailPoints(), clock_seconds=AHEAD).answer()
-    assert answer.error == "commit-state-unknown", answer
+    assert answer.error == "request-refused", answer
     assert "Invalid update timestamp" in answer.message, answer.message
     return repair(f"the run ended with {answer.error}: the catalog refused the time", workload)
 
