@@ -37,6 +37,7 @@ Source = tuple[str, str]  # bootstrap servers and a topic
 HELD_RECORDS = 1_000_000  # beside which the long watch asks
 GOAL_BARE_FACTOR, GOAL_BARE_MS = 4, 40
 GOAL_CPU, GOAL_BYTES, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER = 2.5, 160, 0.02, 1 / 20, 1.3
+GOAL_WORKER_BYTES = 60 << 20  # which a worker takes beside the rows, of which there is one copy
 _LOOKUP = (
     "SELECT * FROM orders WHERE _kafka_key = '{}' "
     "ORDER BY _kafka_generation DESC, _kafka_timestamp DESC NULLS LAST, _kafka_offset DESC"
@@ -73,7 +74,8 @@ class HotResult:
     ``lookup_ms`` is of a key that only hot rows have, ``both_ms`` of one for which a file of the lake is
     opened too, ``sql_ms`` of the former as a query and ``arrow_ms`` in DuckDB over an Arrow table of the hot
     rows. ``together_ms`` and ``lake_ms`` count and group lake and hot rows, and the same rows when all are in
-    the lake. ``idle`` is a share of a core.
+    the lake. ``idle`` is a share of a core. ``asked_bytes`` are the most that all processes have while all
+    workers group, shared ones once, and what each shares with no other, the follower first.
     """
 
     rows: int
@@ -89,6 +91,7 @@ class HotResult:
     arrow_ms: float
     together_ms: dict[str, float]
     lake_ms: dict[str, float]
+    asked_bytes: tuple[int, list[int]]
 
 
 def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> HotResult:
@@ -108,6 +111,7 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> Hot
         lookup_ms, both_ms, arrow_ms = follower.ask("looked_up", [hot_key, other_key], sql)
         sql_ms = follower.ask("asked", sql)
         together_ms = _asked(follower)
+        asked_bytes = follower.ask("at_once", _GROUP)
         (drain,) = run_drains(spark, path).drains
         follower.ask("until_drained")
         lake_ms = _asked(follower)
@@ -127,6 +131,7 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> Hot
         arrow_ms,
         together_ms,
         lake_ms,
+        asked_bytes,
     )
 
 

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.processor_time import TreeClock, least_cpu_ms, mean_cpu_ms
+from bench.processor_time import TreeClock, least_cpu_ms, mean_cpu_ms, tree
 from bench.records import PARTITIONS, order_values
 from prove.lab.work_loop import looping
 from resources.connections import open_connections
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 PIPELINE = "orders"
 _PATIENCE_SECONDS = 300.0
+_LOOKS, _LOOK_SECONDS = 20, 0.2
 _MOST_IN_FLIGHT = 90_000  # of what librdkafka has room for
 _ASKED = (
     "SELECT count(*) FROM orders",
@@ -135,8 +136,9 @@ def follow(connection: Connection, path: Path) -> None:
             own = [least_cpu_ms(partial(_look_up, pipeline, connections, key, follower)) for key in keys]
             return [*own, _in_arrow(prefix, sql)]
 
+        at_once = partial(_most_memory, once, config.serve.max_queries)
         told = (seen, until, until_drained, sizes, asked, looked_up)
-        _answer(connection, {f.__name__: f for f in told} | {"cpu": clock.seconds})
+        _answer(connection, {f.__name__: f for f in told} | {"cpu": clock.seconds, "at_once": at_once})
         service.close()
 
 
@@ -228,6 +230,20 @@ def _seen(follower: Follower, seconds: float) -> Moments:
     closed.set()
     watching.join()
     return moments
+
+
+def _most_memory(once: Callable[[str], None], queries: int, sql: str) -> tuple[int, list[int]]:
+    """Ask so many at once for a while: the most bytes of all processes, and each one's own then."""
+    looks = []
+    with ExitStack() as asking:
+        for _ in range(queries):
+            asking.enter_context(looping(lambda _: once(sql)))
+        for _ in range(_LOOKS):
+            time.sleep(_LOOK_SECONDS)
+            processes = list(tree(os.getpid()))
+            pss_bytes = sum(each.pss_bytes() for each in processes)
+            looks.append((pss_bytes, [each.private_bytes() for each in processes]))
+    return max(looks)
 
 
 def _look_up(pipeline: PipelineConfig, connections: Connections, key: str, follower: Follower) -> None:

@@ -38,11 +38,18 @@ class LiveProcess:
 
     def pss_bytes(self) -> int:
         """Its memory, of pages that several processes share its part; 0 when it has just ended."""
+        return self._memory("Pss:")
+
+    def private_bytes(self) -> int:
+        """Its memory that no other process shares; 0 when it has just ended."""
+        return self._memory("Private_Clean:", "Private_Dirty:")
+
+    def _memory(self, *names: str) -> int:
         try:
             lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
         except (FileNotFoundError, ProcessLookupError):
             return 0
-        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+        return sum(int(line.split()[1]) for line in lines if line.startswith(names)) * 1024
 
 
 def tree(root: int) -> Iterator[LiveProcess]:

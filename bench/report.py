@@ -20,7 +20,16 @@ from bench.footprint import Footprint, FootprintResult, Usage
 from bench.formats import GOALS, FormatsResult
 from bench.gateway import GOAL_ACK, GatewayResult
 from bench.gateway import GOAL_RATIO as GATEWAY_GOAL_RATIO
-from bench.hot import GOAL_BYTES, GOAL_CPU, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER, Freshness, HotResult
+from bench.hot import (
+    GOAL_BYTES,
+    GOAL_CPU,
+    GOAL_IDLE,
+    GOAL_LOOKUP,
+    GOAL_TOGETHER,
+    GOAL_WORKER_BYTES,
+    Freshness,
+    HotResult,
+)
 from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
 from bench.lookups import GOAL_COUNT, LookupsResult
 from bench.lookups import GOAL_LOOKUP as GOAL_IN_LAKE
@@ -228,11 +237,15 @@ def hot_rows(result: HotResult) -> list[Row]:
     follow = f"{result.follow_us:.2f} / {result.drain_us:.2f} = {result.follow_us / result.drain_us:.2f}"
     lookup = f"{result.lookup_ms:.1f} / {result.arrow_ms:.1f} = {result.lookup_ms / result.arrow_ms:.3f}"
     others = f"{result.sql_ms:.1f}; {result.both_ms:.1f}"
+    most, own = result.asked_bytes
+    asked = f"{most / 1e6:,.0f}; {own[0] / 1e6:,.0f}, {max(own[1:]) / 1e6:.0f}"
+    goal = f"<= {GOAL_WORKER_BYTES / 1e6:.0f} a worker"
     rows += [
         ("cores, idle", f"{result.idle:.3f}", f"<= {GOAL_IDLE:g}"),
         (f"CPU µs a row of {result.rows:,}, following / tasks of a drain", follow, f"<= {GOAL_CPU:g}"),
         ("bytes a hot row", f"{result.row_bytes:.0f}", f"<= {GOAL_BYTES}"),
         ("the process's MB with them", f"{result.resident_bytes / 1e6:,.0f}", ""),
+        (f"MB of {len(own)} processes that group; its own, a worker's at most", asked, goal),
         ("CPU ms of a key's lookup / by SQL over an Arrow table in DuckDB", lookup, f"<= {GOAL_LOOKUP:g}"),
         ("  as a query; as a lookup that opens a file of the lake", others, ""),
     ]

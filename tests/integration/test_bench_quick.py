@@ -141,6 +141,9 @@ def test_bench_hot_follows_asks_and_drains(lab: Lab, monkeypatch: pytest.MonkeyP
     assert result.drain_us > 0
     assert min(result.lookup_ms, result.sql_ms, result.arrow_ms) > 0
     assert result.together_ms.keys() == result.lake_ms.keys()
+    most, own = result.asked_bytes
+    assert most > sum(own) > 0
+    assert len(own) > 2
     assert hot_rows(result)
     assert hot_watch_rows(watched)
 
