@@ -157,10 +157,12 @@ class Servers:
         for ever.
         """
         before = set(self.mending.failing)
-        self.mending.run([name for name, each in self.processes.items() if each.is_running])
-        ended = [(name, each) for name, each in self.processes.items() if not each.is_running]
-        for name, process in ended:
+        away = {name: each for name, each in self.processes.items() if not self._is_there(name, each)}
+        self.mending.run(self.processes.keys() - away.keys())
+        for name, process in away.items():
             beside = self.beside.get(name)
+            if self.processes[name] is not process:
+                continue  # all of Dagster is started at once
             if beside and process.exit_code == CommitConflict.exit_code:
                 del self.beside[name]
                 self.processes.pop(name).stop()
@@ -168,9 +170,10 @@ class Servers:
                     f"{BESIDE[name]} not served any more, since another has taken over: {self._log(name)}"
                 )
             elif (beside and beside.lost_its_port) or self.mending.may_start(name):
+                why = "its socket is gone" if process.is_running else "it had ended"
                 process.stop()
-                self._start_again(name, beside)
-        failing = {name: self._log(name) for name in sorted(self.mending.failing)}
+                self._start_again(name, beside, f"{why}, {self._log(name)}")
+        failing = {name: str(self.folder(name).log_path) for name in sorted(self.mending.failing)}
         if before != failing.keys():
             self.endpoints = replace(self.endpoints, failing=failing)
             write_endpoints(self.config.home, self.endpoints)
@@ -186,10 +189,14 @@ class Servers:
             with ThreadPoolExecutor(len(names)) as pool:
                 list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
 
-    def _start_again(self, name: str, beside: Beside | None) -> None:
+    def _is_there(self, name: str, process: ServerProcess) -> bool:
+        """False of one that ended, and of a code server that nobody can ask: its socket is gone."""
+        codes = self.dagster.code_servers if self.dagster and name == CODE else ()
+        return process.is_running and all(each.socket.exists() for each in codes)
+
+    def _start_again(self, name: str, beside: Beside | None, why: str) -> None:
         """Start one that ended where it was, or elsewhere where it lost its port; its failure is told."""
         starts = {KAFKA: self._start_kafka, SPARK: self._start_spark, STREAM: self._start_sample}
-        why = f"it had ended, {self._log(name)}"
         try:
             if beside is not None:
                 url = self.start_beside([name], insecure=beside.is_insecure)[name]

@@ -42,7 +42,7 @@ class Endpoints:
             return RetryableError(
                 f"{name} of `./sluice up` ends again and again, and is started every five minutes",
                 code="server-ended",
-                hint=f"{self.failing[name].capitalize()}.",
+                hint=f"Its log is {self.failing[name]}.",
             )
         return None
 

@@ -27,6 +27,8 @@ from cli.stand.mending import Mending
 from cli.stand.run_record import read_up
 from cli.stand.running import Servers, stop_left_over
 from prove.lab.kafka_server import unique_name
+from servers.code_server import CodeServer
+from servers.dagster import DagsterServers, DagsterSettings
 from servers.kafka import KafkaServer, KafkaSettings
 from servers.process import ServerProcess, free_ports, is_listening
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings
@@ -247,7 +249,7 @@ def test_what_ended_is_started_again_where_it_was(
 
     monkeypatch.setattr(running, "start_kafka", start_kafka)
     monkeypatch.setattr(running, "start_spark_connect", start_spark)
-    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "Home"))
     (tmp_path / "sluice.yaml").write_text("version: 1\n")
     config = load_config(tmp_path / "sluice.yaml")
     now = 1000.0
@@ -267,9 +269,42 @@ def test_what_ended_is_started_again_where_it_was(
         failing = read_endpoints(config.home).trouble
         assert failing is not None
         assert "spark-connect of `./sluice up`" in failing.message
+        assert failing.hint == f"Its log is {servers.folder('spark-connect').log_path}."
         now += 300
         servers.mend()
         assert read_endpoints(config.home).trouble is None
+    finally:
+        servers.stop()
+
+
+def test_a_code_server_whose_socket_is_gone_is_started_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No sensor could tick any more, though all run; of Dagster's servers two that end are one start."""
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
+    (tmp_path / "sluice.yaml").write_text("version: 1\n")
+    socket, starts = tmp_path / "socket", []
+
+    def start_dagster(_settings: DagsterSettings) -> DagsterServers:
+        socket.touch()
+        starts.append(1)
+        command, names = ["sleep", "60"], (running.DAEMON, running.WEBSERVER, running.CODE)
+        daemon, web, code = (ServerProcess(servers.folder(name), command, dict(os.environ)) for name in names)
+        return DagsterServers("http://x:1", daemon, web, (CodeServer("sluice", code, socket),), 0)
+
+    monkeypatch.setattr(running, "start_dagster", start_dagster)
+    servers = Servers(load_config(tmp_path / "sluice.yaml"))
+    try:
+        servers.start_dagster(1)
+        servers.mend()
+        socket.unlink()
+        servers.mend()
+        assert socket.exists()
+        assert "dagster-code-sluice is started again: its socket is gone" in capsys.readouterr().out
+        for name in (running.DAEMON, running.WEBSERVER):
+            servers.processes[name].kill()
+        servers.mend()
+        assert (len(starts), all(each.is_running for each in servers.processes.values())) == (3, True)
     finally:
         servers.stop()
 
