@@ -298,8 +298,8 @@ _SECRETS = """## Secrets
 anywhere inside a value under `kafka`, `catalog`, `state` and `spark.conf`, in `spark.remote` and
 `spark.session_secret`, in `sources`, in `notify`, in a registry's `url` and `auth`, and in `tokens`
 (which are read when the listener starts).
-They are read when a run starts, and again and again by `serve` and `metrics`, so a secret that is rotated in
-its file needs no restart, and values of eight characters or more are kept out of logs,
+They are read when a run starts, and again and again by `serve`, `gateway` and `metrics`, so a secret that is
+rotated in its file needs no restart, and values of eight characters or more are kept out of logs,
 errors, the UI and the transaction log. One that is not there is an error that names the key (of
 `notify` a warning).
 

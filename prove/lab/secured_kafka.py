@@ -118,10 +118,10 @@ class SecuredKafka:
         )
         assert self.admin.delete_acls([which])[which].result(_TIMEOUT_SECONDS)
 
-    def let_in(self, user: str) -> None:
-        """Give a user of SCRAM the password."""
+    def let_in(self, user: str, password: str = PASSWORD) -> None:
+        """Give a user of SCRAM the password, or another."""
         how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        self._alter(UserScramCredentialUpsertion(user, how, PASSWORD.encode()))
+        self._alter(UserScramCredentialUpsertion(user, how, password.encode()))
 
     def lock_out(self, user: str) -> None:
         """Forget a user of SCRAM."""

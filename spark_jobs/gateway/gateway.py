@@ -221,9 +221,8 @@ class Gateway:
 
     def _stream(self, name: str, settings: StreamSettings, pipelines: tuple[PipelineConfig, ...]) -> Stream:
         connections = self.connections
-        topics = StreamTopics(
-            connections.kafka, connections.admin, settings.topic, self.settings.event_ids_seconds
-        )
+        kafka, ids_seconds = (connections.kafka, connections.admin), self.settings.event_ids_seconds
+        topics = StreamTopics(*kafka, settings.topic, ids_seconds, connections.refresh)
         lanes = {slot: self._lane(topics, slot) for slot in self.settings.sources}
         return Stream(name, settings, topics, lanes, pipelines)
 

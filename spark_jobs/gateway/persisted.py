@@ -95,6 +95,7 @@ class Persisted:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _done(self, stream: Stream, wanted: list[_Wanted]) -> list[_Wanted]:
+        self._connections.refresh()
         if new := [each for each in wanted if not each.ends]:
             ends = self._connections.admin.source_state(stream.topics.topic).high
             for each in new:

@@ -112,13 +112,24 @@ class Owner:
 
 
 class StreamTopics:
-    """Reads what gateways before this one left; asked from the threads of all slots."""
+    """Reads what gateways before this one left; asked from the threads of all slots.
 
-    def __init__(self, kafka: Mapping[str, str], admin: KafkaAdmin, topic: str, ids_seconds: int) -> None:
+    ``refresh`` has ``kafka`` and its ``admin`` take secrets that were rotated.
+    """
+
+    def __init__(
+        self,
+        kafka: Mapping[str, str],
+        admin: KafkaAdmin,
+        topic: str,
+        ids_seconds: int,
+        refresh: Callable[[], None] = lambda: None,
+    ) -> None:
         self.topic = topic
         self.states = f"{topic}{STATES_SUFFIX}"
         self.kafka = kafka
         self.ids_seconds = ids_seconds
+        self.refresh = refresh
         self._admin = admin
         self._is_made = False
         self._made = threading.Lock()
@@ -179,6 +190,7 @@ class StreamTopics:
 
     def owner(self, slot: int) -> Owner | None:
         """Return the gateway that took the slot last."""
+        self.refresh()
         return self._kept(slot, Owner.read).get(OWNER_KEY)
 
     def _kept(self, slot: int, read: Callable[[bytes, Headers | None], _Kept | None]) -> dict[bytes, _Kept]:

@@ -79,6 +79,7 @@ class Writer:
 
         Raises ``RetryableError``, ``ConfigError`` and, of a slot that was lost before, ``CommitConflict``.
         """
+        self._topics.refresh()
         self._topics.make()
         # Who was away must not take back what another gateway has taken since.
         if self._was_ours and self._topics.owner(self._slot) != self._own:

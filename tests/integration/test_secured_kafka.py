@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public names that it does not list
+    AclOperation,
+    AclPermissionType,
+    ResourceType,
+)
 
 from cli.commands.check import command as check
 from prove.lab.kafka_server import unique_name
 from prove.lab.pipeline_lab import configure, orders
+from prove.lab.rights import rule
 from prove.lab.secured_kafka import MECHANISMS, PASSWORD, SecuredKafka, start_secured_kafka
 from prove.lab.token_endpoint import giving_tokens
 from servers.process import ServerFolder
+from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.endpoints import resolve_kafka_properties
+from spark_jobs.gateway.gateway import Gateway
+from spark_jobs.gateway.topics import STATES_SUFFIX
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from tests.support.gateway_server import eventually
 from tests.support.lake import Once
 
 if TYPE_CHECKING:
@@ -171,6 +181,34 @@ def test_a_wrong_password_is_named(new_lab: Callable[..., Lab], mechanism: str) 
     error = refusal(lab)
     assert (type(error), error.code) == (ConfigError, "authentication-failed")
     assert "another" not in str(error)
+
+
+def test_a_gateway_follows_a_password_that_was_rotated(
+    secured: SecuredKafka, topic: str, new_lab: Callable[..., Lab], tmp_path: Path
+) -> None:
+    """Once the broker ends its connections it takes its slots again, with what the file has by now."""
+    for name in (topic, f"{topic}{STATES_SUFFIX}"):
+        secured.grant(name, "scram", AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE)
+    slot, kind = f"sluice-gateway-{topic}-0", ResourceType.TRANSACTIONAL_ID
+    rule(secured.open, slot, AclOperation.WRITE, AclPermissionType.ALLOW, kind, user="scram")
+    lab, file = new_lab("scram", is_here=True), tmp_path / "password"
+    file.write_text(PASSWORD)
+    configure(lab, "kafka", {"sasl.password": f"${{file:{file}}}"})
+    settings = GatewaySettings.model_validate({"streams": {"orders": {"topic": topic}}, "sources": "0-0/8"})
+    with (
+        lab.connections() as connections,
+        closing(Gateway(settings, (), connections, home=tmp_path, url="http://here")) as gateway,
+    ):
+        gateway.start()
+        eventually(lambda: gateway.is_ready)
+        writer = gateway.streams["orders"].lanes[0]._writer
+        try:
+            secured.let_in("scram", "another-password")
+            file.write_text("another-password")
+            connections.admin._connected = writer._producer = None  # as after an end of both
+            eventually(lambda: writer._producer is not None)
+        finally:
+            secured.let_in("scram")
 
 
 def test_a_clients_certificate_that_ended_is_named_and_renewed_by_its_file(

@@ -51,7 +51,7 @@ def gateway(
     ``kafkas`` are what its slots write to; where they are away no slot is waited for.
     """
     settings = GatewaySettings.model_validate({"streams": {"clicks": {"topic": "clicks"}}, **written})
-    connections = SimpleNamespace(kafka={}, admin=None, fail_points=NoFailPoints())
+    connections = SimpleNamespace(kafka={}, admin=None, fail_points=NoFailPoints(), refresh=list)
     of_slots = iter(kafkas)
     with patch.object(gateway_module, "Writer", lambda *_: next(of_slots, FakeKafka())):
         own = Gateway(settings, [PIPELINE], cast("Connections", connections), home=folder, url="")

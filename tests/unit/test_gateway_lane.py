@@ -633,13 +633,16 @@ def test_a_batch_is_persisted_once_it_is_in_the_tables_of_all_pipelines(
     monkeypatch.setattr(persisted_module, "load_fresh", lambda _connections, name: reached[name])
     monkeypatch.setattr(persisted_module, "progress_of", lambda table: SimpleNamespace(next_offsets=table))
     admin = SimpleNamespace(source_state=lambda _topic: SimpleNamespace(high={0: 7, 1: 0}))
-    persisted = Persisted(SimpleNamespace(admin=admin), 100)  # type: ignore[arg-type]
+    looks: list[int] = []
+    connections = SimpleNamespace(admin=admin, refresh=lambda: looks.append(1))
+    persisted = Persisted(connections, 100)  # type: ignore[arg-type]
     pipelines = [SimpleNamespace(table=name) for name in reached]
     stream = SimpleNamespace(name="s", topics=SimpleNamespace(topic="t"), pipelines=pipelines)
     wanted = [persisted_module._Wanted("a", lambda: None)]
     for mirror, is_done in ((None, False), ({0: 6}, False), ({0: 7}, True)):
         reached["mirror"] = mirror
         assert persisted._done(stream, wanted) == (wanted if is_done else [])  # type: ignore[arg-type]
+    assert len(looks) == 3  # by secrets that may have been rotated
 
 
 def test_a_paused_pipeline_silences_no_other_stream_and_a_source_no_other(
