@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And
 from pyiceberg.schema import assign_fresh_schema_ids
@@ -32,7 +31,7 @@ from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.evolution import evolve_table
-from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.row_filters import equals, is_among, is_between
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.batch import WrittenFile
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
 
-ROW_GROUP_BYTES = 16 * 1024 * 1024
-# A fold is of one pipeline's last attempts: two months, or three after a long rest.
-MAX_OPEN_FILES = 12
 EPOCH_YEAR = 1970
 
 
@@ -127,7 +123,7 @@ class _FoldCommit:
         self.identifier = identifier
         self.attempt = fold
         self._entries = {entry.attempt: entry for entry in entries}
-        self._written: dict[frozenset[str], list[WrittenFile]] = {}
+        self._written: dict[frozenset[str], tuple[WrittenFile, ...]] = {}
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
@@ -149,24 +145,13 @@ class _FoldCommit:
         there = table.scan(among, selected_fields=("attempt",)).to_arrow().column("attempt").to_pylist()
         return frozenset(self._entries) - frozenset(there)
 
-    def write(self, table: Table) -> list[WrittenFile]:
+    def write(self, table: Table) -> tuple[WrittenFile, ...]:
         """Write files with the entries that the table lacks; the same ones for the same lack."""
         missing = self.missing(table)
         if missing not in self._written:
             rows = rows_of(table, (self._entries[attempt] for attempt in missing))
-            self._written[missing] = self._write(table, rows)
+            self._written[missing] = write_files(table, f"{self.attempt}-{len(self._written)}", [rows])
         return self._written[missing]
-
-    def _write(self, table: Table, rows: pa.Table) -> list[WrittenFile]:
-        writer = SplitWriter(
-            table.metadata,
-            table.io,
-            file_prefix=f"{self.attempt}-{len(self._written)}",
-            row_group_bytes=ROW_GROUP_BYTES,
-            max_open_files=MAX_OPEN_FILES,
-        )
-        writer.write(rows)
-        return writer.close()
 
 
 def _month_start(month: int) -> str:

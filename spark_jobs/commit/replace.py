@@ -22,7 +22,7 @@ from spark_jobs.commit.swap import stage
 from spark_jobs.lake.coordinates import Coordinates, of_generation
 from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
 from spark_jobs.lake.file_rows import rows_by_name, rows_of_file
-from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.row_filters import is_in_span
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import ConfigError
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
     from spark_jobs.commit.swap import Swap
-
-ROW_GROUP_BYTES = 32 * 1024 * 1024
-MAX_OPEN_FILES = 16
 
 
 def kept_prefix(attempt: str, table: Table) -> str:
@@ -115,20 +112,7 @@ class Rewriter:
             raise storage_error(error, "reading a data file", file=task.file.file_path) from error
 
     def _write(self, table: Table, rows: Iterable[pa.Table]) -> tuple[WrittenFile, ...]:
-        writer = SplitWriter(
-            table.metadata,
-            table.io,
-            file_prefix=f"{kept_prefix(self.attempt, table)}{uuid.uuid4().hex[:8]}",
-            row_group_bytes=ROW_GROUP_BYTES,
-            max_open_files=MAX_OPEN_FILES,
-        )
-        try:
-            for each in rows:
-                writer.write(each)
-            return tuple(writer.close())
-        except BaseException:
-            writer.abort()
-            raise
+        return write_files(table, f"{kept_prefix(self.attempt, table)}{uuid.uuid4().hex[:8]}", rows)
 
 
 def stage_replace(

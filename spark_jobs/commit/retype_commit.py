@@ -12,11 +12,11 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent, overtaken
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.files_by_path import exchange_files
-from spark_jobs.commit.replace import MAX_OPEN_FILES, ROW_GROUP_BYTES, refuse_equality_deletes
+from spark_jobs.commit.replace import refuse_equality_deletes
 from spark_jobs.commit.swap import stage, stage_change
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import rows_of_file
-from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.commit_summary import batch_summary
 from spark_jobs.protocol.errors import CommitConflict
@@ -92,21 +92,9 @@ class RetypeFileCommit(BatchIntent):
         recorded = progress.recorded(self.attempt)
         return stage(table, exchange, recorded, {**self.summary, **batch_summary(self.batch)})
 
-    def _write(self, table: Table, task: FileScanTask) -> list[WrittenFile]:
-        writer = SplitWriter(
-            table.metadata,
-            table.io,
-            file_prefix=f"{self.attempt}-{uuid.uuid4().hex[:8]}",
-            row_group_bytes=ROW_GROUP_BYTES,
-            max_open_files=MAX_OPEN_FILES,
-        )
+    def _write(self, table: Table, task: FileScanTask) -> tuple[WrittenFile, ...]:
+        rows = map(self.retyped, rows_of_file(table.io, task, table.schema()))
         try:
-            for rows in rows_of_file(table.io, task, table.schema()):
-                writer.write(self.retyped(rows))
-            return writer.close()
+            return write_files(table, f"{self.attempt}-{uuid.uuid4().hex[:8]}", rows)
         except OSError as error:
-            writer.abort()
             raise storage_error(error, "reading a data file", file=self.path) from error
-        except BaseException:
-            writer.abort()
-            raise

@@ -18,7 +18,7 @@ from spark_jobs.debezium.events import SNAPSHOT, TRUNCATE
 from spark_jobs.drain.bad_changes import stop_at_bad_changes
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.drain.foreign_events import refuse_foreign, tell_first_source
-from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import Fate, Folded, fold
 from spark_jobs.mirror.key_fields import first_of_others
@@ -27,7 +27,7 @@ from spark_jobs.mirror.retold import first_new, had_by
 from spark_jobs.mirror.spelled_keys import refuse_other_spellings
 from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind, WrittenFile
+from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import (
     BadRecord,
@@ -43,9 +43,6 @@ from spark_jobs.spark.outcomes import Written
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-_ROW_GROUP_BYTES = 32 << 20
-_OPEN_FILES = 1
 
 
 class NotToldYet(RetryableError):
@@ -94,7 +91,9 @@ def fold_written(
         _stop_at(run, whole.missing)
         return written, whole.missing
     tell_first_source(run, progress_of(table), folded)
-    files = (*written.data_files, *_write(run, table, whole.rows))
+    # They take the place of those in the tasks' files: the last of a place counts.
+    prefix = f"{run.batch.attempt}-whole-{uuid.uuid4().hex[:8]}"
+    files = (*written.data_files, *write_files(table, prefix, [whole.rows], run.pipeline.encoding))
     return replace(written, data_files=files, balances=folded.balances(written.balances)), {}
 
 
@@ -113,20 +112,6 @@ def _folded(run: BatchRun, table: Table, written: Written) -> Folded:
     if run.batch.kind is BatchKind.REBUILD:
         cdc = cdc.anew(run.batch.ranges.starts)
     return fold(events_of(table, written.data_files), cdc)
-
-
-def _write(run: BatchRun, table: Table, rows: pa.Table) -> list[WrittenFile]:
-    """Write the rows that take the place of those in the tasks' files: the last of a place counts."""
-    writer = SplitWriter(
-        table.metadata,
-        table.io,
-        file_prefix=f"{run.batch.attempt}-whole-{uuid.uuid4().hex[:8]}",
-        row_group_bytes=_ROW_GROUP_BYTES,
-        max_open_files=_OPEN_FILES,
-        encoding=run.pipeline.encoding,
-    )
-    writer.write(rows)
-    return writer.close()
 
 
 def _refuse_other_keys(run: BatchRun, folded: Folded) -> None:

@@ -15,7 +15,7 @@ from spark_jobs.drain.letter_source import LetterChunk, failed_again
 from spark_jobs.drain.routed_writing import ColumnsLacking, RoutedTable, RoutedWriters
 from spark_jobs.drain.tally import Tally
 from spark_jobs.kafka.reader import RangeReader, bundles
-from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.parquet_writer import MAX_OPEN_FILES, SplitWriter
 from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.protocol.fail_points import FailPoints
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from spark_jobs.config.parquet_codecs import Encoding
     from spark_jobs.kafka.reader import Chunk
-
-MAX_OPEN_FILES = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ sweep's, which knows it by its prefix.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,35 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO, OutputFile
     from pyiceberg.io.fileformat import FileFormatWriter
     from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
 
+MAX_OPEN_FILES = 16
+_WRITTEN_OUT_BYTES = 32 << 20
 # What a column of a few rows takes beside its values, measured: its buffers are padded, and are objects.
 _COLUMN_BYTES = 768
+
+
+def write_files(
+    table: Table, file_prefix: str, rows: Iterable[pa.Table], encoding: Encoding = Encoding.COMPATIBLE
+) -> tuple[WrittenFile, ...]:
+    """Write what no task writes. Raises as ``SplitWriter.write``, and what taking ``rows`` raises."""
+    writer = SplitWriter(
+        table.metadata,
+        table.io,
+        file_prefix=file_prefix,
+        row_group_bytes=_WRITTEN_OUT_BYTES,
+        max_open_files=MAX_OPEN_FILES,
+        encoding=encoding,
+    )
+    try:
+        for each in rows:
+            writer.write(each)
+        return tuple(writer.close())
+    except BaseException:
+        writer.abort()
+        raise
 
 
 @dataclass(slots=True)
