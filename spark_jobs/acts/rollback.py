@@ -128,8 +128,7 @@ def _plan(
             code="replayed-since",
             hint="Going back would bring their old rows and keep their new dead letters. Choose a later"
             " snapshot, or add --force and replay those ranges again.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
     if earlier.redrives_since and progress.routes:
         raise ConfigError(
@@ -137,8 +136,7 @@ def _plan(
             code="redriven-since",
             hint="Their rows may be in tables that go back by offsets alone. Choose a later snapshot, or"
             f" replay the offsets: {mends.act('replay', pipeline.name, '--range PARTITION:START-END')}.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
     if earlier.redrives_since and not force:
         raise ConfigError(
@@ -146,8 +144,7 @@ def _plan(
             code="redriven-since",
             hint="Going back would lose the rows they became. Choose a later snapshot, or add --force: the"
             " dead letters come back with it.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
     if earlier.is_before_retype and not force:
         raise ConfigError(
@@ -155,8 +152,7 @@ def _plan(
             code="retyped-since",
             hint="Going back would leave its values in the old column. Choose a later snapshot, or add"
             f" --force and give it the type again: {mends.act('retype', pipeline.name, 'COLUMN', 'TYPE')}.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
     rewind = plan_rewind(progress, earlier.next_offsets, source)
     if not force:
@@ -171,8 +167,7 @@ def _refuse_other_histories(pipeline: PipelineConfig, table: Table, earlier: Ear
             "the table is at that snapshot already",
             code="nothing-to-roll-back",
             hint=f"Choose an earlier one: {mends.command('history', pipeline.name)} lists them.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
     if earlier.generation != progress.generation:
         raise ConfigError(
@@ -181,6 +176,5 @@ def _refuse_other_histories(pipeline: PipelineConfig, table: Table, earlier: Ear
             code="earlier-generation",
             hint="Choose a snapshot of this generation:"
             f" {mends.command('history', pipeline.name)} lists them.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )

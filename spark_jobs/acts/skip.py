@@ -72,6 +72,5 @@ def _check_start(pipeline: PipelineConfig, part: OffsetRange, next_offset: int) 
             if is_drained
             else "Drain up to the offset first, or begin the range at the next offset."
         ),
-        pipeline=pipeline.name,
-        table=pipeline.table,
+        **pipeline.where,
     )

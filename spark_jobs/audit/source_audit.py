@@ -171,8 +171,7 @@ def _comparison(pipeline: PipelineConfig, cursor: Any, mirror: Table) -> Compari
             " that is not written alike on both sides",
             code="source-key-unlike",
             hint="An audit against Kafka compares it: leave --source out.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
     return comparison
 

@@ -98,12 +98,14 @@ class FilesCommit(BatchIntent):
         """Return the files as this table names them."""
         return [to_data_file(file, table.metadata) for file in self.written.data_files]
 
-    def pay_debts(self, progress: Progress, connections: CatalogAccess) -> None:
-        """Commit what the table owes: what a run left unfinished would be forgotten with this commit."""
-        pay_debts(connections, self.identifier, progress, self.written.summary)
+    def begun(
+        self, table: Table, connections: CatalogAccess, fits: Callable[[Progress, Batch], bool]
+    ) -> Progress:
+        """Return the progress of the table just loaded, when the batch still ``fits`` it and it owes nothing.
 
-    def require_same_table(self, table: Table) -> None:
-        """Raise ``SourceChanged`` when the files were written for an earlier table of this name."""
+        What it owes is committed first: what a run left unfinished would be forgotten with this commit.
+        Raises ``SourceChanged`` when the files were written for an earlier table of this name.
+        """
         if str(table.metadata.table_uuid) != self.table_uuid:
             raise SourceChanged(
                 "the table was dropped and made again while the batch was being written for the earlier one",
@@ -112,6 +114,13 @@ class FilesCommit(BatchIntent):
                 table=self.identifier,
                 batch=self.batch.batch_id,
             )
+        progress = progress_of(table)
+        if not fits(progress, self.batch):
+            moved = _offsets_moved if self.batch.kind is BatchKind.DRAIN else overtaken
+            raise moved(self.batch, progress)
+        check_anchor(table)
+        pay_debts(connections, self.identifier, progress, self.written.summary)
+        return progress
 
 
 @dataclass(frozen=True)
@@ -122,12 +131,7 @@ class DrainCommit(FilesCommit):
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
-        self.require_same_table(table)
-        progress = progress_of(table)
-        if not stands_at_starts(progress, self.batch):
-            raise _offsets_moved(self.batch, progress)
-        check_anchor(table)
-        self.pay_debts(progress, connections)
+        progress = self.begun(table, connections, stands_at_starts)
         last_drain = LastDrain(
             self.attempt,
             self.committed_at_ms,
@@ -156,12 +160,7 @@ class ReplayCommit(FilesCommit):
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
-        self.require_same_table(table)
-        progress = progress_of(table)
-        if not may_replay(progress, self.batch):
-            raise overtaken(self.batch, progress)
-        check_anchor(table)
-        self.pay_debts(progress, connections)
+        progress = self.begun(table, connections, may_replay)
         # What is elsewhere of the range goes with its rows: a replay always owes these commits.
         replayed = progress.replayed(self.batch, _owed(self.batch, self.written, replaces=True))
         owing = replayed.owing_routes(
@@ -190,12 +189,9 @@ class RedriveCommit(FilesCommit):
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
-        self.require_same_table(table)
-        progress = progress_of(table)
-        if not may_replay(progress, self.batch) or self.batch.letters is None:
+        progress = self.begun(table, connections, may_replay)
+        if self.batch.letters is None:
             raise overtaken(self.batch, progress)
-        check_anchor(table)
-        self.pay_debts(progress, connections)
         places = kept_coordinates(connections.state, self.batch.letters)
         named = places.ranges if len(places) <= MOST_NAMED else None
         redriven = progress.redriven(self.batch, self.written.dead_letter_files, named)
@@ -218,12 +214,7 @@ class RebuildCommit(FilesCommit):
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
-        self.require_same_table(table)
-        progress = progress_of(table)
-        if not is_in_epoch(progress, self.batch):
-            raise overtaken(self.batch, progress)
-        check_anchor(table)
-        self.pay_debts(progress, connections)
+        self.begun(table, connections, is_in_epoch)
         if self.columns is None:
             return self._staged(table)
         return self.columns.sent_with(self._staged(self.columns.on(table)), table)

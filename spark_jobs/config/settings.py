@@ -443,6 +443,11 @@ class PipelineConfig(PipelineSettings):
         return not (self.is_mirror or self.is_archive or self.gates or self.routed_tables)
 
     @property
+    def where(self) -> dict[str, str]:
+        """Return what an error of its table is told with."""
+        return {"pipeline": self.name, "table": self.table}
+
+    @property
     def has_schemas(self) -> bool:
         """True if values or keys are read by schemas."""
         return self.value.format is not ValueFormat.JSON or self.record_key.format.has_schema

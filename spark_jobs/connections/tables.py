@@ -93,6 +93,5 @@ def no_table_yet(pipeline: PipelineConfig) -> ConfigError:
         code="no-table-yet",
         hint=f"The first batch makes it: {mends.command('drain', pipeline.name)}."
         " `start` says where that begins.",
-        pipeline=pipeline.name,
-        table=pipeline.table,
+        **pipeline.where,
     )

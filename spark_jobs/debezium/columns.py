@@ -5,49 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema, index_by_name
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from spark_jobs.debezium.row_types import Entries, Field, Items, Kind, Leaf, Record, Type
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.writer_schema import WriterColumns
 
-_TYPES: dict[Kind, IcebergType] = {
-    Kind.BOOLEAN: BooleanType(),
-    Kind.INT: IntegerType(),
-    Kind.LONG: LongType(),
-    Kind.FLOAT: FloatType(),
-    Kind.DOUBLE: DoubleType(),
-    Kind.STRING: StringType(),
-    Kind.BINARY: BinaryType(),
-    Kind.NUMBER_TEXT: StringType(),
-    Kind.SCALED_TEXT: StringType(),
-    Kind.DATE: DateType(),
-    Kind.TIME: TimeType(),
-    Kind.TIMESTAMP: TimestampType(),
-    Kind.ZONED: TimestamptzType(),
-    Kind.UUID: UUIDType(),
-    Kind.CLOCK_TEXT: StringType(),
-    Kind.INSTANT_TEXT: StringType(),
+_TYPES: dict[Kind, iceberg.IcebergType] = {
+    Kind.BOOLEAN: iceberg.BooleanType(),
+    Kind.INT: iceberg.IntegerType(),
+    Kind.LONG: iceberg.LongType(),
+    Kind.FLOAT: iceberg.FloatType(),
+    Kind.DOUBLE: iceberg.DoubleType(),
+    Kind.STRING: iceberg.StringType(),
+    Kind.BINARY: iceberg.BinaryType(),
+    Kind.NUMBER_TEXT: iceberg.StringType(),
+    Kind.SCALED_TEXT: iceberg.StringType(),
+    Kind.DATE: iceberg.DateType(),
+    Kind.TIME: iceberg.TimeType(),
+    Kind.TIMESTAMP: iceberg.TimestampType(),
+    Kind.ZONED: iceberg.TimestamptzType(),
+    Kind.UUID: iceberg.UUIDType(),
+    Kind.CLOCK_TEXT: iceberg.StringType(),
+    Kind.INSTANT_TEXT: iceberg.StringType(),
 }
 
 
@@ -57,7 +38,7 @@ def columns_of(row: Record) -> WriterColumns:
     Raises ``ConfigError`` (``schema-unsupported``) for names that cannot be told apart by their paths.
     """
     build = _Columns()
-    struct = StructType(*build.fields(row.fields, ()))
+    struct = iceberg.StructType(*build.fields(row.fields, ()))
     try:
         index_by_name(Schema(*struct.fields))
     except ValueError as error:
@@ -74,25 +55,29 @@ class _Columns:
         self.identities: dict[int, str] = {}
         self._ids = count(1)
 
-    def fields(self, fields: Sequence[Field], path: tuple[str, ...]) -> Iterator[NestedField]:
+    def fields(self, fields: Sequence[Field], path: tuple[str, ...]) -> Iterator[iceberg.NestedField]:
         """Yield the columns of a struct's fields."""
         for each in fields:
             field_id, here = next(self._ids), (*path, each.name)
             self.identities[field_id] = ".".join(here)
-            yield NestedField(field_id, each.name, self._type(each.type, here), required=False, doc=each.doc)
+            yield iceberg.NestedField(
+                field_id, each.name, self._type(each.type, here), required=False, doc=each.doc
+            )
 
-    def _type(self, kind: Type, path: tuple[str, ...]) -> IcebergType:
+    def _type(self, kind: Type, path: tuple[str, ...]) -> iceberg.IcebergType:
         match kind:
             case Leaf(Kind.DECIMAL, precision=precision, scale=scale):
-                return DecimalType(precision, scale)
+                return iceberg.DecimalType(precision, scale)
             case Leaf():
                 return _TYPES[kind.kind]
             case Items(item):
                 element_id = next(self._ids)
-                return ListType(element_id, self._type(item, (*path, "element")), element_required=False)
+                return iceberg.ListType(
+                    element_id, self._type(item, (*path, "element")), element_required=False
+                )
             case Entries(item):
                 key_id, value_id = next(self._ids), next(self._ids)
                 inner = self._type(item, (*path, "value"))
-                return MapType(key_id, StringType(), value_id, inner, value_required=False)
+                return iceberg.MapType(key_id, iceberg.StringType(), value_id, inner, value_required=False)
             case Record(fields):
-                return StructType(*self.fields(fields, path))
+                return iceberg.StructType(*self.fields(fields, path))

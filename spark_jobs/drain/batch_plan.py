@@ -109,8 +109,7 @@ def _refuse_new_partitions(pipeline: PipelineConfig, progress: Progress, source:
             code="partitions-changed",
             hint="Make the mirror anew once nothing is sent to where keys were before:"
             f" {mends.act('rebuild', pipeline.name)}",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
             topic=pipeline.topic,
         )
 

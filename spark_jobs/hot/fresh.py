@@ -112,6 +112,5 @@ def _too_far_behind(pipeline: PipelineConfig, memory_bytes: int, waiting: int) -
         f"the {waiting:,} offsets that Kafka has beyond the table take more than {memory_bytes:,} bytes",
         code="too-far-behind",
         hint=f"Drain first: {mends.command('drain', pipeline.name)}; or raise `hot.memory`.",
-        pipeline=pipeline.name,
-        table=pipeline.table,
+        **pipeline.where,
     )

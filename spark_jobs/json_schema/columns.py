@@ -5,23 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema, index_by_name
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-    UUIDType,
-)
 
 from spark_jobs.json_schema.documents import refused
 from spark_jobs.json_schema.parsing import Array, Field, Kind, Leaf, Map, Record, Root, Type
@@ -30,17 +15,17 @@ from spark_jobs.schema.inference import Field as Column
 from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
 from spark_jobs.schema.writer_schema import WriterColumns
 
-_TYPES: dict[Kind, IcebergType] = {
-    Kind.BOOLEAN: BooleanType(),
-    Kind.INT: IntegerType(),
-    Kind.LONG: LongType(),
-    Kind.FLOAT: FloatType(),
-    Kind.DOUBLE: DoubleType(),
-    Kind.STRING: StringType(),
-    Kind.DATE: DateType(),
-    Kind.TIMESTAMP: TimestamptzType(),
-    Kind.UUID: UUIDType(),
-    Kind.TEXT: StringType(),
+_TYPES: dict[Kind, iceberg.IcebergType] = {
+    Kind.BOOLEAN: iceberg.BooleanType(),
+    Kind.INT: iceberg.IntegerType(),
+    Kind.LONG: iceberg.LongType(),
+    Kind.FLOAT: iceberg.FloatType(),
+    Kind.DOUBLE: iceberg.DoubleType(),
+    Kind.STRING: iceberg.StringType(),
+    Kind.DATE: iceberg.DateType(),
+    Kind.TIMESTAMP: iceberg.TimestamptzType(),
+    Kind.UUID: iceberg.UUIDType(),
+    Kind.TEXT: iceberg.StringType(),
 }
 
 
@@ -50,7 +35,7 @@ def columns_of(root: Root) -> WriterColumns:
     Raises ``ConfigError`` (``schema-unsupported``) for names that cannot stand beside each other in a table.
     """
     build = _Columns()
-    struct = StructType(*build.fields(root.record.fields, ()))
+    struct = iceberg.StructType(*build.fields(root.record.fields, ()))
     try:
         index_by_name(Schema(*struct.fields))
     except ValueError as error:
@@ -65,7 +50,7 @@ class _Columns:
         self.identities: dict[int, str] = {}
         self.as_text: list[str] = []
 
-    def fields(self, fields: Sequence[Field], path: tuple[str, ...]) -> Iterator[NestedField]:
+    def fields(self, fields: Sequence[Field], path: tuple[str, ...]) -> Iterator[iceberg.NestedField]:
         siblings = by_lower_case(Column(each.name, Primitive.STRING) for each in fields)
         for each in fields:
             clash = name_clash(each.name, siblings, is_top=not path)
@@ -74,9 +59,11 @@ class _Columns:
         for each in fields:
             field_id, here = next(self._ids), (*path, each.name)
             self.identities[field_id] = ".".join(here)
-            yield NestedField(field_id, each.name, self._type(each.type, here), required=False, doc=each.doc)
+            yield iceberg.NestedField(
+                field_id, each.name, self._type(each.type, here), required=False, doc=each.doc
+            )
 
-    def _type(self, kind: Type, path: tuple[str, ...]) -> IcebergType:
+    def _type(self, kind: Type, path: tuple[str, ...]) -> iceberg.IcebergType:
         match kind:
             case Leaf():
                 if kind.kind is Kind.TEXT:
@@ -84,13 +71,15 @@ class _Columns:
                 return _TYPES[kind.kind]
             case Array(items):
                 element_id = next(self._ids)
-                return ListType(element_id, self._type(items, (*path, "element")), element_required=False)
+                return iceberg.ListType(
+                    element_id, self._type(items, (*path, "element")), element_required=False
+                )
             case Map(values):
                 key_id, value_id = next(self._ids), next(self._ids)
                 inner = self._type(values, (*path, "value"))
-                return MapType(key_id, StringType(), value_id, inner, value_required=False)
+                return iceberg.MapType(key_id, iceberg.StringType(), value_id, inner, value_required=False)
             case Record(fields):
-                return StructType(*self.fields(fields, path))
+                return iceberg.StructType(*self.fields(fields, path))
 
 
 def _unnamed(why: str, field: str | None = None) -> ConfigError:

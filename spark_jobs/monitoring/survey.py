@@ -321,6 +321,5 @@ def _unreadable(pipeline: PipelineConfig, error: Exception) -> RetryableError:
         f"the table cannot be read: {type(error).__name__}: {scrub(str(error))[:300]}",
         code="table-unreadable",
         hint="Check that the catalog and the table's storage can be reached from here.",
-        pipeline=pipeline.name,
-        table=pipeline.table,
+        **pipeline.where,
     )

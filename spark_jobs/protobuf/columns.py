@@ -10,22 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
+from pyiceberg import types as iceberg
 
 from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, refused
 from spark_jobs.schema.inference import Field as Column
@@ -34,24 +19,24 @@ from spark_jobs.schema.told import Form
 from spark_jobs.schema.writer_schema import WriterColumns
 
 UINT64_DIGITS = 20
-_TYPES: dict[Kind, IcebergType] = {
-    Kind.INT: IntegerType(),
-    Kind.UINT32: LongType(),
-    Kind.LONG: LongType(),
-    Kind.UINT64: DecimalType(UINT64_DIGITS, 0),
-    Kind.FLOAT: FloatType(),
-    Kind.DOUBLE: DoubleType(),
-    Kind.BOOLEAN: BooleanType(),
-    Kind.STRING: StringType(),
-    Kind.BYTES: BinaryType(),
-    Kind.ENUM: StringType(),
-    Kind.TIMESTAMP: TimestamptzType(),
-    Kind.DURATION: LongType(),
-    Kind.JSON: StringType(),
-    Kind.AGAIN: StringType(),
-    Kind.EMPTY: BooleanType(),
+_TYPES: dict[Kind, iceberg.IcebergType] = {
+    Kind.INT: iceberg.IntegerType(),
+    Kind.UINT32: iceberg.LongType(),
+    Kind.LONG: iceberg.LongType(),
+    Kind.UINT64: iceberg.DecimalType(UINT64_DIGITS, 0),
+    Kind.FLOAT: iceberg.FloatType(),
+    Kind.DOUBLE: iceberg.DoubleType(),
+    Kind.BOOLEAN: iceberg.BooleanType(),
+    Kind.STRING: iceberg.StringType(),
+    Kind.BYTES: iceberg.BinaryType(),
+    Kind.ENUM: iceberg.StringType(),
+    Kind.TIMESTAMP: iceberg.TimestamptzType(),
+    Kind.DURATION: iceberg.LongType(),
+    Kind.JSON: iceberg.StringType(),
+    Kind.AGAIN: iceberg.StringType(),
+    Kind.EMPTY: iceberg.BooleanType(),
 }
-_FORMS: dict[Form, IcebergType] = {Form.TEXT: StringType(), Form.NUMBER: LongType()}
+_FORMS: dict[Form, iceberg.IcebergType] = {Form.TEXT: iceberg.StringType(), Form.NUMBER: iceberg.LongType()}
 
 
 def columns_of(root: Message, name: str) -> WriterColumns:
@@ -63,7 +48,7 @@ def columns_of(root: Message, name: str) -> WriterColumns:
     if not root.fields:
         raise refused("the message has no fields", "Name another, or keep the values as `raw`.")
     build = _Columns(name)
-    struct = StructType(*build.fields(root.fields, (), ()))
+    struct = iceberg.StructType(*build.fields(root.fields, (), ()))
     return WriterColumns(struct, build.identities, as_text=tuple(build.as_text))
 
 
@@ -78,7 +63,7 @@ class _Columns:
 
     def fields(
         self, fields: Sequence[Field], path: tuple[str, ...], numbers: tuple[str, ...]
-    ) -> Iterator[NestedField]:
+    ) -> Iterator[iceberg.NestedField]:
         names = Counter(each.name for each in fields)
         siblings = by_lower_case(Column(name, Primitive.STRING) for name in names)
         for each in fields:
@@ -89,9 +74,9 @@ class _Columns:
             field_id, known = next(self._ids), (*numbers, str(each.number))
             self.identities[field_id] = f"{self._message}:{'.'.join(known)}"
             kind = self._type(each.type, (*path, each.name), known)
-            yield NestedField(field_id, each.name, kind, required=False, doc=each.doc)
+            yield iceberg.NestedField(field_id, each.name, kind, required=False, doc=each.doc)
 
-    def _type(self, kind: Type, path: tuple[str, ...], numbers: tuple[str, ...]) -> IcebergType:
+    def _type(self, kind: Type, path: tuple[str, ...], numbers: tuple[str, ...]) -> iceberg.IcebergType:
         match kind:
             case Leaf():
                 if kind.kind in (Kind.AGAIN, Kind.JSON):
@@ -100,10 +85,10 @@ class _Columns:
             case Repeated(element):
                 element_id = next(self._ids)
                 inner = self._type(element, (*path, "element"), (*numbers, "element"))
-                return ListType(element_id, inner, element_required=False)
+                return iceberg.ListType(element_id, inner, element_required=False)
             case Map(key, value):
                 key_id, value_id = next(self._ids), next(self._ids)
                 inner = self._type(value, (*path, "value"), (*numbers, "value"))
-                return MapType(key_id, _TYPES[key.kind], value_id, inner, value_required=False)
+                return iceberg.MapType(key_id, _TYPES[key.kind], value_id, inner, value_required=False)
             case Message(fields):
-                return StructType(*self.fields(fields, path, numbers))
+                return iceberg.StructType(*self.fields(fields, path, numbers))

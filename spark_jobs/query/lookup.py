@@ -78,8 +78,7 @@ def _check_columns(columns: pa.Schema, pipeline: PipelineConfig) -> None:
                 f"the table has no column {name}",
                 code="query-refused",
                 hint="Ask with `query` by the columns that it has.",
-                pipeline=pipeline.name,
-                table=pipeline.table,
+                **pipeline.where,
             )
 
 

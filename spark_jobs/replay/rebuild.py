@@ -128,8 +128,7 @@ def _starts(
             code="rebuild-would-lose",
             hint="Have the source tell all its rows anew (an incremental snapshot) and rebuild from there"
             " with --from TIME, or add --force to keep only what Kafka still tells.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
             topic=pipeline.topic,
         )
     return {p: max(offset, source.low.get(p, offset)) for p, offset in first.items()}

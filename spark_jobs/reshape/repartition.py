@@ -63,8 +63,7 @@ def _refuse_mirror(pipeline: PipelineConfig) -> None:
             "a mirror has no partitions: a change would take its row from one to another",
             code="cannot-repartition",
             hint="Leave it as it is: compaction sorts its rows by key.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
 
 
@@ -78,7 +77,6 @@ def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tup
             f"the table is partitioned by {', '.join(there) or 'nothing'} already, as declared",
             code="cannot-repartition",
             hint="Change partition_by in sluice.yaml first.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
     return there, wanted

@@ -82,8 +82,7 @@ def _check_layout(pipeline: PipelineConfig, table: Table) -> None:
             f"the table's layout is {there}, and the pipeline's {pipeline.layout.value}",
             code="column-clash",
             hint="Correct `layout`, or give the pipeline another `table`: rows cannot be both.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
+            **pipeline.where,
         )
 
 
@@ -102,8 +101,7 @@ def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
                 f"columns: {clash}",
                 code="column-clash",
                 hint="Declare it as the table writes it, or leave it out.",
-                pipeline=pipeline.name,
-                table=pipeline.table,
+                **pipeline.where,
             )
     widenings: dict[Path, IcebergType] = {}
     for name in names & pipeline.declared.keys():
