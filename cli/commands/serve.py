@@ -19,8 +19,8 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
+    from spark_jobs.hot.follower import Follower
     from spark_jobs.hot.status import TailStatus
-    from spark_jobs.serve.tails import Tails
 
 _LOOK_SECONDS = 0.5
 _TELL_SECONDS = 5.0  # how often of one that goes on catching up
@@ -89,7 +89,7 @@ def _followed(config: SluiceConfig, names: Sequence[str]) -> list[PipelineConfig
 
 
 @contextmanager
-def _telling(tails: Tails) -> Iterator[None]:
+def _telling(tails: Follower) -> Iterator[None]:
     """Print a line whenever a pipeline comes into another state, and how it catches up."""
     is_over = threading.Event()
     teller = threading.Thread(target=_tell, args=(tails, is_over), daemon=True)
@@ -101,7 +101,7 @@ def _telling(tails: Tails) -> Iterator[None]:
         teller.join()
 
 
-def _tell(tails: Tails, is_over: threading.Event) -> None:
+def _tell(tails: Follower, is_over: threading.Event) -> None:
     from spark_jobs.hot.status import State
 
     told: dict[str, tuple[object, float]] = {}

@@ -14,10 +14,11 @@ from prometheus_client.registry import Collector
 from spark_jobs.hot.status import State
 from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.serve.tails import Tails
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+    from spark_jobs.hot.follower import Follower
 
 _STATE = Family("sluice_hot_state", GAUGE, "1 for the state a followed pipeline is in, else 0.", ("state",))
 _ROWS = Family("sluice_hot_rows", GAUGE, "Rows in memory that the table lacks.")
@@ -37,7 +38,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 class ServeMetrics(Collector):
     """Counts queries of all protocols; gauges are as of the scrape."""
 
-    def __init__(self, tails: Tails) -> None:
+    def __init__(self, tails: Follower) -> None:
         self._tails = tails
         self._registry = CollectorRegistry()
         self._registry.register(self)

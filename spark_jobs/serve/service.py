@@ -20,11 +20,11 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import Answer, Asked
 from spark_jobs.serve.metrics import ServeMetrics
-from spark_jobs.serve.tails import Tails
 from spark_jobs.serve.workers import Workers
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.hot.follower import Follower
     from spark_jobs.hot.prefix import Prefix
     from spark_jobs.hot.watermark import Watermark
 
@@ -71,7 +71,7 @@ class QueryService:
         self,
         pipelines: Sequence[PipelineConfig],
         connections: Connections,
-        tails: Tails,
+        tails: Follower,
         settings: ServeSettings,
     ) -> None:
         self.tails = tails
@@ -116,7 +116,7 @@ class QueryService:
     def ask(self, pipeline: PipelineConfig, question: Question) -> Iterator[Answered]:
         """Answer a question as of now; what fails before the first row is raised before the block.
 
-        Raises as ``Tails.pin`` and ``query``, and ``RetryableError`` (``too-many-queries``).
+        Raises as ``Follower.pin`` and ``query``, and ``RetryableError`` (``too-many-queries``).
         """
         until = time.monotonic() + min(question.seconds or self.query_seconds, self.query_seconds)
         with self.metrics.counted(pipeline.name), ExitStack() as stack:
