@@ -31,11 +31,11 @@ from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.preview.preview import new_table
 from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_storage, versions
 from spark_jobs.preview.recognition import Sample, recognize
-from spark_jobs.preview.sample import have_keys, is_compacted, look_at, read_sample, values_of
+from spark_jobs.preview.sample import is_compacted, look_at, read_sample
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.records.appearance import appearance, first_batch_unreadable, frequent_reason
+from spark_jobs.records.appearance import appearance, unreadable_chunks, values_of
 from spark_jobs.schema.additions import check_declared, table_notes
 from spark_jobs.schema.iceberg_types import known_fields
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
@@ -260,8 +260,7 @@ def _values(
     for told, lines in proposals([each for each in recognize(sample, pipeline) if each.told]):
         checklist.proposed += [*(f"      {each}" for each in told), *(f"          {each}" for each in lines)]
     if is_unreadable(evidence):
-        reason = frequent_reason(found.decoder, chunks)
-        raise first_batch_unreadable(pipeline, len(values), values, has_keys=have_keys(chunks), reason=reason)
+        raise unreadable_chunks(pipeline, found.decoder, chunks)
     if pipeline.value.format is ValueFormat.JSON:
         return (found, evidence), appearance(values) or "tombstones only"
     read = f"{evidence.records:,} of {output.count(len(values), 'value')} read as {pipeline.value.format}"

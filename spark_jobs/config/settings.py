@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from spark_jobs.config import values
 from spark_jobs.config.cdc import CdcSettings, Envelope
 from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.columns import Columns, LetterColumn
@@ -30,34 +31,6 @@ from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
-from spark_jobs.config.values import (
-    AbsolutePath,
-    AwsRegion,
-    ColumnName,
-    Command,
-    ConnectUrl,
-    Count,
-    Cron,
-    Duration,
-    OneOrMany,
-    OrphanAge,
-    Owner,
-    PartitionField,
-    Properties,
-    RegistryName,
-    RegistryUrl,
-    Secret,
-    SecretProperties,
-    Share,
-    Size,
-    SortColumn,
-    SourceName,
-    SourceUrl,
-    StoragePath,
-    TimeZone,
-    Webhook,
-    choice,
-)
 from spark_jobs.config.written_checks import WrittenChecks
 
 DEAD_LETTERS_SUFFIX = "_dead_letters"
@@ -83,13 +56,13 @@ class CatalogSettings(_WithSecrets):
     """One catalog under PyIceberg's property names."""
 
     name: str = "sluice"
-    properties: SecretProperties
+    properties: values.SecretProperties
 
 
 class AwsMskIam(Frozen):
     """Amazon's IAM for MSK; needs `extras: [msk]`."""
 
-    region: AwsRegion = Field(description="Region of the cluster, `eu-central-1`.")
+    region: values.AwsRegion = Field(description="Region of the cluster, `eu-central-1`.")
 
 
 class KafkaAuth(Frozen):
@@ -103,12 +76,12 @@ class KafkaAuth(Frozen):
 class SparkSettings(_WithSecrets):
     """Where tasks run; by default the Connect server of `./sluice up`, else a session inside the run."""
 
-    remote: ConnectUrl | None = key(
+    remote: values.ConnectUrl | None = key(
         None,
         "A Spark Connect server, `sc://host:port`, with `/;use_ssl=true;token=${NAME}` where it asks for it."
         " Not together with `master`.",
     )
-    remote_command: Command | None = key(
+    remote_command: values.Command | None = key(
         None,
         "An absolute program and its arguments, run for each session instead of `remote`: it prints that"
         " session's address, with its token (docs/SPARK.md).",
@@ -122,7 +95,7 @@ class SparkSettings(_WithSecrets):
     insecure: bool = key(
         "false", "Whether credentials may go to a Spark server on another machine without TLS."
     )
-    session_secret: Secret | None = key(
+    session_secret: values.Secret | None = key(
         None,
         "What the ids of sessions on a server are made of, best as `${NAME}`: who knows it can attach to"
         " them. Processes with the same one share warm sessions, on any machine.",
@@ -133,12 +106,12 @@ class SparkSettings(_WithSecrets):
         "Whether Python and the packages that tasks need go to a server elsewhere with the code, when its"
         " workers have neither.",
     )
-    task_memory: Size = key(
+    task_memory: values.Size = key(
         "512MiB",
         "Memory one task may use; reading, decoding and writing are sized to stay within it. On top comes"
         " what one batch of a producer's unpacks to, which nothing bounds.",
     )
-    conf: SecretProperties = Field(
+    conf: values.SecretProperties = Field(
         default_factory=dict,
         description="Any Spark configuration, `spark.…`. Batches are cut for as many cores as"
         " `spark.default.parallelism` says; otherwise for as many as this machine has.",
@@ -153,46 +126,46 @@ class SparkSettings(_WithSecrets):
 class RegistryAuth(Frozen):
     """Who asks a registry: one of both, or nobody in particular. References in them are unresolved."""
 
-    basic: Secret | None = key(None, "`user:password`, best as `${USER}:${PASSWORD}`.")
-    bearer: Secret | None = key(None, "A token, best as `${TOKEN}`.")
+    basic: values.Secret | None = key(None, "`user:password`, best as `${USER}:${PASSWORD}`.")
+    bearer: values.Secret | None = key(None, "A token, best as `${TOKEN}`.")
 
 
 class RegistrySettings(Frozen):
     """A schema registry that speaks Confluent's API."""
 
-    url: RegistryUrl = Field(
+    url: values.RegistryUrl = Field(
         description="Its address up to its API, `http://host:8081`; Apicurio's ends in `/apis/ccompat/v7`."
     )
     auth: RegistryAuth = key(RegistryAuth(), "`basic: user:password` or `bearer: token`.", shown="none")
-    ca: AbsolutePath | None = key(
+    ca: values.AbsolutePath | None = key(
         None, "File of the authorities (PEM) that its certificate may be of.", shown="those known to all"
     )
-    cert: AbsolutePath | None = key(None, "File of our own certificate (PEM), where it asks for one.")
-    private_key: AbsolutePath | None = key(
+    cert: values.AbsolutePath | None = key(None, "File of our own certificate (PEM), where it asks for one.")
+    private_key: values.AbsolutePath | None = key(
         None, "File of its private key (PEM), when `cert` does not hold it.", alias="key"
     )
-    timeout_seconds: Duration = key("10s", "How long one question may take.", alias="timeout")
+    timeout_seconds: values.Duration = key("10s", "How long one question may take.", alias="timeout")
 
 
 class UpkeepSettings(Frozen):
     """When a table is tidied up by itself; `./sluice upkeep` does it at any time."""
 
-    schedule: Cron = key(
+    schedule: values.Cron = key(
         None,
         "Cron, in the pipeline's `timezone`: what is due is done at these times only. `off` takes back what"
         " `defaults` say.",
         shown="as soon as it is due",
     )
-    compact_above: Count = key("20", "Compact when there are this many small data files.")
-    keep_snapshots: Count = key(
+    compact_above: values.Count = key("20", "Compact when there are this many small data files.")
+    keep_snapshots: values.Count = key(
         "100", "Snapshots beyond the newest so many expire; each costs time at every commit."
     )
-    keep_snapshots_for_seconds: Duration = key(
+    keep_snapshots_for_seconds: values.Duration = key(
         "5d",
         "Snapshots older than this expire too. Tags and branches keep theirs.",
         alias="keep_snapshots_for",
     )
-    orphans_older_than_seconds: OrphanAge = key(
+    orphans_older_than_seconds: values.OrphanAge = key(
         "3d",
         "Files that no snapshot names and no unfinished batch owns are deleted at this age; at least 1d.",
         alias="orphans_older_than",
@@ -203,18 +176,18 @@ class DeadLetterSettings(Frozen):
     """What happens when many records cannot become rows, and what their table has beside them."""
 
     # A share: 0.05 is 5 %.
-    stop_above: Share | None = key(
+    stop_above: values.Share | None = key(
         None,
         "Stop, with nothing committed, when more than this share of a batch's records would be"
         " dead letters, e.g. `5%`: a changed format then waits for a person instead of filling the table.",
         shown="never",
     )
-    columns: dict[ColumnName, LetterColumn] = Field(
+    columns: dict[values.ColumnName, LetterColumn] = Field(
         default_factory=dict,
         description="Columns of the dead-letter table by expressions:"
         ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/SHAPES.md).',
     )
-    partition_by: OneOrMany[PartitionField] = key(
+    partition_by: values.OneOrMany[values.PartitionField] = key(
         (), "Partition fields of the dead-letter table, as the pipeline's `partition_by`."
     )
 
@@ -222,20 +195,20 @@ class DeadLetterSettings(Frozen):
 class SchemaSettings(Frozen):
     """How a table takes fields that it has no column for."""
 
-    new_fields: Annotated[NewFields, choice(NewFields)] = key(
+    new_fields: Annotated[NewFields, values.choice(NewFields)] = key(
         "add",
         "What becomes of a record's field without a column: `add` one; `ignore` it, its values being counted"
         " by name and kept nowhere; or the record is a `dead_letter`. A new table's first batch decides its"
         " columns; with `ignore` and a column that has `sql`, `jmespath` or `from` it has the declared ones"
         " alone.",
     )
-    max_columns: Count = key(
+    max_columns: values.Count = key(
         "1000",
         "Most columns that fields are added for, those inside structs counted. Beyond it a record with a new"
         " field is a dead letter that names it.",
     )
 
-    incompatible: Annotated[Incompatible, choice(Incompatible)] = key(
+    incompatible: Annotated[Incompatible, values.choice(Incompatible)] = key(
         "new_column",
         "What becomes of a field that a new schema has in a type which its column does not hold and cannot be"
         " widened to: `new_column`, `name_2` beside it; its values are a `dead_letter` each, but for those"
@@ -256,19 +229,19 @@ class NotifySettings(Frozen):
     """
 
     # References in them are unresolved; all of both counts as secret.
-    webhook: Webhook | None = key(
+    webhook: values.Webhook | None = key(
         None,
         "A URL that gets a POST with JSON after each commit that changes rows: at least once,"
         " never holding up a drain.",
         shown="nobody",
     )
-    trouble: Webhook | None = key(
+    trouble: values.Webhook | None = key(
         None,
         "A URL that gets a POST with JSON when a run fails: once for each code, and again only after a run"
         " of the pipeline went well. Its `text` is what chat rooms show.",
         shown="nobody",
     )
-    secret: Secret | None = key(
+    secret: values.Secret | None = key(
         None,
         "What both are signed with (HMAC, in the header `Sluice-Signature`), at least 16 characters, best as"
         " `${NAME}`.",
@@ -284,42 +257,42 @@ class PipelineSettings(Frozen):
         "Where a table that does not exist yet begins: `earliest`, `latest`, a time (ISO 8601,"
         " UTC when it has no zone) or offsets by partition. Resolved once, when the table is made.",
     )
-    freshness_seconds: Duration = key(
+    freshness_seconds: values.Duration = key(
         "1m", "How old the last commit may get while records wait: then a run starts.", alias="freshness"
     )
-    schedule: Cron = key(
+    schedule: values.Cron = key(
         None,
         "Cron, e.g. `0 2 * * *`: drains at these times only, each until it has caught up; `freshness` then"
         " starts none. `off` takes back what `defaults` say.",
         shown="as soon as `freshness` or a full batch asks for one",
     )
-    timezone: TimeZone = key("UTC", "IANA zone of both schedules, e.g. `Europe/Berlin`.")
-    max_batch_records: Count = key(
+    timezone: values.TimeZone = key("UTC", "IANA zone of both schedules, e.g. `Europe/Berlin`.")
+    max_batch_records: values.Count = key(
         "2000000", "Most records in one commit; this many waiting records start a run at once."
     )
-    max_batch_bytes: Size = key(
+    max_batch_bytes: values.Size = key(
         "1GiB", "Most bytes (as Kafka holds them) in one commit; this much waiting starts a run at once."
     )
-    partition_by: OneOrMany[PartitionField] = key(
+    partition_by: values.OneOrMany[values.PartitionField] = key(
         (),
         "Iceberg partition fields: a column (no float or double), `year|month|day|hour(column)`,"
         " `bucket(16, column)`, `truncate(8, column)`. Used when the table is made.",
         shown="none",
     )
-    sort_by: OneOrMany[SortColumn] = key(
+    sort_by: values.OneOrMany[values.SortColumn] = key(
         (),
         "Columns that rows are sorted by, ascending, nulls first, then as they came: the table's sort order."
         " A task sorts what it gathers before it writes, a row group of an eighth of `spark.task_memory`;"
         " compaction sorts whole files. Holds for what is drained next.",
         shown="as they came",
     )
-    location: StoragePath | None = key(
+    location: values.StoragePath | None = key(
         None,
         "A folder or bucket, `s3://other/lake`, that the table and its dead letters get folders of their own"
         " in when they are made.",
         shown="where the catalog puts them",
     )
-    table_properties: Properties = Field(
+    table_properties: values.Properties = Field(
         default_factory=dict,
         description="Iceberg table properties, set when the table is made."
         " `sluice.*` and `commit.retry.*` are refused. Codecs: zstd (level 1 unless you say another), gzip,"
@@ -344,9 +317,11 @@ class PipelineSettings(Frozen):
         "What becomes of fields without a column, and of those with another type.",
         alias="schema",
     )
-    owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
+    owners: values.OneOrMany[values.Owner] = key(
+        (), "Owners shown in Dagster: an e-mail address or `team:name`."
+    )
     value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")
-    layout: Annotated[Layout, choice(Layout)] = key(
+    layout: Annotated[Layout, values.choice(Layout)] = key(
         "flat",
         "What a row is: `flat`, the value's fields as columns; `archive`, the whole record with its bytes,"
         " tombstones and what cannot be read too; or of a database's table `changes`, one event each,"
@@ -355,10 +330,10 @@ class PipelineSettings(Frozen):
     cdc: CdcSettings = key(CdcSettings(), "What change events are written as.")
     mirror: MirrorSettings = key(MirrorSettings(), "What a mirror is of, and what stops it.")
     record_key: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
-    key_format: Annotated[KeyFormat, choice(KeyFormat)] = key(
+    key_format: Annotated[KeyFormat, values.choice(KeyFormat)] = key(
         "string", "Type of the column `_kafka_key`: short for `key: {format: string}` or `{format: raw}`."
     )
-    encoding: Annotated[Encoding, choice(Encoding)] = key(
+    encoding: Annotated[Encoding, values.choice(Encoding)] = key(
         "compatible",
         "How files hold integers and times that mostly differ: `compatible`, as any reader takes them, or"
         " `compact`, as distances (Parquet's `DELTA_BINARY_PACKED`), which take fewer bytes; docs/TABLES.md"
@@ -502,14 +477,14 @@ class SluiceConfig(_WithSecrets):
 
     home: str
     state: str
-    kafka: SecretProperties = Field(default_factory=dict)
+    kafka: values.SecretProperties = Field(default_factory=dict)
     kafka_auth: KafkaAuth = KafkaAuth()
     # None: what opens the lake opens the log.
-    state_properties: SecretProperties | None = None
+    state_properties: values.SecretProperties | None = None
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
-    registries: dict[RegistryName, RegistrySettings] = Field(default_factory=dict)
-    sources: dict[SourceName, SourceUrl] = Field(default_factory=dict)
+    registries: dict[values.RegistryName, RegistrySettings] = Field(default_factory=dict)
+    sources: dict[values.SourceName, values.SourceUrl] = Field(default_factory=dict)
     ui: UiSettings = UiSettings()
     metrics: MetricsSettings = MetricsSettings()
     catalog_server: CatalogServerSettings = CatalogServerSettings()
@@ -521,7 +496,7 @@ class SluiceConfig(_WithSecrets):
     problems: tuple[ConfigProblem, ...] = ()
 
     @property
-    def log_properties(self) -> SecretProperties:
+    def log_properties(self) -> values.SecretProperties:
         """Return what opens the log: what opens the lake only where ``state`` is no map."""
         return self.catalog.properties if self.state_properties is None else self.state_properties
 

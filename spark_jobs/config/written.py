@@ -7,24 +7,11 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from spark_jobs.config import values
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.settings import KafkaAuth, PipelineSettings, RegistrySettings, SparkSettings
-from spark_jobs.config.values import (
-    OneOrMany,
-    PipelineName,
-    Properties,
-    Regex,
-    RegistryName,
-    Scalar,
-    SourceName,
-    SourceUrl,
-    Table,
-    Topic,
-    Version,
-    choice,
-)
 
 
 class Extra(StrEnum):
@@ -41,16 +28,18 @@ class WrittenPipeline(PipelineSettings):
         json_schema_extra={"oneOf": [{"required": [name]} for name in ("topic", "topics", "topics_regex")]}
     )
 
-    topic: Topic | None = key(None, "The topic. Exactly one of `topic`, `topics`, `topics_regex` is given.")
-    topics: tuple[Topic, ...] | None = key(
+    topic: values.Topic | None = key(
+        None, "The topic. Exactly one of `topic`, `topics`, `topics_regex` is given."
+    )
+    topics: tuple[values.Topic, ...] | None = key(
         None, "Several topics: one pipeline each, named after the topic; `table` holds `{topic}`."
     )
-    topics_regex: Regex | None = key(
+    topics_regex: values.Regex | None = key(
         None,
         "Every topic whose whole name matches (internal ones, `__…`, never do), as RE2 reads it: one pipeline"
         " each; `table` holds `{topic}`.",
     )
-    table: Table = Field(
+    table: values.Table = Field(
         description="`namespace.table`; `{topic}` is the topic, all but letters, digits and `_` as `_`."
     )
 
@@ -59,16 +48,16 @@ class WrittenCatalog(Frozen):
     """The Iceberg catalog, under PyIceberg's names. Left out: SQLite and a folder under the state folder."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Scalar] = Field(init=False)
+    __pydantic_extra__: dict[str, values.Scalar] = Field(init=False)
 
-    name: PipelineName = key("sluice", "Name of the catalog; SQL catalogs keep it with every table.")
+    name: values.PipelineName = key("sluice", "Name of the catalog; SQL catalogs keep it with every table.")
 
 
 class WrittenState(Frozen):
     """Where the log lies and what opens it, apart from what opens the lake."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Scalar] = Field(init=False)
+    __pydantic_extra__: dict[str, values.Scalar] = Field(init=False)
 
     uri: str = Field(description="As the text alone would be.")
 
@@ -79,7 +68,7 @@ class WrittenTeamFile(Frozen):
     defaults: PipelineSettings = key(
         PipelineSettings(), "As in the main file, for the pipelines of this file."
     )
-    pipelines: dict[PipelineName, WrittenPipeline] = Field(
+    pipelines: dict[values.PipelineName, WrittenPipeline] = Field(
         default_factory=dict, description="Pipelines by name."
     )
 
@@ -88,16 +77,16 @@ class WrittenInclude(Frozen):
     """Team files and what this file lends them; a glob alone lends nothing."""
 
     files: str = Field(description="Team files, as a glob relative to this file.")
-    secrets: OneOrMany[str] = key(
+    secrets: values.OneOrMany[str] = key(
         (), "What their `notify` may name as `${…}`: `A_HOOK`, `file:/run/secrets/a`.", shown="none"
     )
-    webhook_hosts: OneOrMany[str] = key(
+    webhook_hosts: values.OneOrMany[str] = key(
         (), "Where their webhooks may go: `host[:port]` for https, `http://host[:port]`.", shown="none"
     )
-    registries: OneOrMany[RegistryName] = key(
+    registries: values.OneOrMany[values.RegistryName] = key(
         (), "Which of `registries` their pipelines may be read by.", shown="none"
     )
-    sources: OneOrMany[SourceName] = key(
+    sources: values.OneOrMany[values.SourceName] = key(
         (), "Which of `sources` their mirrors may be of, and so be compared with.", shown="none"
     )
 
@@ -123,8 +112,8 @@ State = Annotated[
 class WrittenFile(WrittenTeamFile):
     """The whole of `sluice.yaml`."""
 
-    version: Version = Field(description="Version of this format.")
-    kafka: Properties = Field(
+    version: values.Version = Field(description="Version of this format.")
+    kafka: values.Properties = Field(
         default_factory=dict,
         description="Any librdkafka property under its own name, `bootstrap.servers` first. Without it the"
         " embedded broker is meant. What decides that no record is lost (`isolation.level`,"
@@ -147,17 +136,17 @@ class WrittenFile(WrittenTeamFile):
         " `{uri: s3://bucket/log, s3.access-key-id: …}`, under PyIceberg's names.",
         shown="log in the state folder",
     )
-    extras: OneOrMany[Annotated[Extra, choice(Extra)]] = key(
+    extras: values.OneOrMany[Annotated[Extra, values.choice(Extra)]] = key(
         (),
         "Packages beside those that are always there, which `./sluice` installs, locked, before it runs a"
         " command: `postgres` for a catalog in Postgres, `msk` for Amazon MSK with IAM.",
         shown="none",
     )
     spark: SparkSettings = key(SparkSettings(), "Where tasks run.")
-    registries: dict[RegistryName, RegistrySettings] = Field(
+    registries: dict[values.RegistryName, RegistrySettings] = Field(
         default_factory=dict, description="Schema registries by name."
     )
-    sources: dict[SourceName, SourceUrl] = Field(
+    sources: dict[values.SourceName, values.SourceUrl] = Field(
         default_factory=dict,
         description="Databases that mirrors are of, by name: `shop: ${SHOP_POSTGRES}`, which holds"
         " `postgresql://user:password@host/database`. Never shown.",

@@ -15,7 +15,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.records.appearance import first_batch_unreadable, frequent_reason
+from spark_jobs.records.appearance import unreadable_chunks
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
@@ -57,23 +57,11 @@ def refuse_unreadable(
     """
     if is_unreadable(evidence):
         chunks = _first_chunks(connections.kafka, pipeline.topic, ranges)
-        values = [value for chunk in chunks for value in chunk.values if value is not None]
         decoder = format_of(pipeline, connections.schemas(pipeline).known(None)).decoder
-        raise first_batch_unreadable(
-            pipeline,
-            evidence.undecodable,
-            values[:VALUES_LOOKED_AT],
-            has_keys=any(key is not None for chunk in chunks for key in chunk.keys),
-            reason=frequent_reason(decoder, chunks),
-        )
+        count = evidence.undecodable
+        raise unreadable_chunks(pipeline, decoder, chunks, count=count, most=VALUES_LOOKED_AT)
     for sentence in _impossible(pipeline, evidence):
-        raise BadRecord(
-            f"no record of the first batch would become a row: column {sentence}",
-            code="first-batch-unreadable",
-            hint=f"Correct `columns`; {mends.command('preview', pipeline.name)} shows what was seen.",
-            pipeline=pipeline.name,
-            topic=pipeline.topic,
-        )
+        raise _rowless(pipeline, f"column {sentence}")
 
 
 def _impossible(pipeline: PipelineConfig, evidence: Evidence) -> Iterator[str]:
@@ -108,14 +96,17 @@ def refuse_rowless(
         letters = made.dead_letters.select(["field", "error"]).to_pylist()
         reasons.update(": ".join(filter(None, each.values())) for each in letters)
     for reason, count in reasons.most_common(1):
-        raise BadRecord(
-            f"no record of the first batch would become a row: {count:,} of {reasons.total():,} are refused"
-            f" for {reason}",
-            code="first-batch-unreadable",
-            hint=f"Correct `columns`; {mends.command('preview', pipeline.name)} shows what was seen.",
-            pipeline=pipeline.name,
-            topic=pipeline.topic,
-        )
+        raise _rowless(pipeline, f"{count:,} of {reasons.total():,} are refused for {reason}")
+
+
+def _rowless(pipeline: PipelineConfig, why: str) -> BadRecord:
+    return BadRecord(
+        f"no record of the first batch would become a row: {why}",
+        code="first-batch-unreadable",
+        hint=f"Correct `columns`; {mends.command('preview', pipeline.name)} shows what was seen.",
+        pipeline=pipeline.name,
+        topic=pipeline.topic,
+    )
 
 
 def _chunks(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> Generator[Chunk, None, None]:

@@ -24,12 +24,12 @@ from spark_jobs.lake.partition_fan_out import different_values
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, fold
 from spark_jobs.preview.recognition import Recognized, Sample, recognize
-from spark_jobs.preview.sample import have_keys, is_compacted, look_at, read_sample, values_of
+from spark_jobs.preview.sample import is_compacted, look_at, read_sample
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.records.appearance import first_batch_unreadable, frequent_reason
+from spark_jobs.records.appearance import unreadable_chunks
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import ChunkRows, RowMaker
 from spark_jobs.records.shape import Origin
@@ -145,11 +145,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     if progress is not None:
         decoder = decoder.keeping(progress.kept_columns, progress.generation)
     if table is None and is_unreadable(evidence):
-        values = values_of(chunks)
-        reason = frequent_reason(decoder, chunks)
-        refused = first_batch_unreadable(
-            pipeline, len(values), values, has_keys=have_keys(chunks), reason=reason
-        )
+        refused = unreadable_chunks(pipeline, decoder, chunks)
         notes = (f"{refused.message}. {refused.hint}", *notes)
     # Who reads no generation and no time of ingestion may be given any.
     maker = RowMaker(

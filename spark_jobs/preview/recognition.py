@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_jobs.config.columns import FieldForm
 from spark_jobs.config.value_format import Layout, ValueFormat
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.preview.sample import values_of
 from spark_jobs.protocol.words import count
-from spark_jobs.records.appearance import is_event
+from spark_jobs.records.appearance import is_event, values_of
 from spark_jobs.records.formats import JSON
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
 from spark_jobs.schema.iceberg_types import iceberg_type, type_text

@@ -75,13 +75,3 @@ def look_at(
         before, known = known, schemas.learn(evidence.schemas, progress)
         if known.names == before.names:
             return found, evidence
-
-
-def have_keys(chunks: Iterable[Chunk]) -> bool:
-    """True if a record has a key."""
-    return any(key is not None for chunk in chunks for key in chunk.keys)
-
-
-def values_of(chunks: Iterable[Chunk]) -> list[bytes]:
-    """Return the values in order, without those of tombstones."""
-    return [value for chunk in chunks for value in chunk.values if value is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -87,6 +87,28 @@ def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk]) -> str:
         if there.offsets:
             said.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS).bad)
     return said.most_common(1)[0][0] if said else ""
+
+
+def unreadable_chunks(
+    pipeline: PipelineConfig,
+    decoder: Decoder,
+    chunks: Sequence[Chunk],
+    *,
+    count: int = 0,
+    most: int | None = None,
+) -> SluiceError:
+    """Return why no table is made of a topic that begins so, by ``most`` values of ``count``, or by all."""
+    values = values_of(chunks)
+    has_keys = any(key is not None for chunk in chunks for key in chunk.keys)
+    reason = frequent_reason(decoder, chunks)
+    return first_batch_unreadable(
+        pipeline, count or len(values), values[:most], has_keys=has_keys, reason=reason
+    )
+
+
+def values_of(chunks: Iterable[Chunk]) -> list[bytes]:
+    """Return the values in order, without those of tombstones."""
+    return [value for chunk in chunks for value in chunk.values if value is not None]
 
 
 def first_batch_unreadable(
