@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from spark_jobs.config.cdc import Envelope, check_changes
 from spark_jobs.config.columns import from_text
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.hot import check_hot
 from spark_jobs.config.kafka_keys import ALIASES
-from spark_jobs.config.mirror_checks import check_mirror, schema_of
+from spark_jobs.config.layout_checks import check_archive, check_changes, check_mirror, schema_of
 from spark_jobs.config.partition_terms import check_partition_by
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
 from spark_jobs.config.routes import check_route, check_route_tables
@@ -35,7 +34,7 @@ from spark_jobs.config.templates import (
     tables_written,
 )
 from spark_jobs.config.validation import validate
-from spark_jobs.config.value_format import Layout, ValueFormat, check_layout, check_place
+from spark_jobs.config.value_format import Layout, ValueFormat, check_place
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
 
@@ -232,22 +231,8 @@ def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | N
         if not each.source and each.type != "string":
             return Finding(("columns", name), f"csv has text, and none is a {each.type}", "Write string.")
     return (
-        check_layout(
-            entry.layout,
-            entry.record_key,
-            columns=entry.columns,
-            partition_by=entry.partition_by,
-            sort_by=entry.sort_by,
-            rejecting=_rejecting(entry),
-        )
-        or check_changes(
-            entry.layout,
-            own.cdc,
-            entry.cdc.envelope or Envelope.DEBEZIUM,
-            value=entry.value,
-            key=entry.record_key,
-            columns=entry.columns,
-        )
+        check_archive(entry, _rejecting(entry))
+        or check_changes(entry, own.cdc)
         or check_sort_by(entry.sort_by, types)
         or check_partition_by(entry.partition_by, types)
         or check_hot(entry.hot, entry.layout, gates, entry.route)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
 from spark_jobs.config.partition_terms import check_partition_by, parse_partition_term
@@ -39,27 +40,26 @@ def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterato
     if says_none and not any(column.source for column in entry.columns.values()):
         return
     from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB, only where it is used)
+    from spark_jobs.expressions.results import check_condition, check_route_value  # noqa: PLC0415
 
     if entry.filter is not None and entry.layout is Layout.ARCHIVE:
         hint = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
         yield Finding(("filter",), "is not said of an archive", hint)
         return
     judging = _Judging(entry, folds)
-    for name, column in entry.columns.items():
-        try:
-            judging.check_column(name, column)
-        except ExpressionError as error:
-            yield Finding(("columns", name, _key(column)), error.message, error.hint)
+    checks: list[tuple[Path, Callable[[], None]]] = [
+        (("columns", name, _key(column)), partial(judging.check_column, name, column))
+        for name, column in entry.columns.items()
+    ]
     if entry.filter is not None:
-        try:
-            judging.check_filter(entry.filter)
-        except ExpressionError as error:
-            yield Finding(("filter",), error.message, error.hint)
+        checks.append((("filter",), partial(judging.check, entry.filter, check_condition)))
     if entry.route.by is not None and entry.layout is not Layout.ARCHIVE:
+        checks.append((("route", "by"), partial(judging.check, entry.route.by, check_route_value)))
+    for path, check in checks:
         try:
-            judging.check_route(entry.route.by)
+            check()
         except ExpressionError as error:
-            yield Finding(("route", "by"), error.message, error.hint)
+            yield Finding(path, error.message, error.hint)
 
 
 def judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
@@ -175,23 +175,13 @@ class _Judging:
         if result is not None:
             check_result(result, column_type(duckdb_type(column.type)), column.type)
 
-    def check_filter(self, text: str) -> None:
-        """Raise ``ExpressionError`` for what is no condition."""
+    def check(self, text: str, check_type: Callable[[Any], None]) -> None:
+        """Raise ``ExpressionError`` for what is none, or whose result is of another type."""
         from spark_jobs.expressions.judging import judge  # noqa: PLC0415
-        from spark_jobs.expressions.results import check_condition  # noqa: PLC0415
 
         result = self._bound(judge(text), None)
         if result is not None:
-            check_condition(result)
-
-    def check_route(self, text: str) -> None:
-        """Raise ``ExpressionError`` for what names no value of a table's."""
-        from spark_jobs.expressions.judging import judge  # noqa: PLC0415
-        from spark_jobs.expressions.results import check_route_value  # noqa: PLC0415
-
-        result = self._bound(judge(text), None)
-        if result is not None:
-            check_route_value(result)
+            check_type(result)
 
     def _bound(self, expression: Expression, own: str | None) -> object:
         """Return the Arrow type of the result, None while a column's type is known by records alone."""

@@ -242,31 +242,3 @@ def _check_key(key: KeySettings) -> Finding | None:
     if key.column.startswith("_"):
         return Finding(("as",), "names that begin so are Sluice's own", "Call it otherwise.")
     return None
-
-
-def check_layout(
-    layout: Layout,
-    key: KeySettings,
-    *,
-    columns: Collection[str],
-    partition_by: Collection[str],
-    sort_by: Collection[str] = (),
-    rejecting: Collection[str] = (),
-) -> Finding | None:
-    """Return what an archive cannot have; ``rejecting`` are suites that make dead letters of rows."""
-    if layout is not Layout.ARCHIVE:
-        return None
-    if columns:
-        return Finding(("columns",), "are not declared of an archive", "Leave them out, or layout: archive.")
-    for name, said, how in (
-        ("partition_by", partition_by, "an archive is partitioned by _kafka_partition."),
-        ("sort_by", sort_by, "an archive's rows stand in the order of their offsets."),
-    ):
-        if said:
-            return Finding((name,), "is not said of an archive", f"Leave it out: {how}")
-    if rejecting:
-        told = f"has a gate that takes rows out of an archive: {', '.join(rejecting)}"
-        return Finding(("quality",), told, "Write on_failure: hold: an archive has every record.")
-    if "column" in key.model_fields_set:
-        return Finding(("key", "as"), "is not said of an archive", "Leave it out: the column is `key`.")
-    return None

@@ -54,6 +54,10 @@ def _read_name(pattern: str, what: str, hint: str) -> BeforeValidator:
     return parsed(parse)
 
 
+def _read_identifier(what: str) -> BeforeValidator:
+    return _read_name(_NAME, what, "Letters, digits and '_', not starting with a digit.")
+
+
 def _read_address(starts: tuple[str, ...], what: str, hint: str) -> BeforeValidator:
     """Take an address that begins with one of ``starts``; no message shows it, it may hold a password."""
 
@@ -213,21 +217,9 @@ Topic = Annotated[
 # Whether RE2 knows it is judged with the expressions (``expressions.py``).
 Regex = Annotated[str, parsed(str), WithJsonSchema({"type": "string", "format": "regex"})]
 Table = Annotated[str, parsed(_table), _matches(r"^[^.\s]+(\.[^.\s]+)+$")]
-PipelineName = Annotated[
-    str,
-    _read_name(_NAME, "a pipeline name", "Letters, digits and '_', not starting with a digit."),
-    _matches(f"^{_NAME}$"),
-]
-RegistryName = Annotated[
-    str,
-    _read_name(_NAME, "a registry's name", "Letters, digits and '_', not starting with a digit."),
-    _matches(f"^{_NAME}$"),
-]
-SourceName = Annotated[
-    str,
-    _read_name(_NAME, "a source's name", "Letters, digits and '_', not starting with a digit."),
-    _matches(f"^{_NAME}$"),
-]
+PipelineName = Annotated[str, _read_identifier("a pipeline name"), _matches(f"^{_NAME}$")]
+RegistryName = Annotated[str, _read_identifier("a registry's name"), _matches(f"^{_NAME}$")]
+SourceName = Annotated[str, _read_identifier("a source's name"), _matches(f"^{_NAME}$")]
 SourceUrl = Annotated[
     SecretStr,
     _read_address(
