@@ -6,9 +6,9 @@ import getpass
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -27,6 +27,24 @@ if TYPE_CHECKING:
     from spark_jobs.replay.redrive import RedriveResult
     from spark_jobs.replay.replay import ReplayResult
     from spark_jobs.upkeep.upkeep import UpkeepResult
+
+_T = TypeVar("_T")
+
+
+class Read(click.ParamType[_T]):
+    """A parameter that ``read`` makes a value of; what it refuses is told to be ``is_not``."""
+
+    def __init__(self, name: str, read: Callable[[str], _T], is_not: str) -> None:
+        self.name, self._read, self._is_not = name, read, is_not
+
+    def convert(self, value: str | _T, param: click.Parameter | None, ctx: click.Context | None) -> _T:
+        """Read it, unless it is a default that was read."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except (ValueError, ConfigError):
+            self.fail(f"{value!r} is {self._is_not}", param, ctx)
 
 
 def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineConfig, ...]:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.commands.replay import milliseconds
+from cli.commands.replay import milliseconds, print_ranges
 from cli.work import opened, tell_dagster
 
 if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.offsets import OffsetRanges
 
 
 @click.command("rebuild")
@@ -43,7 +42,7 @@ def command(
 
         begins = None if from_time is None else _begins(chosen, connections, from_time)
         ranges = rebuild_ranges(chosen, connections, begins=begins, force=force)
-        report = _print_ranges(ranges)
+        report = print_ranges(tuple(ranges))
         if dry_run:
             output.say("nothing was changed")
         else:
@@ -56,16 +55,6 @@ def _begins(pipeline: PipelineConfig, connections: Connections, from_time: str) 
     """Return by partition the first offset at or after the time; the end where there is none."""
     ends = connections.admin.source_state(pipeline.topic).end
     return ends | connections.admin.offsets_for_times(pipeline.topic, milliseconds(from_time))
-
-
-def _print_ranges(ranges: OffsetRanges) -> dict[str, Any]:
-    output.table(
-        ("partition", "from", "to", "records"),
-        [(r.partition, r.start, r.end, len(r)) for r in ranges],
-        numbers=("records",),
-        ids=("partition", "from", "to"),
-    )
-    return {"ranges": [str(r) for r in ranges], "records": ranges.records}
 
 
 def _run(

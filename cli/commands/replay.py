@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -119,16 +120,22 @@ def _ranges(
     return found
 
 
+def print_ranges(ranges: Sequence[OffsetRange]) -> dict[str, Any]:
+    """Print which offsets are read again, and return them for ``--json``."""
+    output.table(
+        ("partition", "from", "to", "records"),
+        [(r.partition, r.start, r.end, len(r)) for r in ranges],
+        numbers=("records",),
+        ids=("partition", "from", "to"),
+    )
+    return {"ranges": [str(r) for r in ranges], "records": sum(map(len, ranges))}
+
+
 def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
     from spark_jobs.replay.plan import files_to_replace
 
     files = files_to_replace(plan)
-    output.table(
-        ("partition", "from", "to", "records"),
-        [(r.partition, r.start, r.end, len(r)) for r in plan.ranges],
-        numbers=("records",),
-        ids=("partition", "from", "to"),
-    )
+    report = print_ranges(plan.ranges)
     ahead, beyond = cut_at(plan.ahead, plan.source.end)
     for r in ahead:
         output.say(f"left to the live flow, not drained yet: {r}")
@@ -139,10 +146,9 @@ def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
         f"dropped and {files.straddling} written again without these rows"
     )
     return {
-        "ranges": [str(r) for r in plan.ranges],
+        **report,
         "ahead": [str(r) for r in ahead],
         "beyond_end": [str(r) for r in beyond],
-        "records": plan.records,
         "files_dropped": files.inside,
         "files_rewritten": files.straddling,
     }

@@ -5,27 +5,15 @@ from __future__ import annotations
 import click
 
 from cli import output
-from cli.work import opened
+from cli.work import Read, opened
 from spark_jobs.lake.moments import Moment, parse_moment
-from spark_jobs.protocol.errors import ConfigError
 
-
-class SnapshotOrTime(click.ParamType[Moment]):
-    """A snapshot id, or a time: ``2026-11-21T10:00``, in UTC unless it says otherwise."""
-
-    name = "snapshot or time"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Moment:
-        """Digits are a snapshot id."""
-        try:
-            return parse_moment(str(value))
-        except ConfigError:
-            self.fail(f"{value!r} is neither a snapshot id nor a time like 2026-11-21T10:00", param, ctx)
+_MOMENT = Read("snapshot or time", parse_moment, "neither a snapshot id nor a time like 2026-11-21T10:00")
 
 
 @click.command("rollback")
 @click.argument("pipeline")
-@click.option("--to", required=True, type=SnapshotOrTime(), metavar="SNAPSHOT|TIME", help="Where to go back.")
+@click.option("--to", required=True, type=_MOMENT, metavar="SNAPSHOT|TIME", help="Where to go back.")
 @click.option("--reason", required=True, help="Why, for the history.")
 @click.option(
     "--force", is_flag=True, help="Also when Kafka cannot refill it all, or replays or redrives came since."

@@ -5,28 +5,22 @@ from __future__ import annotations
 import click
 
 from cli import output
-from cli.work import opened
+from cli.work import Read, opened
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 
-class RangeType(click.ParamType[OffsetRange]):
-    """``P:START-END``: a partition, its first offset, and the offset after its last."""
+def _range(text: str) -> OffsetRange:
+    partition, _, offsets = text.partition(":")
+    start, _, end = offsets.partition("-")
+    return OffsetRange(int(partition), int(start), int(end))
 
-    name = "range"
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> OffsetRange:
-        """Read ``0:17-18``."""
-        partition, _, offsets = str(value).partition(":")
-        start, _, end = offsets.partition("-")
-        try:
-            return OffsetRange(int(partition), int(start), int(end))
-        except ValueError:
-            self.fail(f"{value!r} is not P:START-END, like 0:17-18 (END is not skipped)", param, ctx)
+_RANGE = Read("range", _range, "not P:START-END, like 0:17-18 (END is not skipped)")
 
 
 @click.command("skip")
 @click.argument("pipeline")
-@click.argument("ranges", nargs=-1, required=True, type=RangeType(), metavar="P:START-END...")
+@click.argument("ranges", nargs=-1, required=True, type=_RANGE, metavar="P:START-END...")
 @click.option("--reason", required=True, help="Why, for the history and the audit.")
 @output.json_option
 def command(pipeline: str, ranges: tuple[OffsetRange, ...], reason: str, as_json: bool) -> None:

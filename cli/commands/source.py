@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.work import opened
+from cli.work import Read, opened
 from spark_jobs.audit.findings import replay_command
 from spark_jobs.config.start import Start, parse_start
 from spark_jobs.protocol import mends
@@ -22,19 +22,14 @@ if TYPE_CHECKING:
 _OFFSETS = re.compile("[0-9:, ]+")
 
 
-class StartType(click.ParamType[Start]):
-    """``earliest``, ``latest``, a time, or offsets like ``0:100,1:250``."""
+def _start(text: str) -> Start:
+    """Read what ``start`` of the configuration may be, offsets in one word."""
+    if _OFFSETS.fullmatch(text):
+        return parse_start(dict(pair.split(":") for pair in text.replace(" ", "").split(",")))
+    return parse_start(text)
 
-    name = "start"
 
-    def convert(self, value: str | Start, param: click.Parameter | None, ctx: click.Context | None) -> Start:
-        """Read what ``start`` of the configuration may be, offsets in one word."""
-        try:
-            if isinstance(value, str) and _OFFSETS.fullmatch(value):
-                return parse_start(dict(pair.split(":") for pair in value.replace(" ", "").split(",")))
-            return parse_start(value)
-        except ValueError:
-            self.fail(f"{value!r} is not earliest, latest, a time or offsets like 0:100,1:250", param, ctx)
+_START = Read("start", _start, "not earliest, latest, a time or offsets like 0:100,1:250")
 
 
 @click.command("source")
@@ -43,7 +38,7 @@ class StartType(click.ParamType[Start]):
 @click.option("--reason", default="", help="Why, for the history; --accept needs it.")
 @click.option(
     "--start",
-    type=StartType(),
+    type=_START,
     default="earliest",
     metavar="WHERE",
     help="Where another log is read from: earliest, latest, a time, or P:OFFSET,... .",
