@@ -22,7 +22,8 @@ def other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> Sour
         code="other-epoch",
         hint="The table was rolled back, retyped or partitioned otherwise, or took in another source, since:"
         f" those records can be other ones now. Ask again without --at; the watermark is {now}.",
-        **pipeline.where,
+        pipeline=pipeline.name,
+        table=pipeline.table,
     )
 
 
@@ -44,7 +45,8 @@ def not_started(pipeline: PipelineConfig) -> RetryableError:
         "the table was not seen yet",
         code="not-yet",
         hint="Ask again in a moment.",
-        **pipeline.where,
+        pipeline=pipeline.name,
+        table=pipeline.table,
     )
 
 
@@ -78,5 +80,6 @@ def set_back(pipeline: PipelineConfig) -> SourceChanged:
         "the catalog shows an earlier state of the table than it did, and goes on to",
         code="table-rolled-back",
         hint="It was restored from a backup, or another tool set main back: ./sluice check says what to do.",
-        **pipeline.where,
+        pipeline=pipeline.name,
+        table=pipeline.table,
     )

@@ -15,6 +15,8 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, partition_
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
+from spark_jobs.schema.nested_arrays import one_array
+
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
@@ -116,5 +118,4 @@ def _column(rows: pa.Table, schema: Schema, field_id: int) -> pa.Array:
     else:
         top, *inner = name.split(".")
         column = pc.struct_field(rows.column(top), inner)
-    combined = column.combine_chunks()
-    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+    return one_array(column)

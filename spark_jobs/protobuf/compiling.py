@@ -66,7 +66,7 @@ def _descriptor(text: str) -> FileDescriptorProto | None:
 def _refuse_path(name: str) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not name.isprintable():
-        raise _unreadable(f"it refers to {name!r}, which is no name to import by")
+        raise unreadable(f"it refers to {name!r}, which is no name to import by")
 
 
 def _imported(
@@ -102,9 +102,9 @@ def _compile(texts: dict[str, str], known: Iterable[FileDescriptorProto]) -> Ite
                 env={"PATH": os.defpath},
             )
         except subprocess.TimeoutExpired:
-            raise _unreadable(f"it was not compiled within {_SECONDS} s") from None
+            raise unreadable(f"it was not compiled within {_SECONDS} s") from None
         if done.returncode:
-            raise _unreadable(_reasons(done.stderr.replace(f"{folder / 'texts'}/", ""), texts))
+            raise unreadable(_reasons(done.stderr.replace(f"{folder / 'texts'}/", ""), texts))
         yield from FileDescriptorSet.FromString((folder / "out").read_bytes()).file
 
 
@@ -123,7 +123,7 @@ def _in_order(
     seen.add(name)
     file = files.get(name) or _found(name)
     if file is None:
-        raise _unreadable(f"it imports {name}, which is not among its references")
+        raise unreadable(f"it imports {name}, which is not among its references")
     for each in file.dependency:
         yield from _in_order(each, files, seen)
     yield file
@@ -148,7 +148,8 @@ def _found(name: str) -> FileDescriptorProto | None:
     return found
 
 
-def _unreadable(why: str) -> ConfigError:
+def unreadable(why: str) -> ConfigError:
+    """Return the error of what is no schema."""
     return ConfigError(
         f"a schema is not Protobuf: {why}",
         code="schema-unreadable",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any
 
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -13,25 +12,21 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.protobuf.block import FEWEST_VALUES, BlockReader
 from spark_jobs.protobuf.columns import columns_of
-from spark_jobs.protobuf.compiling import compiled
+from spark_jobs.protobuf.compiling import compiled, unreadable
 from spark_jobs.protobuf.plain import PlainReader
 from spark_jobs.protobuf.types import Field, Kind, Leaf, Message, comments, tree_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.reading import BlockFirst
+from spark_jobs.schema.reading import BlockFirst, MadeOnce, Readers
 from spark_jobs.schema.told import Form, Forms
-from spark_jobs.schema.writer_schema import (
-    ReadValues,
-    SchemaText,
-    WriterColumns,
-)
+from spark_jobs.schema.writer_schema import SchemaText
 
 _MOST_SCHEMAS = 256
 _AS_TEXT = (Kind.DURATION, Form.TEXT)
 
 
 @dataclass(frozen=True, slots=True)
-class ProtobufSchema:
+class ProtobufSchema(MadeOnce):
     """One message of a compiled schema; unknown fields are counted with ``ignores``, else no row has any."""
 
     descriptors: bytes = field(repr=False)
@@ -40,22 +35,9 @@ class ProtobufSchema:
     told: Forms = ()
 
     @property
-    def columns(self) -> WriterColumns:
-        """See ``WriterSchema``."""
-        return _readers(self).columns
-
-    @property
-    def reading(self) -> object:
-        """See ``WriterSchema``."""
-        return self
-
-    def read(self, values: Sequence[bytes]) -> ReadValues:
-        """See ``WriterSchema``."""
-        return _readers(self).read(values)
-
-    def read_plain(self, value: bytes) -> Mapping[str, Any]:
-        """See ``WriterSchema``."""
-        return _readers(self).plain.read(value)[0]
+    def readers(self) -> Readers:
+        """See ``MadeOnce``."""
+        return _readers(self)
 
 
 def protobuf_schema(
@@ -110,33 +92,22 @@ def _no_message(descriptors: bytes, why: str) -> ConfigError:
 
 
 @lru_cache(_MOST_SCHEMAS)
-def _readers(schema: ProtobufSchema) -> _Readers:
-    return _Readers(schema)
-
-
-class _Readers:
-    """What is made of a schema once in a process."""
-
-    def __init__(self, schema: ProtobufSchema) -> None:
-        files = FileDescriptorSet.FromString(schema.descriptors)
-        pool, docs = descriptor_pool.DescriptorPool(), comments(files)
-        try:
-            for file in files.file:
-                pool.Add(file)
-            pool.FindMessageTypeByName(schema.message)
-        except (TypeError, KeyError) as error:
-            raise ConfigError(
-                f"a schema is not Protobuf: {error}",
-                code="schema-unreadable",
-                hint="Correct the file under `value:`, or what is registered.",
-            ) from error
-        trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
-        root = _told(trees(schema.message), dict(schema.told))
-        self.columns = columns_of(root, schema.message)
-        self.plain = PlainReader(files, schema.message, root, trees, ignores=schema.ignores)
-        arrow = arrow_schema(Schema(*self.columns.struct.fields))
-        block = BlockReader(root, arrow)
-        self.read = BlockFirst(block, FEWEST_VALUES, self.plain.read, arrow).read
+def _readers(schema: ProtobufSchema) -> Readers:
+    files = FileDescriptorSet.FromString(schema.descriptors)
+    pool, docs = descriptor_pool.DescriptorPool(), comments(files)
+    try:
+        for file in files.file:
+            pool.Add(file)
+        pool.FindMessageTypeByName(schema.message)
+    except (TypeError, KeyError) as error:
+        raise unreadable(str(error)) from error
+    trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
+    root = _told(trees(schema.message), dict(schema.told))
+    columns = columns_of(root, schema.message)
+    plain = PlainReader(files, schema.message, root, trees, ignores=schema.ignores)
+    arrow = arrow_schema(Schema(*columns.struct.fields))
+    first = BlockFirst(BlockReader(root, arrow), FEWEST_VALUES, plain.read, arrow)
+    return Readers(columns, first.read, lambda value: plain.read(value)[0])
 
 
 def _told(root: Message, told: Mapping[str, Form]) -> Message:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +15,11 @@ from spark_jobs.debezium.columns import columns_of
 from spark_jobs.debezium.plain import PlainRows
 from spark_jobs.debezium.row_types import Record, row_type
 from spark_jobs.records.json import decode_chunk
-from spark_jobs.records.projection import one_array
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.nested_arrays import one_array
 from spark_jobs.schema.packed_values import PackedValues
-from spark_jobs.schema.reading import BlockFirst
+from spark_jobs.schema.reading import BlockFirst, MadeOnce, Readers
 from spark_jobs.schema.told import Forms
-from spark_jobs.schema.writer_schema import ReadValues, WriterColumns
 
 _MOST_SCHEMAS = 64
 _FEWEST_VALUES = 20
@@ -31,7 +28,7 @@ _GROWTH_OF_KEYS = replace(_GROWTH, new_fields=NewFields.IGNORE)
 
 
 @dataclass(frozen=True, slots=True)
-class RowSchema:
+class RowSchema(MadeOnce):
     """The rows of an envelope's schema, or of their own; ``is_whole``: they are more than a key."""
 
     text: str
@@ -40,39 +37,20 @@ class RowSchema:
     told: Forms = ()
 
     @property
-    def columns(self) -> WriterColumns:
-        """See ``WriterSchema``."""
-        return _readers(self).columns
-
-    @property
-    def reading(self) -> object:
-        """See ``WriterSchema``."""
-        return self
-
-    def read(self, values: Sequence[bytes]) -> ReadValues:
-        """See ``WriterSchema``."""
-        return _readers(self).read(values)
-
-    def read_plain(self, value: bytes) -> Mapping[str, Any]:
-        """See ``WriterSchema``."""
-        return _readers(self).plain.read(value)
+    def readers(self) -> Readers:
+        """See ``MadeOnce``."""
+        return _readers(self)
 
 
 @lru_cache(_MOST_SCHEMAS)
-def _readers(schema: RowSchema) -> _Readers:
-    return _Readers(schema)
-
-
-class _Readers:
-    """What is made of a schema once in a process; raises as ``row_type`` and ``columns_of``."""
-
-    def __init__(self, schema: RowSchema) -> None:
-        row = row_type(schema.text, is_enveloped=schema.is_enveloped, told=schema.told)
-        self.columns = columns_of(row)
-        self.plain = PlainRows(row, is_whole=schema.is_whole)
-        arrow = arrow_schema(Schema(*self.columns.struct.fields))
-        block = _Block(row, arrow, is_whole=schema.is_whole)
-        self.read = BlockFirst(block, _FEWEST_VALUES, lambda value: (self.plain.read(value), {}), arrow).read
+def _readers(schema: RowSchema) -> Readers:
+    """Raise as ``row_type`` and ``columns_of``."""
+    row = row_type(schema.text, is_enveloped=schema.is_enveloped, told=schema.told)
+    columns, plain = columns_of(row), PlainRows(row, is_whole=schema.is_whole)
+    arrow = arrow_schema(Schema(*columns.struct.fields))
+    block = _Block(row, arrow, is_whole=schema.is_whole)
+    first = BlockFirst(block, _FEWEST_VALUES, lambda value: (plain.read(value), {}), arrow)
+    return Readers(columns, first.read, plain.read)
 
 
 class _Block:

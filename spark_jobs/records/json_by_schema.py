@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -22,6 +21,7 @@ from spark_jobs.records.json import decode_chunk
 from spark_jobs.records.json_by_schema_plain import PlainReader
 from spark_jobs.records.json_parsing import NotAnObjectError, parse_any, parse_object, says_something
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.reading import MadeOnce, Readers
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, WriterColumns
 
@@ -30,7 +30,7 @@ _AROUND = b'{"%s":%%b}' % VALUE.encode()
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSchema:
+class JsonSchema(MadeOnce):
     """A JSON Schema that was read once without fault; a process that gets it reads its text again.
 
     Properties that it does not name are counted with ``ignores``, else no row has any.
@@ -41,22 +41,9 @@ class JsonSchema:
     told: Forms = ()
 
     @property
-    def columns(self) -> WriterColumns:
-        """See ``WriterSchema``."""
-        return _readers(self).columns
-
-    @property
-    def reading(self) -> object:
-        """See ``WriterSchema``."""
-        return self
-
-    def read(self, values: Sequence[bytes]) -> ReadValues:
-        """See ``WriterSchema``."""
-        return _readers(self).read(values)
-
-    def read_plain(self, value: bytes) -> Mapping[str, Any]:
-        """See ``WriterSchema``."""
-        return _readers(self).plain.read(value)
+    def readers(self) -> Readers:
+        """See ``MadeOnce``."""
+        return _readers(self)
 
 
 def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
@@ -71,13 +58,12 @@ def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
 
 
 @lru_cache(_MOST_SCHEMAS)
-def _readers(schema: JsonSchema) -> _Readers:
-    return _Readers(schema)
+def _readers(schema: JsonSchema) -> Readers:
+    made = _Reader(schema)
+    return Readers(made.columns, made.read, made.plain.read)
 
 
-class _Readers:
-    """What is made of a schema once in a process."""
-
+class _Reader:
     def __init__(self, schema: JsonSchema) -> None:
         root = parse(schema.source)
         self._record = root.record

@@ -16,7 +16,7 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.records.conversion import converted, may_be_cast
 from spark_jobs.records.fitting import MisfitError
 from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of
+from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of, one_array
 
 _MOST_SHOWN = 60
 _INTEGERS = (pa.types.is_int32, pa.types.is_int64)
@@ -122,12 +122,6 @@ def _named(name: str, values: pa.ChunkedArray, kind: pa.DataType, leaf: _Leaf) -
         return _convert(one_array(values), kind, leaf)
     except MisfitError as misfit:
         raise misfit.inside(name) from None
-
-
-def one_array(values: pa.ChunkedArray) -> pa.Array:
-    """Return a column's values in one piece."""
-    joined = values.combine_chunks()
-    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
 
 def _convert(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Lists and maps made anew around other items, wherever an array was cut out of a longer one."""
+"""Columns in one piece, and lists and maps made anew around other items, wherever an array was cut out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.schema.arrow_schema import column_of
+
+
+def one_array(values: pa.ChunkedArray) -> pa.Array:
+    """Return a column's values in one piece."""
+    joined = values.combine_chunks()
+    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
 
 def items_of(values: pa.Array) -> pa.Array:

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.nested_arrays import one_array
 from spark_jobs.schema.writer_schema import ReadValues, WriterColumns, WriterSchema
 
 OF_KEY = "key/"
@@ -47,7 +48,7 @@ class OneColumn:
             column = read.table.column(0)
         else:
             parts = read.table.combine_chunks()
-            arrays = [_array(part) for part in parts.columns]
+            arrays = [one_array(part) for part in parts.columns]
             column = pa.StructArray.from_arrays(arrays, fields=list(kind))
         return ReadValues(pa.table({self.name: column}), read.rows, read.unread, read.ignored)
 
@@ -55,14 +56,6 @@ class OneColumn:
         """See ``WriterSchema``."""
         row = self.schema.read_plain(value)
         return {self.name: next(iter(row.values())) if self._is_bare else row}
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-    )
 
 
 @lru_cache(256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.packed_values import PackedValues
-from spark_jobs.schema.writer_schema import ReadValues, Unread, UnreadableValueError
+from spark_jobs.schema.writer_schema import ReadValues, Unread, UnreadableValueError, WriterColumns
 
 _MOST_BYTES_AT_ONCE = 2 << 20
 
@@ -23,6 +24,42 @@ class Block(Protocol):
     def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
         """Return rows of the values that it is sure of, and of each value whether it is."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What is made of a schema once in a process."""
+
+    columns: WriterColumns
+    read: Callable[[Sequence[bytes]], ReadValues]
+    read_plain: Callable[[bytes], Mapping[str, Any]]
+
+
+class MadeOnce(ABC):
+    """A ``WriterSchema`` that is text, and does what its ``readers`` do."""
+
+    @property
+    @abstractmethod
+    def readers(self) -> Readers:
+        """Return what was made of it."""
+
+    @property
+    def columns(self) -> WriterColumns:
+        """See ``WriterSchema``."""
+        return self.readers.columns
+
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return self
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """See ``WriterSchema``."""
+        return self.readers.read(values)
+
+    def read_plain(self, value: bytes) -> Mapping[str, Any]:
+        """See ``WriterSchema``."""
+        return self.readers.read_plain(value)
 
 
 @dataclass(frozen=True, slots=True)
