@@ -13,6 +13,7 @@ from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.additions import refuse_newer_format
 from spark_jobs.txlog.entries import Entry, FlushComplete, IcebergSnapshotCreated, OffsetCommit
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def summary_of_act(connections: Connections, reason: str) -> dict[str, str]:
 
 def land_act(connections: Connections, table: Table, intent: ActIntent, reason: str) -> Committed:
     """Land the act between the log's first and last word about it."""
+    refuse_newer_format(table)
     batch, steps, table_uuid = intent.batch, Steps(), str(table.metadata.table_uuid)
 
     def log(entry: Entry) -> None:

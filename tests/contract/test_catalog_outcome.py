@@ -10,7 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from pyiceberg.exceptions import CommitFailedException, ServerError, Unauthorize
 from prove.lab import fault_proxy
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from prove.lab.http_proxy import HttpProxy, Response
+from spark_jobs.acts.pause import pause
 from spark_jobs.commit import landing
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.landing import land
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from prove.lab.http_proxy import Client, Request
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
+    from spark_jobs.connections.connect import Connections
 
 LANDED = [
     Fault.LANDED_409,
@@ -190,7 +193,7 @@ def test_a_lake_that_was_moved_is_named(lake: Lake) -> None:
 
 
 def test_a_table_of_a_newer_format_is_named(sqlite_lake: Lake) -> None:
-    """Another engine upgraded it: PyIceberg reads it, and whatever would commit to it says so."""
+    """Another engine upgraded it: PyIceberg reads it, and whatever would commit to it says so, unlogged."""
     lake = sqlite_lake
     lake.make_table(dead_letters=False)
     lake.drain(0, 10)
@@ -198,8 +201,18 @@ def test_a_table_of_a_newer_format_is_named(sqlite_lake: Lake) -> None:
     file = Path(lake.load().metadata_location.removeprefix("file://"))
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format-version": 3, "next-row-id": 0}))
     pipeline = PipelineConfig.model_validate({"name": "p", "topic": "t", "table": lake.name()})
-    codes = []
+    codes, logged = [], list[object]()
+    connections = SimpleNamespace(
+        open_catalog=lake.open,
+        actor="me",
+        run_id="",
+        now_us=lambda: 1,
+        new_attempt=lambda: "a",
+        txlog=SimpleNamespace(append=lambda *entry: logged.append(entry)),
+        fail_points=NoFailPoints(),
+    )
     for act in (
+        lambda: pause(pipeline, cast("Connections", connections), reason="test"),
         lambda: lake.commit(request),
         lambda: lake.act(lambda progress: progress),
         lambda: check_anchor(lake.load()),
@@ -208,7 +221,7 @@ def test_a_table_of_a_newer_format_is_named(sqlite_lake: Lake) -> None:
         with pytest.raises(ConfigError) as caught:
             act()
         codes.append(caught.value.code)
-    assert codes == ["table-format-3"] * 4
+    assert (codes, logged) == (["table-format-3"] * 5, [])
     assert lake.offsets() == list(range(10))
 
 

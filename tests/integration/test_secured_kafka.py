@@ -200,13 +200,13 @@ def test_a_gateway_follows_a_password_that_was_rotated(
         closing(Gateway(settings, (), connections, home=tmp_path, url="http://here")) as gateway,
     ):
         gateway.start()
-        eventually(lambda: gateway.is_ready)
+        eventually(lambda: gateway.is_ready, 60)
         writer = gateway.streams["orders"].lanes[0]._writer
         try:
             secured.let_in("scram", "another-password")
             file.write_text("another-password")
             connections.admin._connected = writer._producer = None  # as after an end of both
-            eventually(lambda: writer._producer is not None)
+            eventually(lambda: writer._producer is not None, 30)
         finally:
             secured.let_in("scram")
 

@@ -104,9 +104,9 @@ def sent(socket: ClientConnection, number: int = 1) -> str:
     return str(answer.get("status") or answer["reason"])
 
 
-def eventually(is_so: Callable[[], bool]) -> None:
+def eventually(is_so: Callable[[], bool], seconds: float = 10) -> None:
     """Wait until it is."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.02)
