@@ -69,8 +69,8 @@ def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool)
     if unlisted:
         output.say(
             f"in neither log nor books: {output.count(unlisted, 'drain')} that the table's snapshots name."
-            " The log under `state:` was lost, or is another one; no row is missing by that:"
-            f" {mends.command('audit', pipeline)} proves it."
+            " The log under `state:` was lost or is another one, or their rows were deleted from the books;"
+            f" no row of the table is missing by that: {mends.command('audit', pipeline)} proves it."
         )
 
 

@@ -119,12 +119,14 @@ def _with_lag(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipel
 
 
 def _is_outdated(seen: Surveyed, progress: Progress) -> bool:
-    """True if records that Kafka still has were made rows of by another configuration; schemas apart."""
+    """True if records that Kafka still has were made rows of by another configuration; schema files apart."""
+    if seen.pipeline.value.file or seen.pipeline.record_key.file:
+        return False
     today, low = shape_digest(seen.pipeline, {}), seen.source.low
     reached = progress.next_offsets.items()
     kept = (OffsetRange(p, low.get(p, 0), end) for p, end in reached if low.get(p, 0) < end)
     shapes = (shape for whole in kept for _, shape in cut_at_shapes(whole, progress.shaped_by))
-    return not seen.pipeline.has_schemas and any(is_outdated(shape, today) for shape in shapes)
+    return any(is_outdated(shape, today) for shape in shapes)
 
 
 def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:

@@ -61,9 +61,9 @@ def refuse_newer_format(table: Table) -> None:
         raise ConfigError(
             f"another engine upgraded the table to Iceberg's format {table.metadata.format_version}",
             code="table-format-3",
-            hint=f"Sluice commits to format {NEWEST_FORMAT}, and no table goes back to that: nothing is drained"
-            " into it, paused or not. Rename it away: the next run makes it anew from what Kafka still has, and"
-            " the old one stays readable.",
+            hint=f"Sluice commits to format {NEWEST_FORMAT}, and no table goes back to that: nothing"
+            " is drained into it, paused or not. Rename it away: the next run makes it anew from what Kafka"
+            " still has, and the old one stays readable.",
             table=".".join(table.name()),
         )
 

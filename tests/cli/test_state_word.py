@@ -10,7 +10,7 @@ from cli.commands.state_word import PipelineFacts, StateWord, judge
 from cli.commands.status import _is_outdated, show
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.shape import shape_digest
-from spark_jobs.config.value_format import Layout
+from spark_jobs.config.value_format import Layout, ValueSettings
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
@@ -136,14 +136,17 @@ def test_an_outdated_table_is_named_with_what_makes_it_anew() -> None:
 
 
 def test_rows_that_another_configuration_made_are_found_by_their_spans() -> None:
-    """As long as Kafka has their records: what is gone cannot be made anew."""
+    """As long as Kafka has their records: what is gone cannot be made anew. No schema file is read for it."""
     source = SourceState("flights", None, None, {0: 5}, {0: 9})
     today = shape_digest(SEEN.pipeline, {})
 
-    def found(*spans: ShapedSpan) -> bool:
+    def found(*spans: ShapedSpan, **value: str) -> bool:
         progress = Progress("flights", 0, {0: 9}, shaped_by=spans)
-        return _is_outdated(Surveyed(SEEN.pipeline, source, None), progress)
+        told = SEEN.pipeline.model_copy(update={"value": ValueSettings.model_validate(value)})
+        return _is_outdated(Surveyed(told, source, None), progress)
 
+    assert found(ShapedSpan("other", {0: 0}), format="avro", registry="main")
+    assert not found(ShapedSpan("other", {0: 0}), format="avro", file="orders.avsc")
     assert found(ShapedSpan("other", {0: 0}))
     assert not found(ShapedSpan(today, {0: 0}))
     assert not found(ShapedSpan("other", {0: 0}), ShapedSpan(today, {0: 5}))

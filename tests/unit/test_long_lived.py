@@ -59,6 +59,22 @@ def test_a_follower_takes_a_secret_that_was_rotated(tmp_path: Path, monkeypatch:
     assert (tmp_path / "second-secret").exists()
 
 
+def test_metrics_are_read_by_keys_that_were_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log's and the catalog's are those of their files at each scrape, in an exporter that runs on."""
+    monkeypatch.setattr(metrics, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.chdir(tmp_path)
+    database = (
+        f"type: sql, uri: 'sqlite:///${{file:{tmp_path / 'secret'}}}', warehouse: '{tmp_path / 'lake'}'"
+    )
+    _connected(tmp_path, monkeypatch, database)
+    collector = SluiceCollector(load_config(tmp_path / "sluice.yaml"))
+    (tmp_path / "secret").write_text("second-secret")
+    collector._look()
+    assert collector._log.store._properties["s3.secret-access-key"] == "second-secret"
+    assert (tmp_path / "second-secret").exists()
+    assert not (tmp_path / "first-secret").exists()
+
+
 def test_a_silent_catalog_takes_no_metrics_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exporter answers in time, and says of each pipeline that it cannot be read."""
     monkeypatch.setattr(metrics, "PATIENCE_SECONDS", 0.5)
