@@ -114,7 +114,11 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
         started_at = time.time()
         processes: list[ServerProcess] = []
         try:
-            code_servers = tuple(_start_code_server(settings, location) for location in settings.locations)
+            home, environment = settings.dagster_home, _environment(settings)
+            code_servers = tuple(
+                start_code_server(settings.sluice_home, location, environment, home)
+                for location in settings.locations
+            )
             processes += [one.process for one in code_servers]
             for one in code_servers:
                 one.process.wait_until(one.is_ready, LOAD_SECONDS)
@@ -129,10 +133,6 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
                 process.stop(_GRACE_SECONDS)
             raise
     return DagsterServers(url_of(settings.ui, settings.address), daemon, webserver, code_servers, failed_runs)
-
-
-def _start_code_server(settings: DagsterSettings, location: str) -> CodeServer:
-    return start_code_server(settings.sluice_home, location, _environment(settings), settings.dagster_home)
 
 
 def _start_daemon(settings: DagsterSettings) -> ServerProcess:

@@ -26,9 +26,8 @@ def command(pipeline: str | None) -> int:
     checklists = [checklist, *(check_pipeline(config, one, shared, is_brief=not pipeline) for one in chosen)]
     for problem in config.problems:
         output.say(f"left out: {problem}")
-    done, failed, skipped = (
-        sum(counts) for counts in zip(*(each.counts for each in checklists), strict=True)
-    )
+    done, failed = sum(each.done for each in checklists), sum(each.failed for each in checklists)
+    skipped = sum(each.skipped for each in checklists)
     told = [output.count(done, "check"), f"{failed} failed" if failed else "all well"]
     output.say(", ".join([*told, *([f"{skipped} skipped"] if skipped else [])]))
     return 1 if failed or config.problems else 0

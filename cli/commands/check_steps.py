@@ -87,11 +87,6 @@ class Checklist:
         self.skipped += 1
         self._say(f"skip  {name:<28} {'':>9}  needs {needs}")
 
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """How many steps were done, failed and were skipped."""
-        return self.done, self.failed, self.skipped
-
 
 @dataclass(frozen=True, slots=True)
 class Shared:
@@ -157,7 +152,8 @@ def _try_pipeline(
     properties = {**resolve(config.catalog.properties), **(table.io.properties if table else {})}
     _check_storage(checklist, name, location, properties)
     session = None
-    if shared.is_whole or not _is_started_here(config):
+    # A session that has no server yet is a process of this command, which takes long to start.
+    if shared.is_whole or WorkSpark(config, CHECK).where is not None:
         session = checklist.run(f"{name}: Spark", lambda: _spark(config))
     else:
         checklist.skip(f"{name}: Spark", "broker and catalog first: it would have to be started")
@@ -308,11 +304,6 @@ def _state(config: SluiceConfig) -> tuple[bool, str]:
     if open_log(config).store.refuses_a_second():
         return True, said
     return True, f"{said}; not create-only: of two puts the second one stays (docs/OPERATIONS.md)"
-
-
-def _is_started_here(config: SluiceConfig) -> bool:
-    """True if Spark would be a process of this command, which takes long to start."""
-    return WorkSpark(config, CHECK).where is None
 
 
 def _spark(config: SluiceConfig) -> tuple[SparkSession, str]:

@@ -53,15 +53,12 @@ def pipeline_names(topics: Iterable[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     taken: set[str] = set()
     for topic, name in short.items():
-        spelled = name if uses[name.lower()] == 1 else _spelled_out(topic)
+        spelled_out = topic.replace("-", "_dash_").replace(".", "_dot_")
+        spelled = name if uses[name.lower()] == 1 else safe_name(spelled_out)
         tries = (spelled, *(f"{spelled}_{number}" for number in range(2, len(short) + 3)))
         names[topic] = next(each for each in tries if not taken & tables_written(each))
         taken |= tables_written(names[topic])
     return names
-
-
-def _spelled_out(topic: str) -> str:
-    return safe_name(topic.replace("-", "_dash_").replace(".", "_dot_"))
 
 
 def lines_of(settings: Mapping[str, Any]) -> Iterator[str]:

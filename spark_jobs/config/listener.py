@@ -65,13 +65,9 @@ def _address(text: str) -> Address:
     return Address(host, port)
 
 
-def _address_or_off(text: str) -> Address | None:
-    return None if text == "off" else _address(text)
-
-
 AddressOrOff = Annotated[
     Address | None,
-    parsed(_address_or_off, Address),
+    parsed(lambda text: None if text == "off" else _address(text), Address),
     WithJsonSchema({"type": "string", "pattern": r"(:\d+|^off)$"}),
 ]
 

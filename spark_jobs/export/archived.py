@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,10 +18,7 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import IDENTITY, OFFSET
 
 if TYPE_CHECKING:
-    import numpy as np
     from pyiceberg.table import Table
-
-    from spark_jobs.kafka.chunks import Headers
 
 _SELECTED = (f"{KEY}.{RAW}", f"{VALUE}.{RAW}", HEADERS, f"{KAFKA}.event_timestamp_ms", *IDENTITY)
 NO_TIMESTAMP = -1
@@ -72,15 +70,13 @@ def _rows(table: Table, window: OffsetRange, generation: int) -> pa.Table:
     schema = scan.projection()
     parts = [rows for task in scan.plan_files() for rows in rows_of_file(scan.io, task, schema, inside)]
     found = pa.concat_tables(parts or [arrow_schema(schema).empty_table()])
-    return found if _are_sorted(found.column(OFFSET).to_numpy()) else found.sort_by(OFFSET)
-
-
-def _are_sorted(offsets: np.ndarray) -> bool:
-    return bool((offsets[1:] > offsets[:-1]).all())
+    is_sorted = (np.diff(found.column(OFFSET).to_numpy()) > 0).all()
+    return found if is_sorted else found.sort_by(OFFSET)
 
 
 def _chunks(partition: int, rows: pa.Table) -> Iterator[Chunk]:
     for batch in filter(len, rows.to_batches(_CHUNK_RECORDS)):
+        headers = batch.column(HEADERS).to_pylist()
         times = pc.fill_null(pc.struct_field(batch.column(KAFKA), "event_timestamp_ms"), NO_TIMESTAMP)
         yield Chunk(
             partition,
@@ -88,9 +84,5 @@ def _chunks(partition: int, rows: pa.Table) -> Iterator[Chunk]:
             times.to_pylist(),
             pc.struct_field(batch.column(KEY), RAW).to_pylist(),
             pc.struct_field(batch.column(VALUE), RAW).to_pylist(),
-            [_pairs(each) if each else None for each in batch.column(HEADERS).to_pylist()],
+            [[(one["key"], one["value"]) for one in each] if each else None for each in headers],
         )
-
-
-def _pairs(headers: list[dict[str, Any]]) -> Headers:
-    return [(each["key"], each["value"]) for each in headers]

@@ -124,23 +124,14 @@ class KafkaAdmin:
 
     def identity(self, topic: str) -> SourceState:
         """Return whose offsets these are, and no offsets, in two rounds. Raises as ``source_state``."""
-        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_seconds)
-        described = self._ask(asked, "looking up a topic")[topic]
-        if isinstance(described, KafkaError):
-            raise self._topic_error(topic, described)
-        cluster_id = self._cluster_id(topic)
+        described, cluster_id = self._described(topic, "looking up a topic"), self._cluster_id(topic)
         there = dict.fromkeys((info.id for info in described.partitions), 0)
         return SourceState(topic, _topic_id(described), cluster_id, low=there, end=there)
 
     def offsets_for_times(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """Return the first offset at or after a time by partition; partitions without one are left out."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
-        answers = self._client.describe_topics(
-            TopicCollection([topic]), request_timeout=self._timeout_seconds
-        )
-        description = self._ask(answers, "looking up a topic")[topic]
-        if isinstance(description, KafkaError):
-            raise self._topic_error(topic, description)
+        description = self._described(topic, "looking up a topic")
         offsets = self._offsets(_Position(topic, info.id, spec) for info in description.partitions)
         found = self._of_topic(offsets, description, spec)
         return {partition: first.offset for partition, first in found.items() if first.offset >= 0}
@@ -153,16 +144,17 @@ class KafkaAdmin:
             raise self._topic_error(topic, found, partition=partition)
         return int(found.offset)
 
-    def rights(self, topic: str) -> frozenset[str]:
-        """Return the operations that the broker lets this user do on a topic, as it names them (READ)."""
-        asked = self._client.describe_topics(
-            TopicCollection([topic]),
-            include_authorized_operations=True,
-            request_timeout=self._timeout_seconds,
-        )
-        described = self._ask(asked, "asking for rights")[topic]
+    def _described(self, topic: str, doing: str, **asked: bool) -> TopicDescription:
+        limit = self._timeout_seconds
+        answers = self._client.describe_topics(TopicCollection([topic]), request_timeout=limit, **asked)
+        described: TopicDescription | KafkaError = self._ask(answers, doing)[topic]
         if isinstance(described, KafkaError):
             raise self._topic_error(topic, described)
+        return described
+
+    def rights(self, topic: str) -> frozenset[str]:
+        """Return the operations that the broker lets this user do on a topic, as it names them (READ)."""
+        described = self._described(topic, "asking for rights", include_authorized_operations=True)
         return frozenset(operation.name for operation in described.authorized_operations or ())
 
     def topics(self) -> frozenset[str]:

@@ -57,18 +57,6 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
         )
     if (told := told_by_store(error, message, **where)) is not None:
         return told
-    if (final := _final_error(error, message, where)) is not None:
-        return final
-    return RetryableError(
-        message,
-        code="catalog-away",
-        hint="Check that the catalog and its storage can be reached from here; the next run tries again.",
-        **where,
-    )
-
-
-def _final_error(error: Exception, message: str, where: Mapping[str, object]) -> ConfigError | None:
-    """Return the error of an answer that will be the same again."""
     if isinstance(error, FileNotFoundError):
         return ConfigError(
             message,
@@ -84,7 +72,12 @@ def _final_error(error: Exception, message: str, where: Mapping[str, object]) ->
             " stands before the catalog; a location: the lake was moved; 413: a gateway's limit.",
             **where,
         )
-    return None
+    return RetryableError(
+        message,
+        code="catalog-away",
+        hint="Check that the catalog and its storage can be reached from here; the next run tries again.",
+        **where,
+    )
 
 
 def refused_commit(error: Exception, **where: object) -> ConfigError | None:

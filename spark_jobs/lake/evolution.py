@@ -41,7 +41,7 @@ def evolve_table(
     """
 
     def staged(table: Table) -> Transaction | None:
-        missing = _missing(table, additions)
+        missing = [(path, kind) for path, kind in additions if _is_missing(table.schema(), path)]
         return _staged(table, missing) if missing else None
 
     return _changed(open_catalog, identifier, staged)
@@ -172,10 +172,6 @@ def _try_send(catalog: Catalog, table: Table, transaction: Transaction) -> Excep
     except Exception as error:  # noqa: BLE001  (the outcome is unknown whatever it was: look again)
         return error
     return None
-
-
-def _missing(table: Table, additions: Sequence[tuple[Path, IcebergType]]) -> list[tuple[Path, IcebergType]]:
-    return [(path, kind) for path, kind in additions if _is_missing(table.schema(), path)]
 
 
 def _staged(table: Table, missing: Sequence[tuple[Path, IcebergType]]) -> Transaction:

@@ -193,13 +193,10 @@ class _Lookup:
             of_keys = pc.is_in(events.column(ROW_ID), pa.array(sorted(keys)))
             rows = self._take(self._rows_at(events.filter(of_keys)))
             if self._snapshots:
-                rows += self._take(self._live(keys))
+                live = self._read_keys(keys, lambda of_keys: self._table.scan(of_keys).plan_files())
+                rows += self._take(live)
             for snapshot in self._snapshots[: self._walked]:
                 rows += self._take(self._events_of(snapshot, keys))
-
-    def _live(self, keys: Iterable[str]) -> pa.Table:
-        """Return the keys' rows that are in the mirror."""
-        return self._read_keys(keys, lambda of_keys: self._table.scan(of_keys).plan_files())
 
     def _events_of(self, snapshot: Snapshot, keys: Iterable[str]) -> pa.Table:
         """Return the keys' rows among all that one commit brought, those that never lived with them."""

@@ -56,7 +56,7 @@ def post(url: str, body: Mapping[str, Any], secret: str | None = None) -> Posted
             data=sent,
             headers={"Content-Type": "application/json", **headers},
             # Said, or what a file of the user's (.netrc) has for that host would go with it.
-            auth=written if any(written) else _as_it_is,
+            auth=written if any(written) else (lambda request: request),
             timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
             allow_redirects=False,
             stream=True,
@@ -73,7 +73,3 @@ def signature(body: bytes, secret: str, at: int) -> str:
     """Return the header: the second it was sent in, and the HMAC-SHA256 of that, a dot and the body."""
     signed = hmac.new(secret.encode(), b"%d.%s" % (at, body), hashlib.sha256).hexdigest()
     return f"t={at},v1={signed}"
-
-
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request

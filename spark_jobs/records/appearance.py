@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -68,14 +68,13 @@ _OTHER_FRAMES = {
 def appearance(values: Sequence[bytes]) -> str:
     """Return how many values look like what, the most frequent first; empty without values."""
     kinds = Counter(map(_kind, values))
-    ids = list(_told(sorted({_schema_id(value) for value in values if _kind(value) == _FRAMED})))
+    ids = sorted({int.from_bytes(each[1:_FRAME_BYTES]) for each in values if _kind(each) == _FRAMED})
+    more = [f"{len(ids) - _MOST_SCHEMA_IDS:,} more"] if len(ids) > _MOST_SCHEMA_IDS else []
+    named = f" (schema id {', '.join([*map(str, ids[:_MOST_SCHEMA_IDS]), *more])})"
+    told = {kind: f"{kind}{named if kind == _FRAMED else ''}" for kind in kinds}
     if len(kinds) == 1:
-        (kind,) = kinds
-        return f"all of {len(values):,} looked at are {kind}{_ids(ids)}"
-    return "; ".join(
-        f"{count:,} of {len(values):,} are {kind}{_ids(ids) if kind == _FRAMED else ''}"
-        for kind, count in kinds.most_common()
-    )
+        return f"all of {len(values):,} looked at are {''.join(told.values())}"
+    return "; ".join(f"{n:,} of {len(values):,} are {told[kind]}" for kind, n in kinds.most_common())
 
 
 def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk]) -> str:
@@ -204,17 +203,3 @@ def is_event(parsed: object) -> bool:
     if not isinstance(payload, dict) or "op" not in payload:
         return False
     return isinstance(payload.get("source"), dict) or payload.keys() >= {"before", "after"}
-
-
-def _schema_id(value: bytes) -> int:
-    return int.from_bytes(value[1:_FRAME_BYTES])
-
-
-def _told(ids: Sequence[int]) -> Iterator[str]:
-    yield from map(str, ids[:_MOST_SCHEMA_IDS])
-    if len(ids) > _MOST_SCHEMA_IDS:
-        yield f"{len(ids) - _MOST_SCHEMA_IDS:,} more"
-
-
-def _ids(ids: Sequence[str]) -> str:
-    return f" (schema id {', '.join(ids)})" if ids else ""

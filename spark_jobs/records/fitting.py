@@ -234,10 +234,6 @@ def _nearest_single(text: str) -> Any:
     return pa.scalar(text).cast(pa.float32()).as_py()  # by way of a double it would be rounded twice
 
 
-def _fit_boolean(value: Any) -> Any:
-    return _of(bool, value, "a boolean")
-
-
 def _fit_text(value: Any) -> Any:
     return _of(str, value, "a string")
 
@@ -315,7 +311,7 @@ _FITS: tuple[tuple[pa.DataType, Fit], ...] = (
     (pa.int32(), _fit_integer(32)),
     (pa.float64(), _fit_float(float)),
     (pa.float32(), _fit_float(_nearest_single)),
-    (pa.bool_(), _fit_boolean),
+    (pa.bool_(), lambda value: _of(bool, value, "a boolean")),
     (pa.string(), _fit_text),
     (pa.large_string(), _fit_text),
     (pa.binary(), _fit_binary),

@@ -30,7 +30,6 @@ from spark_jobs.storage.errors import storage_error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
@@ -111,7 +110,8 @@ def plan_redrive(
     is_current = of_generation(found, progress.generation)
     current = first_of_each(found.filter(pa.array(is_current)))
     has_time = current.column(TIMESTAMP).is_valid().to_numpy()
-    is_drained = _is_below(current, progress.next_offsets)
+    below = (OffsetRange(p, 0, end) for p, end in progress.next_offsets.items())
+    is_drained = Coordinates.of(below).holds(current)
     places = Coordinates.of_rows(current.filter(pa.array(has_time & is_drained)))
     rows = rows_at(table, ReplacedOffsets(progress.generation, places))
     has_row = Coordinates.of_rows(rows).holds(current)
@@ -148,10 +148,6 @@ def _sized(letters: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([*columns, pc.cast(pc.add(*sizes), pa.int64())], names=_FOUND.names).cast(
         _FOUND
     )
-
-
-def _is_below(letters: pa.Table, next_offsets: dict[int, int]) -> NDArray[np.bool_]:
-    return Coordinates.of(OffsetRange(p, 0, end) for p, end in next_offsets.items()).holds(letters)
 
 
 _FOUND = pa.schema(

@@ -61,12 +61,8 @@ def ordered_by(schema: Schema, order: SortOrder) -> tuple[str, ...]:
 def sorted_by(schema: Schema, order: SortOrder) -> tuple[str, ...]:
     """Return what rows that come in order have to be sorted by: nothing without ``sort_by``."""
     names = ordered_by(schema, order)
-    ends = (at for at in range(len(names)) if names[at:] == _identity_without(names[:at]))
-    return names[: next(ends, len(names))]
-
-
-def _identity_without(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in IDENTITY if name not in names)
+    rests = (tuple(name for name in IDENTITY if name not in names[:at]) for at in range(len(names)))
+    return names[: next((at for at, rest in enumerate(rests) if names[at:] == rest), len(names))]
 
 
 def _is_ours(schema: Schema, order: SortOrder) -> bool:

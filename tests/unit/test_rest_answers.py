@@ -11,7 +11,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from requests import HTTPError, Response
 
 from spark_jobs.lake.catalog_errors import catalog_error, refused_commit
-from spark_jobs.lake.rest_answers import own_answer
+from spark_jobs.lake.rest_catalog import own_answer
 from spark_jobs.protocol.errors import SluiceError
 
 PAGE = "<!DOCTYPE html>\n<html><head><title>403 Forbidden</title></head>\n<body>nginx</body></html>"
