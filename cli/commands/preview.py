@@ -92,6 +92,7 @@ def _filtered(seen: Preview) -> str:
 
 def _print_columns(seen: Preview) -> None:
     from spark_jobs.schema.iceberg_types import iceberg_type, type_text
+    from spark_jobs.spark.outcomes import told_ignored
 
     added = {name.split(".")[0] for name in seen.added}
     unseen = "by the schema" if seen.evidence.records and not seen.evidence.fields else "not seen"
@@ -112,11 +113,7 @@ def _print_columns(seen: Preview) -> None:
             "no column yet (nothing but nulls or empty, integers past 64 bits, a name clash, one too many): "
             f"{', '.join(without[:EXAMPLES])}{', ...' if len(without) > EXAMPLES else ''}"
         )
-    if seen.ignored:
-        counted = (f"{name} {values:,}" for name, values in seen.ignored.items())
-        told = "in the bytes alone" if seen.is_archive else "ignored (schema.new_fields)"
-        output.say(f"{told}: {', '.join(counted)}")
-    for note in seen.notes:
+    for note in (*told_ignored(seen.ignored, is_archive=seen.is_archive), *seen.notes):
         output.say(note)
 
 

@@ -10,7 +10,6 @@ import click
 
 from cli import output
 from cli.work import Read, opened
-from spark_jobs.audit.findings import replay_command
 from spark_jobs.config.start import Start, parse_start
 from spark_jobs.protocol import mends
 
@@ -110,7 +109,7 @@ def _unread(pipeline: PipelineConfig, seen: SourceComparison) -> Iterator[str]:
     if seen.continues and seen.unshown:
         ranges = " ".join(map(str, seen.unshown))
         yield f"{pipeline.name}: {ranges} has no rows to compare: records that are there today are not read"
-        yield f"  {replay_command(pipeline.name, ranges, is_mirror=pipeline.is_mirror)} reads them"
+        yield f"  {mends.read_again(pipeline.name, ranges, is_mirror=pipeline.is_mirror)} reads them"
 
 
 def _verdict(seen: SourceComparison, restart: Restart | None) -> str:

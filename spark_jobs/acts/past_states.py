@@ -11,6 +11,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from spark_jobs.commit.anchor import is_harmless, may_be_meant
 from spark_jobs.lake.as_of import keeps_history
 from spark_jobs.lake.tables import progress_of, summary_of
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import ConfigError
@@ -94,8 +95,9 @@ def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
         raise ConfigError(
             "the catalog shows no earlier snapshot of the table: it keeps no history, or all have expired",
             code="no-history",
-            hint="A range can be read again instead: ./sluice replay. Catalogs that keep their own versions"
-            " (Nessie) are set back by their own means.",
+            hint="Kafka can be read again instead:"
+            f" {mends.read_again('PIPELINE', 'P:START-END', is_mirror=progress_of(table).is_mirror)}."
+            " Catalogs that keep their own versions (Nessie) are set back by their own means.",
             table=".".join(table.name()),
         )
     for head in (progress_of(table).anchor, table.metadata.current_snapshot_id):

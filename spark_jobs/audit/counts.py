@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.audit.findings import replay_command
 from spark_jobs.audit.rounded import RoundedColumn, merged
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.offsets import OffsetRange, merge
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class AuditCounts:
 
     def outdated_mend(self, pipeline: str) -> str:
         """Return what makes rows by today's configuration of what is outdated."""
-        return replay_command(pipeline, " ".join(map(str, self.outdated_ranges)))
+        return mends.read_again(pipeline, " ".join(map(str, self.outdated_ranges)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class MirrorAuditResult(AuditResult):
 
     def outdated_mend(self, pipeline: str) -> str:
         """See ``AuditCounts``."""
-        return replay_command(pipeline, "", is_mirror=True)
+        return mends.read_again(pipeline, is_mirror=True)
 
 
 def example_offsets(what: str, partition: int, offsets: NDArray[np.int64]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import FileFormat, read_manifest_list
 
-from spark_jobs.audit.findings import Finding, MetadataAudit, replay_command
+from spark_jobs.audit.findings import Finding, MetadataAudit
 from spark_jobs.lake.data_files import whole_number
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
@@ -173,7 +173,7 @@ def _replay(table: Table, pipeline: str, file: DataFile) -> str:
     """Its rows anew; a file that does not tell its offsets, or of an earlier topic, takes a rollback."""
     schema, progress = table.schema(), progress_of(table)
     if progress.is_mirror:
-        return replay_command(pipeline, "", is_mirror=True)
+        return mends.read_again(pipeline, is_mirror=True)
     ids = [schema.find_field(name).field_id for name in (PARTITION, OFFSET, GENERATION)]
     lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
     if not set(ids) <= lower.keys() & upper.keys():
@@ -183,7 +183,7 @@ def _replay(table: Table, pipeline: str, file: DataFile) -> str:
     )
     if born != progress.generation:
         return _roll_back(table, pipeline, table.metadata.current_snapshot())
-    return replay_command(pipeline, " ".join(f"{p}:{start}-{end + 1}" for p in range(first, last + 1)))
+    return mends.read_again(pipeline, " ".join(f"{p}:{start}-{end + 1}" for p in range(first, last + 1)))
 
 
 def _roll_back(table: Table, pipeline: str, snapshot: Snapshot | None) -> str:

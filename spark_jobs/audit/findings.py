@@ -43,16 +43,6 @@ class MetadataAudit:
         return not self.findings
 
 
-def replay_command(pipeline: str, ranges: str, *, is_mirror: bool = False) -> str:
-    """The command that makes these ranges (``P:START-END`` each, separated by spaces) anew from Kafka.
-
-    A mirror is made anew as a whole.
-    """
-    if is_mirror:
-        return mends.act("rebuild", pipeline, quote='"')
-    return mends.act("replay", pipeline, *(f"--range {each}" for each in ranges.split()), quote='"')
-
-
 def unreadable(what: str, pipeline: str, table: str, error: Exception) -> RetryableError:
     """Return the error for rows that cannot be read to be compared."""
     return RetryableError(
@@ -85,7 +75,7 @@ def log_findings(
         # An act has no files to miss: its commit may come after recovery has called it undone.
         is_swept = batch.kind.writes_files and bool(attempt.entry(Swept) or attempt.entry(Closed))
         if is_swept and (attempt.uuid in in_history or progress.has_landed(attempt.uuid)):
-            mend = replay_command(pipeline, str(batch.ranges), is_mirror=progress.is_mirror)
+            mend = mends.read_again(pipeline, str(batch.ranges), is_mirror=progress.is_mirror)
             yield Finding("the log says it was swept, and it landed", attempt.uuid, mend)
         is_judged = attempt.reached == _COMPLETE and attempt.started_at_us > rolled_back_us
         if is_judged and not _holds(progress, batch):

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from spark_jobs.audit.files import audit_files, audit_new_files
-from spark_jobs.audit.findings import Finding, MetadataAudit, log_findings, replay_command
+from spark_jobs.audit.findings import Finding, MetadataAudit, log_findings
 from spark_jobs.books.history import lines_of
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import tables_as_one
@@ -98,7 +98,7 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
             yield Finding(
                 f"{batch.unaccounted:,} of its {batch.offsets:,} offsets or rows are unaccounted for",
                 f"attempt {batch.attempt}",
-                replay_command(pipeline.name, ranges, is_mirror=progress.is_mirror)
+                mends.read_again(pipeline.name, ranges, is_mirror=progress.is_mirror)
                 if ranges
                 else mends.command("audit", pipeline.name),
             )

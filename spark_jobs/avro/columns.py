@@ -120,7 +120,9 @@ def columns_of(root: Type) -> WriterColumns:
     except ValueError as error:
         raise _unnamed(str(error)) from error
     as_text = tuple(build.as_text)
-    return WriterColumns(struct, build.identities, build.aliases, as_text, is_whole=is_whole(root))
+    return WriterColumns(
+        struct, build.identities, build.aliases, as_text, is_whole=is_whole(root), told=build.told
+    )
 
 
 class _Columns:
@@ -131,6 +133,7 @@ class _Columns:
         self.identities: dict[int, str] = {}
         self.aliases: dict[int, tuple[str, ...]] = {}
         self.as_text: list[str] = []
+        self.told: dict[str, str] = {}
 
     def fields(
         self, fields: Sequence[Field], path: tuple[str, ...], old: Sequence[tuple[str, ...]]
@@ -154,6 +157,8 @@ class _Columns:
             self.identities[field_id] = ".".join(here)
             if len(known) > 1:
                 self.aliases[field_id] = tuple(".".join(way) for way in known if way != here)
+            if told := _told_beside(each, is_top=not path):
+                self.told[".".join(here)] = told
             yield NestedField(field_id, each.name, self._type(each.type, here, known), False, each.doc)
 
     def _type(self, kind: Type, path: tuple[str, ...], old: Sequence[tuple[str, ...]]) -> IcebergType:  # noqa: PLR0911
@@ -181,6 +186,20 @@ class _Columns:
         self, kind: Type, path: tuple[str, ...], old: Sequence[tuple[str, ...]], step: str
     ) -> IcebergType:
         return self._type(kind, (*path, step), [(*way, step) for way in old])
+
+
+def _told_beside(field: Field, *, is_top: bool) -> str | None:
+    """Return what is said of a meaning that Avro passes over; nothing of one that its type has as well."""
+    only = only_member(field.type) if isinstance(field.type, Union) else field
+    leaf, meant = only and only.type, field.beside.lower()
+    if not meant or not isinstance(leaf, Leaf) or leaf.kind != leaf.base:
+        return None
+    told = f"{field.beside} stands beside its type, where Avro looks at none: {leaf.base} as it is"
+    if not is_top or leaf.kind is not Kind.LONG or "timestamp" not in meant or "nano" in meant:
+        return told
+    kind = "timestamp" if "local" in meant or "debezium" in meant else "timestamptz"
+    form = "epoch_us" if "micro" in meant else "epoch_ms"
+    return f"{told}; `columns: {{{field.name}: {{type: {kind}, from: {form}}}}}` makes times, in a flat table"
 
 
 def _leaf_type(leaf: Leaf) -> IcebergType:

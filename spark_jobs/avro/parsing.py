@@ -71,13 +71,14 @@ class Leaf:
 class Field:
     """A record's field, or a union's branch under the name of its type; other names it was known by.
 
-    Two are equal that are read alike.
+    Two are equal that are read alike. ``beside`` is a meaning that is written where Avro looks for none.
     """
 
     name: str
     type: Type
     doc: str | None = field(default=None, compare=False)
     aliases: tuple[str, ...] = field(default=(), compare=False)
+    beside: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +251,7 @@ class _Tree:
                 self.type(each["type"], (*path, name), inside),
                 doc if isinstance(doc := each.get("doc"), str) else None,
                 tuple(alias for alias in each.get("aliases", ()) if isinstance(alias, str)),
+                str(each.get("logicalType") or each.get("connect.name") or ""),
             )
             for each in schema["fields"]
         )

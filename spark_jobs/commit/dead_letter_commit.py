@@ -207,13 +207,14 @@ def _pay(connections: CatalogAccess, intent: _DebtCommit) -> Committed:
         raise
     _sweep_rewritten(connections, intent)
     if intent.lost:
-        ranges = (f"--range {each}" for each in intent.pending.ranges)
+        ranges = " ".join(map(str, intent.pending.ranges))
+        again = mends.read_again("PIPELINE", ranges, is_mirror=intent.progress.is_mirror)
         raise CorruptLog(
             f"{sum(intent.lost.values()):,} rows that {intent.identifier} was owed were lost: another tool"
             f" deleted {', '.join(intent.lost)}",
             code="owed-rows-lost",
             hint="It went on without them, and so does the next run; an audit counts them as missing."
-            f" {mends.act('replay', 'PIPELINE', *ranges)} brings them, as long as Kafka has them.",
+            f" {again} brings them, as long as Kafka has them.",
             table=intent.identifier,
             attempt=intent.attempt,
         )

@@ -1,4 +1,4 @@
-"""Which Parquet codecs and sizes a table can name: drains and Spark's compaction both write with them. Pure.
+"""What Iceberg's table properties can say: drains and Spark's compaction both write with them. Pure.
 
 Iceberg names six codecs (https://iceberg.apache.org/docs/latest/configuration/#write-properties). PyArrow and
 Spark both have five of them; of levels they agree for zstd alone: Spark takes gzip's as a word.
@@ -6,6 +6,7 @@ Spark both have five of them; of levels they agree for zstd alone: Spark takes g
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,15 @@ ROW_GROUP_BYTES = "write.parquet.row-group-size-bytes"
 CODECS = ("zstd", "gzip", "lz4", "snappy", "uncompressed")
 _WITH_LEVELS = "zstd"
 _ZSTD_LEVELS = range(-7, 23)
-_COUNTS = (
-    ROW_GROUP_BYTES,
-    "write.parquet.row-group-limit",
-    "write.parquet.page-size-bytes",
-    "write.parquet.page-row-limit",
-    "write.parquet.dict-size-bytes",
+# Which properties take which values; all others are nobody's to judge here.
+_RULES = (
+    (r"(write|commit).*-(bytes|limit|max|merge)", r"0*[1-9]\d*", "a whole number above 0, without a unit"),
+    (r"(write|commit).*(\.enabled|partitioned-paths)", "(?i)true|false", "true or false"),
+    (
+        r"write\.metadata\.metrics\.(default|column\..*)",
+        r"(?i)none|counts|full|truncate\([1-9]\d*\)",
+        "none, counts, full or truncate(LENGTH)",
+    ),
 )
 
 
@@ -44,10 +48,11 @@ def wrong_property(key: str, properties: Mapping[str, str]) -> tuple[str, str] |
         codec = codec_of(properties)
         if codec != _WITH_LEVELS:
             return f"is no level of {codec}", f"Leave it out: only {_WITH_LEVELS} has levels here."
-        if not _is_whole(value) or int(value) not in _ZSTD_LEVELS:
+        if not value.removeprefix("-").isdecimal() or int(value) not in _ZSTD_LEVELS:
             return f"is {value}", f"A level is a whole number from {_ZSTD_LEVELS[0]} to {_ZSTD_LEVELS[-1]}."
-    if key in _COUNTS and not (_is_whole(value) and int(value) > 0):
-        return f"is {value}", "Write a whole number above 0, without a unit."
+    for keys, values, said in _RULES:
+        if re.fullmatch(keys, key, re.ASCII) and not re.fullmatch(values, value, re.ASCII):
+            return f"is {value}", f"Write {said}."
     return None
 
 
@@ -59,7 +64,3 @@ def with_fitting_values(properties: Mapping[str, str]) -> dict[str, str]:
 def codec_of(properties: Mapping[str, str]) -> str:
     """Return the codec that the properties name; Iceberg's own default where they name none."""
     return properties.get(CODEC, "zstd").lower()
-
-
-def _is_whole(value: str) -> bool:
-    return value.removeprefix("-").isdecimal()

@@ -17,6 +17,9 @@ _SECRET_WORDS = re.compile(
 # For Spark's own redaction, which knows no exceptions and looks at values too: passwords in URLs. It shows
 # less than we do: a user name of SASL is no secret to us, as `scrub` would mask that word everywhere.
 SPARK_REDACTION = rf"(?i){_SECRET_WORDS.pattern}|sasl|://[^/@\s:]*:[^/\s]+@"
+# What stands before a secret where it is written as one.
+_BEFORE = rf"(?i:{_SECRET_WORDS.pattern})[\w.-]*[\"']*\s*[=:]\s*[\"']?(?i:bearer |basic )?|://[^/@\s:]*:"
+_SURE_LENGTH = 8
 # Ours alone: Spark never has them.
 _REGISTRY_AUTH = re.compile(r"(^|\.)auth\.(basic|bearer)$")
 _NOT_SECRET = re.compile(
@@ -101,3 +104,14 @@ def redact_value(key: str, value: str) -> str:
 def redact_urls(value: str) -> str:
     """Return the text with the passwords inside its URLs masked."""
     return _URL_TOKEN.sub(MASK, _USERINFO.sub(rf"\1:{MASK}", value))
+
+
+def mask(secret: str, text: str) -> str:
+    """Return the text without the secret; a short one, which is part of other words, where it stands alone.
+
+    A short word or number, `orders` as well, is other things too: it goes where it is written as a secret.
+    """
+    if len(secret) >= _SURE_LENGTH:
+        return text.replace(secret, MASK)
+    before = _BEFORE if secret.isalpha() or secret.isdecimal() else ""
+    return re.sub(rf"({before})(?<!\w){re.escape(secret)}(?!\w)", rf"\1{MASK}", text)

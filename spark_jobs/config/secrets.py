@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from spark_jobs.config.redaction import FILE, MASK, REFERENCE, is_identity_key, is_secret_key, url_passwords
+from spark_jobs.config.redaction import FILE, REFERENCE, is_identity_key, is_secret_key, mask, url_passwords
 from spark_jobs.protocol.errors import ConfigError
 
 _PUBLIC_KEYS = frozenset(
@@ -29,9 +29,7 @@ _PUBLIC_KEYS = frozenset(
     }
 )
 _REGISTRY_URL = re.compile(r"registries\.\w+\.url")
-# Shorter ones are words of other texts, `orders` as well: masking them would destroy what was to be told, and
-# show them by its holes.
-_MIN_SECRET_LENGTH = 8
+_MIN_SECRET_LENGTH = 4
 
 _remembered: set[str] = set()
 
@@ -47,7 +45,7 @@ def resolve(properties: Mapping[str, str]) -> dict[str, str]:
 def scrub(text: str) -> str:
     """Return the text with every remembered value masked, also where it stands URL-encoded."""
     for secret in sorted(_remembered, key=len, reverse=True):
-        text = text.replace(secret, MASK)
+        text = mask(secret, text)
     return text
 
 

@@ -47,7 +47,7 @@ from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.evidence import MOST_SCHEMAS
 from spark_jobs.schema.free_names import field_names
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, told_ignored
 from spark_jobs.spark.tasks import run_on_spark
 from spark_jobs.txlog.entries import (
     BufferSnapshot,
@@ -133,17 +133,8 @@ def _warn_of_tombstones(batch: Batch, tombstones: int) -> None:
 
 
 def _warn_of_ignored(run: BatchRun, ignored: Mapping[str, int]) -> None:
-    if ignored:
-        told = ", ".join(f"{name} {values:,}" for name, values in ignored.items())
-        _log.warning(
-            "%s, by field: %s (table %s, batch %s)",
-            "what could not be read is in the bytes alone"
-            if run.pipeline.is_archive
-            else "values without a column were ignored (schema.new_fields)",
-            told,
-            run.batch.table,
-            run.batch.batch_id,
-        )
+    for told in told_ignored(ignored, is_archive=run.pipeline.is_archive):
+        _log.warning("%s (table %s, batch %s)", told, run.batch.table, run.batch.batch_id)
 
 
 def _warn_of_memory(run: BatchRun, peak_bytes: int) -> None:

@@ -169,7 +169,8 @@ def not_authorised(right: str, doing: str, said: str = "it is not granted", **wh
     return ConfigError(
         f"Kafka refused the right {right} while {doing}: {said}",
         code="not-authorised",
-        hint="Grant it to the user. Draining needs Read and Describe on the topic, and nothing on any group.",
+        hint="Grant it to the user. Draining needs Read and Describe on the topic alone; Read on the group"
+        " `sluice-PIPELINE` is for tools that show lag. docs/OPERATIONS.md has what others need.",
         **where,
     )
 

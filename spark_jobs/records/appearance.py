@@ -58,7 +58,9 @@ _APICURIO = "framed by Apicurio's own serializers: a zero byte, an id of eight b
 _GLUE = "framed by AWS Glue's serializers: two bytes, a schema's UUID, then what it says"
 _APICURIO_BYTES, _GLUE_BYTES = 9, 18
 _OTHER_FRAMES = {
-    _APICURIO: "Have the producers write ids of four bytes (`apicurio.registry.as-confluent=true`).",
+    _APICURIO: "Have the producers write ids of four bytes: with Apicurio 2"
+    " `apicurio.registry.as-confluent=true` and `apicurio.registry.use-id=contentId`; 3 does so by itself,"
+    " without an `apicurio.registry.id-handler` of eight.",
     _GLUE: "Sluice reads Confluent's frames alone: have the producers write to a registry of that interface.",
     _BEGINNINGS[b"\xc3\x01"]: "Sluice reads Confluent's frames, and values without one, with the one schema"
     " that `value:` names: have the producers write either.",

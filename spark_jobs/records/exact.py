@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.config.columns import ColumnSettings
 from spark_jobs.config.new_fields import GROWTH
 from spark_jobs.records.fitting import MisfitError, fit_record
 from spark_jobs.records.json_arrow_reader import is_certain
 from spark_jobs.records.json_parsing import FractionLiteral, shortened
+from spark_jobs.records.timestamps import FINER, WITHOUT_FINER
 from spark_jobs.schema.arrow_schema import column_of
 
 _VALUE = "value"
@@ -82,6 +84,15 @@ def from_epoch(values: pa.Array, unit_us: int, kind: pa.DataType) -> tuple[pa.Ar
     return stored.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind), misfits
 
 
+def formed(values: pa.Array, column: ColumnSettings, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
+    """Return a field's values, as they are written, in the type that the column is declared in."""
+    if column.fit is not None:
+        values = pc.replace_substring_regex(values, FINER, WITHOUT_FINER)
+    elif column.written_as is not None and column.written_as.is_epoch:
+        return from_epoch(values, column.written_as.unit_us, kind)
+    return placed(values, kind)
+
+
 def column_read(
     values: Iterable[Any], kind: pa.DataType, read: Callable[[Any], Any]
 ) -> tuple[pa.Array, Misfits]:
@@ -129,6 +140,8 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_integer(values.type) and pa.types.is_decimal(kind):
         values = values.cast(pa.decimal128(38, 0))  # straight, Arrow wants room for any integer
     made = values.cast(kind)
+    if pa.types.is_boolean(kind) and values.type != kind and not made.cast(values.type).equals(values):
+        raise pa.ArrowInvalid("neither 0 nor 1")
     if pa.types.is_temporal(kind) and not is_certain(made):
         raise pa.ArrowInvalid("outside the years 1 to 9999")
     return made

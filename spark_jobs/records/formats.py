@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -31,6 +31,7 @@ from spark_jobs.records.changes_plain import (
 )
 from spark_jobs.records.conversion import refit
 from spark_jobs.records.decoder import Decoder, PlainDecoder
+from spark_jobs.records.exact import formed
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keeping import refit_by_schema
@@ -50,10 +51,6 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.progress import ColumnMap
     from spark_jobs.schema.evidence import Evidence
-
-
-# Returns a column's values in another type, null where one does not fit.
-Refit: TypeAlias = Callable[[pa.ChunkedArray, pa.DataType], pa.ChunkedArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +149,18 @@ def types_of_newest(
     return columns.types_of_newest(table, bound, evidence)
 
 
-def refit_of(pipeline: PipelineConfig) -> Refit:
-    """Return what gives a column's values as a replay of their records would give them in another type."""
-    return refit if pipeline.value.format is ValueFormat.JSON else refit_by_schema
+def refit_of(pipeline: PipelineConfig, column: str) -> Callable[[pa.ChunkedArray, pa.DataType], pa.Array]:
+    """Return what gives a column's values as a replay would in another type, null where one does not fit."""
+    by_type = refit if pipeline.value.format is ValueFormat.JSON else refit_by_schema
+    shaping = shaping_of(pipeline)
+    if column in shaping.computed or column not in shaping.converted:
+        return by_type
+
+    def refit_formed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+        written = by_type(values, shaping.written(pa.field(column, kind)).type)
+        return formed(written, shaping.columns[column], kind)[0]
+
+    return refit_formed
 
 
 def _changes(

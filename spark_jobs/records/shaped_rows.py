@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.expressions.evaluating import Evaluated, evaluate
 from spark_jobs.expressions.judging import Expression, ExpressionError, first_line, type_hint
@@ -19,11 +18,10 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.documents import along, from_field, texts
-from spark_jobs.records.exact import Misfits, from_epoch, placed
+from spark_jobs.records.exact import Misfits, formed, placed
 from spark_jobs.records.routing import routes_of
 from spark_jobs.records.shape import Origin, origin_columns, pick, shape
 from spark_jobs.records.shaping import FILTER, ROUTE, Shaping, shaping_of
-from spark_jobs.records.timestamps import FINER, WITHOUT_FINER
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
 
@@ -142,17 +140,9 @@ class _Rows:
     def _of_field(self, name: str, column: ColumnSettings, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
         if column.jmespath is not None:
             return along(column.jmespath, self._values, kind)
-        if column.fit is not None:
-            values = self.decoded.table.column(name).combine_chunks()
-            return placed(pc.replace_substring_regex(values, FINER, WITHOUT_FINER), kind)
-        if column.written_as is None:
-            raise AssertionError("a field as it is needs nothing made")
-        if name in self.shaping.computed:
+        if column.written_as is not None and name in self.shaping.computed:
             return from_field(column.written_as, name, self._values, kind)
-        values = self.decoded.table.column(name).combine_chunks()
-        if column.written_as.is_epoch:
-            return from_epoch(values, column.written_as.unit_us, kind)
-        return placed(values, kind)
+        return formed(self.decoded.table.column(name).combine_chunks(), column, kind)
 
     def _evaluated(
         self, expressions: Mapping[str, Expression], made: Mapping[str, pa.Array]

@@ -100,9 +100,10 @@ class Shaping:
         """Return the columns that a decoder fills, in the types that the records are written in."""
         if not self.columns:
             return columns
-        return pa.schema([self._written(column) for column in columns if column.name not in self.computed])
+        return pa.schema([self.written(column) for column in columns if column.name not in self.computed])
 
-    def _written(self, column: pa.Field) -> pa.Field:
+    def written(self, column: pa.Field) -> pa.Field:
+        """Return the column that a decoder fills for this one."""
         if (said := self.columns.get(column.name)) is None:
             return column
         form = said.written_as

@@ -35,7 +35,7 @@ from spark_jobs.protocol.kept_columns import KeptColumn, unfinished
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import ColumnMap, Progress
 from spark_jobs.protocol.source import check_identity
-from spark_jobs.records.formats import Refit, refit_of
+from spark_jobs.records.formats import refit_of
 from spark_jobs.replay.ranges import cut_into_batches
 from spark_jobs.replay.replay import replay
 from spark_jobs.replay.settle import settle_left_replays
@@ -131,7 +131,7 @@ def _begin(
         kept = KeptColumn(column, _kept_name(table, column), progress.generation, until, starts)
         exchange = partial(_exchange, kept=kept, type_name=type_name)
         planned = _planned(table, exchange)
-        _rehearse(planned, connections, batch, partial(_refitted, kept=kept, refit=refit_of(pipeline)))
+        _rehearse(planned, connections, batch, partial(_refitted, kept=kept, pipeline=pipeline))
         changed = replace(progress, kept_columns=(*progress.kept_columns, kept))
         return exchange, replace(changed, columns=_moved(planned.schema(), progress, kept))
 
@@ -229,7 +229,7 @@ def _refill(
     """Fill the new column from the old one where no record did, file by file; return how many files."""
     done = conflicts = 0
     seen = set[str]()
-    refitted = partial(_refitted, kept=kept, refit=refit_of(pipeline))
+    refitted = partial(_refitted, kept=kept, pipeline=pipeline)
     while True:
         table = load_drained(pipeline, connections)
         tasks = [each for each in _tasks(table, kept) if each.file.file_path not in seen]
@@ -276,10 +276,11 @@ def _is_waiting(rows: pa.Table, kept: KeptColumn) -> pa.ChunkedArray:
     return pc.and_(pc.is_null(rows.column(kept.column)), pc.is_valid(rows.column(kept.kept)))
 
 
-def _refitted(rows: pa.Table, *, kept: KeptColumn, refit: Refit) -> pa.Table:
+def _refitted(rows: pa.Table, *, kept: KeptColumn, pipeline: PipelineConfig) -> pa.Table:
     """Return the rows with what fits of the kept column in the new one, and there alone."""
     at, was = rows.schema.get_field_index(kept.column), rows.schema.get_field_index(kept.kept)
-    before, fitted = rows.column(was), refit(rows.column(was), rows.schema.field(at).type)
+    before, refit = rows.column(was), refit_of(pipeline, kept.column)
+    fitted = refit(before, rows.schema.field(at).type)
     moved = np.asarray(pc.and_(_is_waiting(rows, kept), fitted.is_valid()))
     own = np.arange(len(rows))
     # Taken by position: Arrow chooses between values of two columns for few types only.

@@ -16,6 +16,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.kept_columns import KeptColumn
 from spark_jobs.records.conversion import may_convert
+from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import declared_type, type_text
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
@@ -78,7 +79,7 @@ def refuse(
         hint = "Declare the type it is to have: drains are refused while the two differ."
     elif (partitioned := _of_partitioning(pipeline, table, column, type_name)) is not None:
         message, hint = partitioned
-    elif pipeline.value.format is not ValueFormat.JSON and not _can_hold_any(table, column, type_name):
+    elif not _can_hold_any(pipeline, table, column, type_name):
         message = f"no value of {column} can be {type_name}: it is {type_of(table, column)}"
         hint = (
             "Text can become numbers, times, UUIDs and bytes; integers, decimals and times text; a number"
@@ -105,10 +106,12 @@ def _of_partitioning(
     return None
 
 
-def _can_hold_any(table: Table, column: str, type_name: str) -> bool:
+def _can_hold_any(pipeline: PipelineConfig, table: Table, column: str, type_name: str) -> bool:
     """True if the type takes some values of the column's, or of a type that the column had before."""
-    (after,) = arrow_schema(Schema(NestedField(1, column, declared_type(type_name), required=False))).types
+    (made,) = arrow_schema(Schema(NestedField(1, column, declared_type(type_name), required=False)))
+    after = shaping_of(pipeline).written(made).type
     had = [each.kept for each in progress_of(table).kept_columns if each.column == column]
-    return any(
+    is_tried = pipeline.value.format is ValueFormat.JSON  # value by value
+    return is_tried or any(
         may_convert(each.type, after) for each in arrow_schema(table.schema()) if each.name in {column, *had}
     )

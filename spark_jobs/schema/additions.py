@@ -50,7 +50,7 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
         {name: kind for name, kind in pipeline.declared.items() if name not in passed_over},
         key_is_binary=pipeline.key_is_binary,
         pipeline=pipeline.name,
-        is_mirror=pipeline.is_mirror,
+        layout=pipeline.layout,
     )
     check_own(table, pipeline.declared)
 

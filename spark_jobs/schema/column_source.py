@@ -89,7 +89,9 @@ class WrittenColumns:
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:  # noqa: ARG002
         """See ``ColumnSource``."""
         columns = made_of(iceberg_schema(declared))
-        return columns.then(self.beside(columns)), ()
+        told = {name: each for schema in self.schemas.every for name, each in schema.columns.told.items()}
+        undeclared = sorted(told.keys() - self.rules.declared)
+        return columns.then(self.beside(columns)), tuple(f"{name}: {told[name]}" for name in undeclared)
 
     def beside(self, columns: Evolution) -> Evolution:
         """Return what a new table lacks that has these columns."""

@@ -11,6 +11,7 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
 from spark_jobs.config.type_names import field_text, split_arguments, split_field
+from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.evolution import Path
@@ -90,7 +91,7 @@ def check_columns(
     *,
     key_is_binary: bool = False,
     pipeline: str = "PIPELINE",
-    is_mirror: bool = False,
+    layout: Layout = Layout.FLAT,
 ) -> None:
     """Return when the table has Sluice's columns, and the declared ones where it has them, with these types.
 
@@ -110,9 +111,10 @@ def check_columns(
         if changes is None or (changes and name in METADATA_COLUMNS):
             message = f"column {name} is {type_text(there[name])}, not {type_text(kind)}"
             mend = mends.act("retype", pipeline, name, f"'{type_text(kind)}'")
-            mend = mends.act("rebuild", pipeline) if is_mirror else mend
+            mend = mends.act("rebuild", pipeline) if layout is Layout.MIRROR else mend
             other = "Give the pipeline another `table`."
-            hint = f"Make the declared type the table's own, or change the column's: {mend}."
+            change = other if layout is Layout.CHANGES else f"Or change the column's: {mend}."
+            hint = f"Make the declared type the table's own. {change}"
             raise _clash(table, message, hint if name in declared else other)
     _check_names(table)
 

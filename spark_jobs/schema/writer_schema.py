@@ -64,7 +64,7 @@ class WriterColumns:
     ``element``, ``key`` or ``value`` where it passes a list or a map; before numbers stand the message's full
     name and a colon. ``aliases`` are other paths that it was known by. ``as_text`` are dotted names of
     columns that hold JSON text, because a type meets itself there, or no one type holds what is there. With
-    ``is_whole`` the values are no records, and the one column is all of them.
+    ``is_whole`` the values are no records, and the one column is all of them. ``told`` is for a person.
     """
 
     struct: StructType
@@ -72,6 +72,7 @@ class WriterColumns:
     aliases: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     as_text: tuple[str, ...] = ()
     is_whole: bool = False
+    told: Mapping[str, str] = field(default_factory=dict)
 
 
 class UnreadableValueError(ValueError):

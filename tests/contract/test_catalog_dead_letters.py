@@ -9,12 +9,13 @@ import pytest
 
 from spark_jobs.commit.birth import create_dead_letter_table
 from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.routed_birth import create_routed_table
 from spark_jobs.lake.evolution import set_partitioning
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.errors import CommitConflict, CorruptLog
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.protocol.progress import OwedRoutes, PendingDeadLetters
 from spark_jobs.storage.file_listing import find_files
 from spark_jobs.storage.paths import is_inside
 from tests.support.lake import write_dead_letters
@@ -100,6 +101,32 @@ def test_what_is_owed_to_a_table_that_is_partitioned_otherwise_by_now_comes_in(l
     _bring(lake, progress)
     assert lake.offsets(DEAD) == [3, 4]
     assert {task.file.spec_id for task in lake.load(DEAD).scan().plan_files()} == {before.spec().spec_id}
+
+
+@pytest.mark.parametrize(("layout", "again"), [("mirror", "rebuild PIPELINE"), ("flat", "replay PIPELINE")])
+@pytest.mark.parametrize("to", ["dead letters", "a routed table"])
+def test_what_brings_lost_rows_again_is_what_the_layout_takes(
+    sqlite_lake: Lake, layout: str, again: str, to: str
+) -> None:
+    """A mirror is made anew as a whole; a loss of routed rows is told as one, not as a stop."""
+    lake = sqlite_lake
+    own = lake.make_table()
+    ranges = OffsetRanges.between({0: 0}, {0: 10})
+    (file,) = write_dead_letters(lake.load(DEAD), 0, [3], "lost")
+    progress = replace(progress_of(lake.load()), layout=layout)
+    if to == "dead letters":
+        progress = replace(progress, pending_dead_letters=PendingDeadLetters("lost", ranges, (file,)))
+    else:
+        routed = create_routed_table(lake.open(), lake.name("refunds"), own, properties={})
+        file = replace(file, path=f"{data_location(routed)}/gone.parquet")
+        progress = replace(progress, owed_routes=OwedRoutes("lost", ranges, {lake.name("refunds"): (file,)}))
+    if to == "dead letters":
+        lake.load().io.delete(file.path)
+    with pytest.raises(CorruptLog) as caught:
+        _bring(lake, progress)
+    assert caught.value.code == "owed-rows-lost"
+    assert f"./sluice {again}" in caught.value.hint
+    assert ("--range 0:0-10" in caught.value.hint) == (layout == "flat")
 
 
 def test_files_that_were_purged_with_their_table_are_not_named_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -17,11 +18,13 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.diff import diff_replay
 from spark_jobs.replay.plan import plan_replay
 from spark_jobs.reshape.retype import Retyped, retype
-from tests.support.new_lab import DEAD_LETTERS
+from tests.support.new_lab import DEAD_LETTERS, NewLab
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from prove.lab.kafka_server import KafkaBroker
     from prove.lab.pipeline_lab import Lab
-    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -101,3 +104,42 @@ def test_text_becomes_numbers_where_it_is_one(new_lab: NewLab) -> None:
         lab.replay(OffsetRange(0, 3, 5))
         assert _rows(lab, "id", WAS, "amount", "amount_2") == wanted
         assert lab.stray_files() == set()
+
+
+def test_a_long_becomes_the_time_that_its_column_says_it_is_written_as(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """`from:` holds for what is read again and for what is taken over; what is no time then stays a long."""
+    new_lab = NewLab(kafka, "", tmp_path, is_here=True)
+    beside = {"name": "amount", "type": "long", "logicalType": "timestamp-millis"}
+    schema = {**_order("int"), "fields": [{"name": "id", "type": "string"}, beside]}
+    with RegistryStandIn() as registry:
+        number = registry.register("s", json.dumps(schema))
+        lab = new_lab(
+            [_written(number, schema, "a", 0), _written(number, schema, "b", 10**17)],
+            value={"format": "avro", "registry": "main"},
+        )
+        configure(lab, "", {"registries": {"main": {"url": registry.url}}})
+        lab.drain()
+        new_lab.produce(lab, [_written(number, schema, "c", 1000)])
+        lab.drain()
+        new_lab.kafka.delete_records(lab.pipeline.topic, {0: 2})
+        configure(
+            lab, "pipelines/orders", {"columns": {"amount": {"type": "timestamptz", "from": "epoch_ms"}}}
+        )
+        with pytest.raises(ConfigError, match="column-clash") as refused:
+            lab.drain()
+        assert "./sluice retype orders amount 'timestamptz' --reason" in refused.value.hint
+        kept = "_amount_was_long"
+        assert _retype(lab, "amount", "timestamptz") == Retyped("amount", kept, replayed=1, files=1, left=1)
+        new_lab.produce(lab, [_written(number, schema, "d", 2000)])
+        lab.drain()
+        rows = _rows(lab, "amount", kept)
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        assert {at: (time and (time - epoch).total_seconds(), left) for at, (time, left) in rows.items()} == {
+            0: (0, None),
+            1: (None, 10**17),
+            2: (1, None),
+            3: (2, None),
+        }
+        assert lab.audit().is_clean

@@ -8,17 +8,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
 from spark_jobs.config.new_fields import GROWTH
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.records.by_schema_plain import is_storable
 from spark_jobs.records.conversion import may_convert
+from spark_jobs.records.formats import refit_of
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.plain_conversion import in_column
 from spark_jobs.records.projection import retyped
 from spark_jobs.records.row_comparison import equal_values
-from spark_jobs.schema.arrow_schema import column_of
+from spark_jobs.schema.arrow_schema import arrow_schema, column_of
+from spark_jobs.schema.iceberg_types import declared_type
 
 TIMESTAMPTZ = pa.timestamp("us", "UTC")
 SINGLES = st.floats(width=32, allow_subnormal=False)
@@ -98,6 +104,31 @@ def _plainly(item: Any, field: pa.Field) -> pa.Array | None:
     except (ValueError, TypeError, ArithmeticError):
         return None
     return column_of([value], field.type) if is_storable({"c": value}, pa.schema([field])) else None
+
+
+@pytest.mark.parametrize("value_format", ["json", "avro"])
+@pytest.mark.parametrize(
+    ("column", "have", "wanted"),
+    [
+        ({"type": "timestamptz", "from": "epoch_ms"}, [[1000, None], [10**17]], [1_000_000, None, None]),
+        ({"type": "timestamptz", "from": "epoch_s"}, [[1]], [1_000_000]),
+        ({"type": "date", "from": "epoch_s"}, [[86_400, 5]], [1, None]),
+        ({"type": "long", "from": "text"}, [["5", "x"], ["6"]], [5, None, 6]),
+        ({"type": "timestamptz", "fit": "truncate"}, [["1970-01-01T00:00:01.1234567Z"]], [1_123_456]),
+    ],
+)
+def test_a_column_s_from_holds_for_what_it_held_before(
+    value_format: str, column: dict[str, str], have: list[list[Any]], wanted: list[int | None]
+) -> None:
+    """The old column's values are converted as a record's field is; null where one cannot be."""
+    value = {"format": value_format} | ({} if value_format == "json" else {"registry": "main"})
+    pipeline = PipelineConfig.model_validate(
+        {"name": "a", "topic": "a", "table": "a.a", "value": value, "columns": {"c": column}}
+    )
+    (kind,) = arrow_schema(Schema(NestedField(1, "c", declared_type(column["type"]), required=False))).types
+    made = refit_of(pipeline, "c")(pa.chunked_array(have), kind)
+    width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    assert made.cast(width).to_pylist() == wanted
 
 
 def test_what_no_value_can_become_is_known() -> None:

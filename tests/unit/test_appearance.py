@@ -9,11 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prove.lab.debezium_events import TIME, Column, Source
+from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout, ValueSettings
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.appearance import appearance, first_batch_unreadable, frequent_reason
-from spark_jobs.records.formats import JSON
+from spark_jobs.records.formats import JSON, format_of
+from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.writer_schema import Language, SchemaText
+
+_NANOS = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-nanos"}}],
+    }
+)
+_FRAMED = b"\0\0\0\0\x07\x02"  # a nanosecond before 1970
+_ZONED = Source({"id": Column("int32", optional=False), "at": Column("string", f"{TIME}ZonedTimestamp")})
+_EVENT = _ZONED.event("c", {"id": 1, "at": "2024-02-29T12:00:00.123456789Z"})
 
 ORDERS = PipelineConfig(name="orders", topic="shop.orders", table="shop.orders")
 
@@ -97,7 +113,7 @@ def test_any_bytes_are_told(values: list[bytes]) -> None:
     [
         (b'{"a": NaN}', "NaN", "Say what they are"),
         (b"\xef\xbb\xbf{}", "byte order mark", "Say what they are"),
-        (bytes(8) + b"\x07\x02abc", "Apicurio", "apicurio.registry.as-confluent=true"),
+        (bytes(8) + b"\x07\x02abc", "Apicurio", "with Apicurio 2 `apicurio.registry.as-confluent=true`"),
         (b"\x03\x00" + bytes(range(17)), "AWS Glue", "Confluent's frames alone"),
         (b"\xc3\x01" + bytes(range(17)), "single objects", "the one schema"),
     ],
@@ -112,3 +128,31 @@ def test_the_most_frequent_reason_is_in_the_sentence(value: bytes, said: str, ad
     assert said in error.message
     assert reason in error.message
     assert advice in error.hint
+
+
+@pytest.mark.parametrize(
+    ("layout", "value", "looks", "reason"),
+    [
+        (
+            Layout.CHANGES,
+            _EVENT,
+            "is an event (debezium): all of 3 looked at are events",
+            "finer than a micro",
+        ),
+        (Layout.FLAT, _FRAMED, "be read as avro: all of 3 looked at are framed", "finer than a microsecond"),
+    ],
+)
+def test_events_and_frames_that_are_what_they_should_be_are_told_by_their_reason(
+    layout: Layout, value: bytes, looks: str, reason: str
+) -> None:
+    """Each of them has a time with nanoseconds: that they look right explains nothing."""
+    changed: dict[str, object] = {"layout": layout}
+    if layout is Layout.FLAT:
+        changed["value"] = ValueSettings.model_validate({"format": "avro", "registry": "r"})
+    pipeline = ORDERS.model_copy(update=changed)
+    chunk = Chunk(0, [0, 1, 2], [0] * 3, [None] * 3, [value] * 3, [None] * 3)
+    known = KnownSchemas({SchemaKey(SchemaId(7)): avro_schema(SchemaText(Language.AVRO, _NANOS))})
+    said = frequent_reason(format_of(pipeline, known).decoder, [chunk])
+    error = first_batch_unreadable(pipeline, 3, [value] * 3, has_keys=True, reason=said)
+    assert looks in error.message
+    assert reason in error.message.partition("What most of them are refused for: ")[2]

@@ -94,6 +94,54 @@ def test_each_type_has_its_column(written: Any, column: str | None) -> None:
         assert _types(_schema(written)) == {"value": wanted}
 
 
+_INSIDE = {"type": {"type": "long", "logicalType": "timestamp-millis"}}
+_STANDS = "stands beside its type, where Avro looks at none"
+
+
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        ({"type": "long", "logicalType": "timestamp-millis"}, "{type: timestamptz, from: epoch_ms}"),
+        (
+            {"type": ["null", "long"], "logicalType": "timestamp-micros"},
+            "{type: timestamptz, from: epoch_us}",
+        ),
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, "{type: timestamp, from: epoch_ms}"),
+        (
+            {"type": "long", "connect.name": "org.apache.kafka.connect.data.Timestamp"},
+            "{type: timestamptz, from: epoch_ms}",
+        ),
+        (
+            {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+            "{type: timestamp, from: epoch_us}",
+        ),
+        ({"type": "long", "logicalType": "timestamp-nanos"}, f"timestamp-nanos {_STANDS}: long as it is"),
+        ({"type": "int", "logicalType": "date"}, f"date {_STANDS}: int as it is"),
+        (
+            {"type": ["null", "bytes"], "logicalType": "decimal", "precision": 4, "scale": 2},
+            f"decimal {_STANDS}: bytes as it is",
+        ),
+        (_INSIDE, None),
+        ({**_INSIDE, "logicalType": "timestamp-millis"}, None),
+        ({"type": "long"}, None),
+        ({"type": _record(("x", "int"), name="p"), "connect.name": "shop.P"}, None),
+    ],
+    ids=str,
+)
+def test_a_meaning_beside_the_type_is_passed_over_with_a_word(
+    field: dict[str, Any], told: str | None
+) -> None:
+    """As Avro's own readers do: the column's type stays; where `from:` makes times, a line to paste."""
+    schema = _schema(_record({"name": "t", **field}))
+    bare = {"name": "t", "type": field["type"]}
+    assert schema.columns.struct == _schema(_record(bare)).columns.struct
+    assert bool(schema.columns.told) == (told is not None)
+    assert (told or "") in schema.columns.told.get("t", "")
+    inside = _schema(_record(("s", _record({"name": "t", **field}, name="q")))).columns.told
+    assert not any("columns:" in each for each in inside.values())
+    assert inside.keys() == ({"s.t"} if told else set())
+
+
 def test_an_enum_has_symbols_of_any_text() -> None:
     """As other languages' writers take them; a default, which is for other readers, is not looked at."""
     symbols = ["GRÖSSE", "not-set", "2xx", "", "A"]

@@ -189,6 +189,17 @@ def test_columns_come_in_the_order_of_ids_whatever_came_first() -> None:
     assert not narrow.additions
 
 
+def test_a_new_table_tells_of_a_time_beside_its_type_unless_it_is_declared() -> None:
+    """Once, with the column's name; who declared the column has decided."""
+    field = {"name": "t", "type": "long", "logicalType": "timestamp-millis"}
+    schema = avro_schema(text({**FIRST, "fields": [field]}))
+    known = KnownSchemas(dict.fromkeys(KEYS, schema))
+    _, told = WrittenColumns(known, GROWTH, Rules(9)).first(Evidence(), ())
+    assert [each.partition(" ")[0] for each in told] == ["t:"]
+    _, told = WrittenColumns(known, GROWTH, Rules(9, declared=frozenset({"t"}))).first(Evidence(), ())
+    assert told == ()
+
+
 def test_a_new_table_keeps_what_its_first_schemas_decided() -> None:
     """Asked again, it lacks nothing, also where a type had to get a column of its own."""
     fields = [

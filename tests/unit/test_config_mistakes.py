@@ -232,6 +232,27 @@ def pipeline(lines):
             "pipelines.a.table_properties.write.parquet.row-group-size-bytes",
             "without a unit",
         ),
+        *(
+            (
+                pipeline(["table: l.a", f"table_properties: {{{key}: {value}}}"]),
+                6,
+                f"pipelines.a.table_properties.{key}",
+                said,
+            )
+            for key, value, said in (
+                ("write.metadata.metrics.default", "some", "none, counts, full or truncate(LENGTH)"),
+                (
+                    "write.metadata.metrics.column.id",
+                    "truncate(0)",
+                    "none, counts, full or truncate(LENGTH)",
+                ),
+                ("write.metadata.previous-versions-max", "many", "a whole number above 0"),
+                ("write.target-file-size-bytes", "512MB", "without a unit"),
+                ("commit.manifest.min-count-to-merge", "1e2", "a whole number above 0"),
+                ("write.metadata.delete-after-commit.enabled", "maybe", "true or false"),
+                ("write.object-storage.partitioned-paths", "2", "true or false"),
+            )
+        ),
         (
             pipeline(["table: l.a", "table_properties: {write.data.path: /home/.sluice}"]),
             6,

@@ -11,7 +11,7 @@ import pytest
 from cli import output
 from spark_jobs.config.file import load_config
 from spark_jobs.config.redaction import is_secret_key
-from spark_jobs.config.secrets import resolve, scrub
+from spark_jobs.config.secrets import remember, resolve, scrub
 from spark_jobs.connections.endpoints import (
     Endpoints,
     clear_endpoints,
@@ -173,6 +173,29 @@ def test_problems_are_plain_values(main_file):
     """What a team file got wrong can be shown as JSON beside the pipelines."""
     config = load_config(main_file)
     assert json.loads(config.model_dump_json())["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "said"),
+    [
+        ("pa55w", "refused pa55w, 'pa55w': pa55w", "refused ***, '***': ***"),
+        ("pa55w", "spa55w pa55words", "spa55w pa55words"),
+        ("a+b?", "0:a+b?", "0:***"),
+        ("orders", "./sluice drain orders of lake.orders", "./sluice drain orders of lake.orders"),
+        ("orders", "sasl.password=orders; token: 'orders'", "sasl.password=***; token: '***'"),
+        ("orders", '{"s3.secret-access-key": "orders"}', '{"s3.secret-access-key": "***"}'),
+        ("orders", "postgresql://orders:orders@db/orders", "postgresql://orders:***@db/orders"),
+        ("orders", "Authorization: Bearer orders", "Authorization: Bearer ***"),
+        ("4711", "--range 0:4711-9999, password 4711", "--range 0:4711-9999, password 4711"),
+        ("4711", "sslpassword=4711&x", "sslpassword=***&x"),
+        ("abc", "password=abc", "password=abc"),
+    ],
+)
+def test_a_short_secret_is_masked_where_it_can_be_no_other_word(monkeypatch, secret, text, said):
+    """Of four to seven characters: standing alone, and words and numbers only where a secret is written."""
+    monkeypatch.setattr("spark_jobs.config.secrets._remembered", set())
+    remember(secret)
+    assert scrub(text) == said
 
 
 def test_no_name_is_masked_for_being_somebody_s_id_or_a_short_secret(monkeypatch, capsys):

@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 import pytest
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import LongType, NestedField
 
 from cli.app import sluice
 from cli.listing import COMMANDS
 from cli.pages.errors import PAGE, ROOMS, ROOT
+from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.iceberg_types import check_columns
+from spark_jobs.schema.metadata_columns import with_metadata_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +68,8 @@ def test_every_name_is_a_command(name: mends.CommandName) -> None:
 
 def test_every_option_is_one_of_its_command() -> None:
     """Also those that only one place adds; what varies stands as 1."""
-    calls = [call for call in _made() if isinstance(call.args[0], ast.Constant)]
+    calls = [call for call in _made() if ast.unparse(call.func) in ("mends.act", "mends.command")]
+    calls = [call for call in calls if isinstance(call.args[0], ast.Constant)]
     assert len(calls) > 30
     for call in calls:
         texts = [
@@ -66,6 +79,28 @@ def test_every_option_is_one_of_its_command() -> None:
         options = [word for text in texts[2:] for word in text.split() if word.startswith("--")]
         name = str(call.args[0].value)  # type: ignore[attr-defined]
         _parse([*name.split(), "orders", *(part for option in options for part in _with_value(name, option))])
+
+
+def test_what_reads_offsets_again_can_be_typed() -> None:
+    """Each range an option of its own; none of a mirror, which is made anew as a whole."""
+    of_rows = mends.read_again("orders", "0:1-2 1:3-4")
+    assert of_rows.startswith("./sluice replay orders --range 0:1-2 --range 1:3-4")
+    of_mirror = mends.read_again("orders", "0:1-2", is_mirror=True)
+    assert of_mirror.startswith("./sluice rebuild orders --reason")
+    for said in (of_rows, of_mirror):
+        _parse(shlex.split(said)[1:])
+
+
+@pytest.mark.parametrize("layout", [Layout.FLAT, Layout.CHANGES, Layout.MIRROR])
+def test_a_clash_names_no_command_that_the_layout_refuses(layout: Layout) -> None:
+    """Types of rows are changed by `retype`, a mirror is made anew; a table of changes has neither."""
+    (schema, location) = (with_metadata_columns(Schema(NestedField(99, "id", LongType()))), "file:///none")
+    metadata = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, location)
+    table = Table(("l", "a"), metadata, location, load_file_io({}), NoopCatalog("none"))
+    with pytest.raises(ConfigError) as caught:
+        check_columns(table, {"id": "string"}, pipeline="a", layout=layout)
+    named = {match["name"] for match in WRITTEN.finditer(caught.value.hint)}
+    assert named == {Layout.FLAT: {"retype"}, Layout.MIRROR: {"rebuild"}, Layout.CHANGES: set()}[layout]
 
 
 def test_what_texts_name_exists() -> None:

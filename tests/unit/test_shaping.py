@@ -9,11 +9,13 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 
 from spark_jobs.avro.schema import avro_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.records.exact import placed
 from spark_jobs.records.infer import observe
 from spark_jobs.records.row_maker import NewFieldsSeen
 from spark_jobs.schema.known_schemas import KnownSchemas
@@ -351,3 +353,19 @@ def test_a_field_is_converted_exactly_or_not_at_all(
     ]
     for body, value in exact.items():
         assert column(table.make(f'{{"made": {body}}}'.encode()), "made") == [value]
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (pa.array([0, 1, 2, -1, None]), [False, True, None, None, None]),
+        (pa.array([0.0, 1.0, 0.5, float("nan")]), [False, True, None, None]),
+    ],
+)
+def test_numbers_that_are_neither_0_nor_1_are_no_booleans(
+    values: pa.Array, wanted: list[bool | None]
+) -> None:
+    """Arrow takes them all for true; also as results of expressions, and of values with a schema."""
+    made, misfits = placed(values, pa.bool_())
+    assert made.to_pylist() == wanted
+    assert [*misfits] == [at for at, value in enumerate(wanted) if value is None and values[at].is_valid]
