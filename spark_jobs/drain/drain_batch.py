@@ -47,7 +47,8 @@ from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.evidence import MOST_SCHEMAS
 from spark_jobs.schema.free_names import field_names
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, told_ignored
+from spark_jobs.schema.metadata_columns import told_ignored
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
 from spark_jobs.spark.tasks import run_on_spark
 from spark_jobs.txlog.entries import (
     BufferSnapshot,

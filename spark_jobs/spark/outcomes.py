@@ -10,8 +10,6 @@ from typing import Any
 
 from spark_jobs.protocol.batch import Balance, WrittenFile, total
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.protocol.words import count
-from spark_jobs.schema.metadata_columns import TIMESTAMP
 
 
 class OutcomeKind(StrEnum):
@@ -69,7 +67,6 @@ class Written:
 MAX_IGNORED_NAMES = 100  # of values no table is listed for, too
 OTHERS = "(others)"
 _NAME_CHARACTERS = 100
-_NO_COLUMN = "values without a column were ignored (schema.new_fields)"
 
 
 def add_ignored(counted: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
@@ -80,16 +77,6 @@ def add_ignored(counted: Mapping[str, int], more: Mapping[str, int]) -> dict[str
         known = known if known in sums or len(sums) < MAX_IGNORED_NAMES else OTHERS
         sums[known] = sums.get(known, 0) + values
     return sums
-
-
-def told_ignored(ignored: Mapping[str, int], *, is_archive: bool = False) -> list[str]:
-    """Return in sentences what has no column, and which times of Kafka's are null in theirs."""
-    fields = ", ".join(f"{name} {values:,}" for name, values in ignored.items() if name != TIMESTAMP)
-    fate = "what could not be read is in the bytes alone" if is_archive else _NO_COLUMN
-    told = [f"{fate}, by field: {fields}"] if fields else []
-    times = ignored.get(TIMESTAMP, 0)
-    lost = f"{count(times, 'record')} with a Kafka time outside the years 1 to 9999: null in {TIMESTAMP}"
-    return [*told, lost] if times else told
 
 
 @dataclass(frozen=True, slots=True)
