@@ -32,8 +32,8 @@ def again_key(verb: str, pipeline: PipelineConfig) -> AssetKey:
 
 
 def upkeep_key(pipeline: PipelineConfig, kind: str) -> AssetKey:
-    """Return ``upkeep/<pipeline>/<kind>``; the transaction log's kind is ``log``."""
-    return AssetKey([GROUP_UPKEEP, pipeline.name, kind])
+    """Return ``upkeep/<kind>_<pipeline>``; the transaction log's kind is ``log``."""
+    return AssetKey([GROUP_UPKEEP, f"{kind}_{pipeline.name}"])
 
 
 def step_name(verb: str, name: str) -> str:

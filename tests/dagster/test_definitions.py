@@ -68,10 +68,10 @@ def test_definitions_have_the_promised_shape() -> None:
         "replay/replay_delays-1": ("replay", table, [], ["lake/us/delays"]),
         "replay/redrive_flights": ("replay", upkept, ["ops@example.com", "team:data"], ["lake/flights"]),
         "replay/redrive_delays-1": ("replay", upkept, [], ["lake/us/delays"]),
-        "upkeep/flights/log": ("upkeep", ["iceberg"], ["ops@example.com", "team:data"], ["lake/flights"]),
-        "upkeep/delays-1/log": ("upkeep", ["iceberg"], [], ["lake/us/delays"]),
+        "upkeep/log_flights": ("upkeep", ["iceberg"], ["ops@example.com", "team:data"], ["lake/flights"]),
+        "upkeep/log_delays-1": ("upkeep", ["iceberg"], [], ["lake/us/delays"]),
         **{
-            f"upkeep/{name}/{kind}": ("upkeep", upkept, owners, [table])
+            f"upkeep/{kind}_{name}": ("upkeep", upkept, owners, [table])
             for name, owners, table in (
                 ("flights", ["ops@example.com", "team:data"], "lake/flights"),
                 ("delays-1", [], "lake/us/delays"),
@@ -124,7 +124,7 @@ def test_runs_that_start_spark_themselves_go_one_at_a_time(spark: SparkSettings)
         ("lake", "us", "delays"),
         ("replay", "replay_flights"),
         ("replay", "redrive_flights"),
-        ("upkeep", "flights", "orphans"),
+        ("upkeep", "orphans_flights"),
     )
     assert {pool for key in keys for pool in graph.get(AssetKey(key)).pools or ()} == {"local_spark"}
 

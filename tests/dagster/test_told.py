@@ -50,8 +50,8 @@ def test_a_table_filled_by_hand_is_materialized_and_no_news_is_told_once(tmp_pat
             key.to_user_string(): len(instance.fetch_materializations(key, limit=10).records)
             for key in instance.all_asset_keys()
         }
-        event = instance.get_latest_materialization_event(AssetKey(["upkeep", "a", "compaction"]))
-    assert told == {"replay/replay_a": 1, "upkeep/a/compaction": 2}
+        event = instance.get_latest_materialization_event(AssetKey(["upkeep", "compaction_a"]))
+    assert told == {"replay/replay_a": 1, "upkeep/compaction_a": 2}
     assert event is not None
     assert event.asset_materialization is not None
     metadata = event.asset_materialization.metadata

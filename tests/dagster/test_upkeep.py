@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 DRAINS = 5
-COMPACTION = AssetKey(["upkeep", "orders", "compaction"])
+COMPACTION = AssetKey(["upkeep", "compaction_orders"])
 
 
 def _tick(lab: Lab, instance: DagsterInstance, sluice: Sluice, cursor: str | None = None) -> SensorResult:
@@ -70,7 +70,7 @@ def test_small_files_are_noticed_and_merged(
         assert (shown["dead_letters_data_files_before"], shown["dead_letters_data_files_after"]) == (files, 1)
         assert _asked(_tick(lab, instance, sluice, quiet.cursor)) == []
         a_day_ago = json.dumps({"orders": time.time() - 90_000})
-        orphans = AssetKey(["upkeep", "orders", "orphans"])
+        orphans = AssetKey(["upkeep", "orphans_orders"])
         assert _asked(_tick(lab, instance, sluice, a_day_ago)) == [orphans]
     monkeypatch.setenv("SLUICE_CONFIG", str(lab.path))
     assert main(["upkeep", "orders", "--only", "manifests", "--json"]) == 0

@@ -40,7 +40,7 @@ pipeline = PipelineConfig(name="orders", topic="orders", table="lake.orders")
 due, = due_upkeep([TableFigures(rows=6)], pipeline.upkeep, now_ms=0, seconds_since={"orphans": 0.0})
 assert (due.kind, due.reason) == (BY_NAME["odd"], "rows wait")
 (spec,) = upkeep_assets(pipeline)[-1].specs
-assert spec.key.path == ["upkeep", "orders", "odd"]
+assert spec.key.path == ["upkeep", "odd_orders"]
 assert spec.description.startswith("Odd rows of `lake.orders`.")
 assert "odd counts rows, log folds" in command.help
 assert command.params[1].type.choices[-2:] == ("odd", "log"), command.params[1].type.choices
