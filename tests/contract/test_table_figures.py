@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.schema.additions import table_notes
 from spark_jobs.upkeep.figures import MIN_FILES_TO_MERGE
 from spark_jobs.upkeep.read_figures import snapshot_figures, table_figures
 
@@ -39,6 +42,16 @@ def test_a_catalog_with_its_own_history_is_known_by_its_table(lake: Lake) -> Non
     assert (first.shows_history, figures.shows_history) == (True, not is_nessie)
     assert figures.keeps_garbage is is_nessie
     assert figures.expirable_snapshots == (0 if is_nessie else 2)
+
+
+def test_a_table_that_may_collect_nothing_says_so(sqlite_lake: Lake) -> None:
+    """Its expiry would end without a word; upkeep and `check` leave it to the catalog, and tell that."""
+    sqlite_lake.make_table(properties={"gc.enabled": "false"})
+    table = sqlite_lake.load()
+    pipeline = PipelineConfig(name="orders", topic="orders", table=sqlite_lake.name())
+    (note,) = table_notes(pipeline, table, progress_of(table))
+    assert note.startswith("gc.enabled is false")
+    assert table_figures(table).keeps_garbage
 
 
 def test_a_tagged_snapshot_is_not_expirable(lake_with_history: Lake) -> None:

@@ -26,6 +26,7 @@ from spark_jobs.commit.birth import create_table
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import CatalogSettings, NotifySettings, PipelineConfig, SluiceConfig
 from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.monitoring.heartbeat import last_beat_ms
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.protocol.batch import Batch, Pause
 from spark_jobs.protocol.errors import RetryableError
@@ -127,7 +128,10 @@ def test_what_a_sensor_says_and_remembers_holds_no_secret(
     sensor: Any,
     is_one: bool,
 ) -> None:
-    """A catalog may quote what it was sent; the log, the reason and the cursor stay in Dagster's database."""
+    """A catalog may quote what it was sent; the log, the reason and the cursor stay in Dagster's database.
+
+    What a look at one pipeline meets is no silence of the sensor: its tick is noted.
+    """
     pipeline = pipeline_of("orders")
     scene = scene_of("127.0.0.1:1", {"type": "rest", "credential": SECRET}, folder, instance, pipeline)
     resolve(scene.config.catalog.properties)
@@ -149,6 +153,7 @@ def test_what_a_sensor_says_and_remembers_holds_no_secret(
             scene.tick(sensor)
         said = "".join(traceback.format_exception(raised.value))
     assert SECRET not in said
+    assert (last_beat_ms(scene.config.home) is not None) is (is_one and sensor is backlog_sensor)
 
 
 def test_a_backlog_without_a_table_asks_for_a_run(
