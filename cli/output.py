@@ -26,6 +26,7 @@ from spark_jobs.protocol.errors import SluiceError
 count, counts, seconds = words.count, words.counts, words.seconds
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 MOST_UNEXPECTED_CHARACTERS = 400
+LONGEST_WORD = 20  # a longer one is a path, which may be broken
 PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
 
 
@@ -56,8 +57,8 @@ def table(
 ) -> None:
     """Print rows under ``columns``; ``numbers`` and ``ids`` are aligned to the right, ids to be typed again.
 
-    A word of the header and a number stay whole: what is wider than the terminal is the terminal's to wrap.
-    Of rows that are data nothing is masked.
+    A word of the header, a number and a name stay whole: what is wider than the terminal is the terminal's
+    to wrap. Of rows that are data nothing is masked.
     """
     told = str if is_data else _masked
     cells = [
@@ -66,7 +67,8 @@ def table(
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for index, name in enumerate(columns):
         is_number = name in numbers or name in ids
-        whole = [*name.split(), *(row[index] for row in cells if is_number)]
+        words = [] if is_data and not is_number else [word for row in cells for word in row[index].split()]
+        whole = [*name.split(), *(word for word in words if is_number or len(word) <= LONGEST_WORD)]
         grid.add_column(
             name,
             justify="right" if is_number else "left",

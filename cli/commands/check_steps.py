@@ -231,11 +231,14 @@ def _retention(admin: KafkaAdmin, topic: str) -> str:
         settings = admin.topic_config(topic)
     except SluiceError as error:
         return f"retention not told ({error.code})"  # a right of its own, which draining does not need
+    policy = settings.get("cleanup.policy", "delete")
+    if "delete" not in policy:
+        return "compacted: the newest record of each key is kept"
     days = int(settings.get("retention.ms", -1)) / DAY_MS
     kept = f"kept {days:.3g} days" if days >= 0 else "kept for ever"
     size = int(settings.get("retention.bytes", -1))
     bound = f", at most {size:,} bytes a partition" if size >= 0 else ""
-    return f"{kept}{bound}, {settings.get('cleanup.policy', 'delete')}"
+    return f"{kept}{bound}, {policy}"
 
 
 def _values(

@@ -13,6 +13,7 @@ import yaml
 
 from spark_jobs.config.templates import safe_name, tables_written
 from spark_jobs.preview.recognition import Use, together
+from spark_jobs.protocol.words import count
 
 if TYPE_CHECKING:
     from spark_jobs.preview.prospects import Prospect
@@ -131,8 +132,11 @@ def _recognized(prospect: Prospect) -> Iterator[str]:
         settings["key"] = place | ({"as": "record_key"} if is_taken else {})
     yield from (f"    # {_printable(each.told)}." for each in needed if each.told)
     yield from (f"    {line}" for line in lines_of(settings))
-    for told, lines in proposals([each for each in prospect.found if each not in needed]):
-        yield f"    # By its first {prospect.records:,} records; easier now than after the first batch:"
+    by = f"By its first {count(prospect.records, 'record')}; easier now than after the first batch"
+    for number, (told, lines) in enumerate(
+        proposals([each for each in prospect.found if each not in needed])
+    ):
+        yield f"    # {'Or instead' if number else by}:"
         yield from (f"    # {_printable(sentence)}" for sentence in told)
         yield from (f"#     {line}" for line in lines)
 

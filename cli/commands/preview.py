@@ -51,7 +51,7 @@ def _print(seen: Preview, pipeline: PipelineConfig) -> None:
         "nothing is written"
     )
     if not seen.balance.offsets:
-        output.say("nothing to read from where the next batch starts")
+        output.say("nothing is there to be read yet" if seen.is_new else "nothing waits")
         if not seen.is_new:
             again = mends.act("replay", pipeline.name, "--all", "--diff")
             command = mends.command("audit", pipeline.name) if pipeline.is_mirror else again

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 @click.option("--to", "to_time", metavar="TIME", help="Up to the first record at or after this time.")
 @click.option("--all", "is_all", is_flag=True, help="All that was drained and that Kafka still holds.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; read no record.")
-@click.option("--diff", is_flag=True, help="Show the rows and columns that would change, then ask.")
+@click.option(
+    "--diff", is_flag=True, help="Show the rows and columns that would change; with --reason, then ask."
+)
 @click.option("--yes", is_flag=True, help="Do not ask after --diff.")
 @click.option("--force", is_flag=True, help="Also replace rows whose records Kafka no longer holds.")
 @click.option("--reason", default="", help="Why; it is kept with the batch.")
@@ -63,7 +65,7 @@ def command(
         raise click.UsageError("give --range (repeatable), --all, or --from, --to or both.")
     wanted = tuple(map(parse_range, ranges))
     span = [milliseconds(text) if text else None for text in (from_time, to_time)]
-    if not (reason or dry_run):
+    if not (reason or dry_run or (diff and not yes)):
         raise click.UsageError("--reason is needed: say why the range is replaced.")
     with opened(pipeline, "replay") as (chosen, connections):
         from spark_jobs.replay.plan import plan_replay
@@ -72,7 +74,7 @@ def command(
         report = _print_plan(plan) | _print_compaction(chosen, connections)
         if diff:
             report["diff"] = _print_diff(chosen, connections, plan)
-        if dry_run or (diff and not (yes or _agreed())):
+        if dry_run or not reason or (diff and not (yes or _agreed())):
             output.say("nothing was changed")
         else:
             report |= _run(chosen, connections, plan, reason, force=force)

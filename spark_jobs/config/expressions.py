@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Columns of a dead-letter table that differ when a record is read again.
 _UNSPOKEN = ("batch_id", "_ingested_at", "first_failed_at", "failures")
+_OTHER_NAME = "Call the expression's column otherwise: the field's own is then there too."
 _DECLARE = "Declare it as a column: without one its type is not known."
 
 
@@ -206,7 +207,8 @@ class _Judging:
         if self._is_json:
             return "VARCHAR" if self.entry.is_exact or name == own else None
         if self.entry.is_exact or name == own:
-            raise ExpressionError(f"speaks of {name}, which has no column of its own", _DECLARE)
+            hint = _OTHER_NAME if name == own else _DECLARE
+            raise ExpressionError(f"speaks of {name}, which has no column of its own", hint)
         return None
 
     @property

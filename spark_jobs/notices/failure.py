@@ -35,4 +35,4 @@ class Failure:
         """Return what failed, of what, since when and how often."""
         since = iso((self.since_ms or self.at_ms) // 1000 * 1_000_000)
         often = f"{self.times:,} times alike since" if self.times > 1 else "at"
-        return f"the last {work} failed ({often} {since}): {self.message}"
+        return f"the last {work} failed ({often} {since}): {self.message.rstrip('.')}"

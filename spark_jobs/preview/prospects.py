@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _CHANGES = {"layout": "changes"}
-_IN_AVRO = {side: {"format": "avro", "registry": "any"} for side in ("value", "key")}
+_IN_AVRO = {side: {"format": "avro", "registry": "main"} for side in ("value", "key")}
 
 
 @dataclass(frozen=True, slots=True)

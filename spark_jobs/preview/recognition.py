@@ -141,7 +141,9 @@ def _unsaid(found: Recognized, pipeline: PipelineConfig) -> dict[str, Any]:
         return {}
     said = {"partition_by"} if pipeline.table_partition_by or pipeline.is_mirror else set()
     said |= {"key"} if pipeline.key_is_binary or "format" in pipeline.record_key.model_fields_set else set()
-    columns = {n: each for n, each in found.settings.get("columns", {}).items() if n not in pipeline.columns}
+    is_whole = found.use is Use.INSTEAD  # its columns are of its own reading
+    every = found.settings.get("columns", {}).items()
+    columns = {name: each for name, each in every if is_whole or name not in pipeline.columns}
     settings = {name: each for name, each in found.settings.items() if name not in {"columns", *said}}
     return {**settings, "columns": columns} if columns else settings
 
@@ -182,7 +184,11 @@ def _not_numbers(sample: Sample) -> Iterator[Recognized]:
         seen = JSON.decoder.observe(
             Chunk(0, [*range(many)], [0] * many, [None] * many, [*texts], [None] * many)
         )
-        columns = {each.name: _of_text(each) for each in choose_types(seen) if each.name != "value"}
+        columns = {
+            each.name: _of_text(each, _spelled(each.name, seen))
+            for each in choose_types(seen)
+            if each.name != "value"
+        }
         told = f"{sample.of_values(odd)} have NaN or Infinity, which is no JSON: read as text"
         use = Use.VALUES if odd * 2 > len(sample.values) else Use.INSTEAD
         yield Recognized(told, {"value": {"format": "string"}, "columns": columns}, use)
@@ -193,18 +199,20 @@ def _lines(sample: Sample) -> Iterator[Recognized]:
     texts, encoding = _decoded(sample.values)
     if len(texts) < _FEWEST_LINES or any(text[:1] in _NO_LINE or not text.strip() for text in texts):
         return
-    for delimiter in ",;\t|":
-        lines = [next(csv.reader([text.strip("\r\n")], delimiter=delimiter), []) for text in texts]
-        usual, times = Counter(map(len, lines)).most_common(1)[0]
-        if usual > 1 and times >= (1 - _ODD) * len(lines):
-            names = [name.strip() for name in lines[0]]
-            has_header = all(map(str.isidentifier, names)) and len({*names}) == usual == len(names)
-            columns = names if has_header else [f"field_{number}" for number in range(1, usual + 1)]
-            value = {"format": "csv", "delimiter": delimiter, "columns": columns}
-            value |= ({"header": "true"} if has_header else {}) | ({"encoding": encoding} if encoding else {})
-            told = f"{sample.of_values(times)} are lines of {usual} fields"
-            yield Recognized(told, {"value": value}, Use.VALUES)
-            return
+    # Of characters that all have as often the one that makes most fields: numbers have commas too.
+    cut = {each: [_fields(text, each) for text in texts] for each in ",;\t|"}
+    usual = {each: Counter(map(len, lines)).most_common(1)[0] for each, lines in cut.items()}
+    delimiter = max(cut, key=lambda each: (usual[each][0] > 1, *reversed(usual[each])))
+    fields, times = usual[delimiter]
+    if fields == 1 or times < (1 - _ODD) * len(texts):
+        return
+    names = [name.strip() for name in cut[delimiter][0]]
+    has_header = all(map(str.isidentifier, names)) and len({*names}) == fields == len(names)
+    columns = names if has_header else [f"field_{number}" for number in range(1, fields + 1)]
+    value = {"format": "csv", "delimiter": delimiter, "columns": columns}
+    value |= ({"header": "true"} if has_header else {}) | ({"encoding": encoding} if encoding else {})
+    told = f"{sample.of_values(times)} are lines of {fields} fields"
+    yield Recognized(told, {"value": value}, Use.VALUES)
 
 
 def _times(sample: Sample) -> Iterator[Recognized]:
@@ -235,7 +243,7 @@ def _spellings(sample: Sample) -> Iterator[Recognized]:
     settings: dict[str, Any] = {each.name: _text(each.type) for each in sample.columns if each.name in fields}
     told = []
     for column in [*settings]:
-        names = [each for each in fields if each.lower() == column.lower()]
+        names = _spelled(column, sample.evidence)
         if len(names) > 1:
             merged = reduce(FieldEvidence.merge, map(fields.__getitem__, names))
             kind = choose_types(Evidence(fields={column: merged}))[0].type
@@ -293,6 +301,10 @@ def _decoded(values: Sequence[bytes]) -> tuple[list[str], str]:
     return [], ""
 
 
+def _fields(text: str, delimiter: str) -> list[str]:
+    return next(csv.reader([text.strip("\r\n")], delimiter=delimiter), [])
+
+
 def _is_binary(key: bytes) -> bool:
     try:
         return "\0" in key.decode()
@@ -300,9 +312,15 @@ def _is_binary(key: bytes) -> bool:
         return True
 
 
-def _of_text(column: Field) -> dict[str, str]:
-    path = json.dumps(column.name, ensure_ascii=False).replace("'", "''")
-    sql = f"json_extract_string(value, '$.{path}')"
+def _spelled(column: str, evidence: Evidence) -> list[str]:
+    """Return the names of fields that are the column's but for upper and lower case."""
+    return [each for each in evidence.fields if each.lower() == column.lower()]
+
+
+def _of_text(column: Field, names: Sequence[str]) -> dict[str, str]:
+    paths = [json.dumps(name, ensure_ascii=False).replace("'", "''") for name in names]
+    sql = ", ".join(f"json_extract_string(value, '$.{path}')" for path in paths)
+    sql = f"coalesce({sql})" if len(paths) > 1 else sql
     if column.type is Primitive.DOUBLE:
         return {"type": "double", "sql": f"CAST({sql} AS DOUBLE)"}
     return {"type": column.type.value if isinstance(column.type, Primitive) else "string", "sql": sql}

@@ -89,7 +89,7 @@ def _asked(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: KeptSchem
     format_ = ValueFormat.__members__.get(languages[0])
     if len(languages) > 1 or format_ is None:
         return f"by the registry they are {' and '.join(languages)}, which is not read"
-    value = {"format": format_.value, "registry": "any"}
+    value = {"format": format_.value, "registry": "main"}
     evidence, columns = read_as({"value": value}, chunks, registry)
     unread, count = evidence.undecodable, evidence.undecodable + evidence.records
     if unread * 2 > count:

@@ -44,6 +44,8 @@ def test_a_replay_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
     assert unasked.returncode == 0, unasked.stderr
     assert "add --yes" in unasked.stdout
     assert not [line for line in unasked.stdout.splitlines() if line != line.rstrip()], "numbers go right"
+    shown = sluice("replay", "orders", *ranges, "--diff", **environment)
+    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "nothing was changed"), shown.stderr
     assert progress(lab).replay_epoch == 0
 
     done = sluice("replay", "orders", *ranges, "--diff", "--yes", "--reason", "test", "--json", **environment)

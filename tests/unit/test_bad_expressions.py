@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -135,6 +137,17 @@ def test_what_goes_together_with_the_declared_types_is_told_by_its_type() -> Non
     for i, (_, reason) in enumerate(wrong.values()):
         assert reason in told[f"c{i}"]
     assert "gives decimal128" in told["p"]
+
+
+def test_a_number_with_a_comma_of_csv_is_a_column_of_another_name() -> None:
+    """As FORMATS.md has it: such a field has the column of its name, which no expression can be."""
+    csv = {"value": {"format": "csv", "columns": ["id", "price"]}}
+    page = Path("docs", "FORMATS.md").read_text()
+    (line,) = re.findall(r"`(amount: \{type: .+?\})`", page)
+    assert not _problems({**csv, "columns": yaml.safe_load(line)})[0]
+    own = {"price": {"type": "decimal(10, 2)", "sql": "replace(price, ',', '.')"}}
+    (problem,), _ = _problems({**csv, "columns": own})
+    assert "otherwise" in (problem.hint or "")
 
 
 def test_what_is_for_json_alone_says_so() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
@@ -14,6 +14,8 @@ from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from spark_jobs.connections.kafka_admin import KafkaAdmin
 
 
 def orders(**settings: Any) -> PipelineConfig:
@@ -66,6 +68,24 @@ def test_a_pipeline_that_is_well_is_one_line_of_many(
     assert len(said) == len(lines)
     for line, expected in zip(said, lines, strict=True):
         assert [word for word in expected.split() if word not in line.split()] == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ({}, "kept 7 days, delete"),
+        ({"cleanup.policy": "compact"}, "compacted: the newest record of each key is kept"),
+        ({"cleanup.policy": "compact,delete"}, "kept 7 days, compact,delete"),
+    ],
+)
+def test_a_topic_that_is_only_compacted_is_not_kept_for_a_time(policy: dict[str, str], told: str) -> None:
+    """Its time is set, and deletes nothing."""
+
+    class Admin:
+        def topic_config(self, _: str) -> dict[str, str]:
+            return {"retention.ms": "604800000", **policy}
+
+    assert check_steps._retention(cast("KafkaAdmin", Admin()), "orders") == told
 
 
 @pytest.mark.parametrize(

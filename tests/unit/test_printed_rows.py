@@ -31,6 +31,8 @@ def test_a_word_of_a_header_and_a_number_are_never_broken(
     assert header.split() == ["where", "letters", "tombstones", "records/s"]
     assert lines[0].split()[1:] == ["1,336,776"] * 3
     assert "".join(line.split()[0] for line in lines) == "/a/long/path/to/a/table"
+    output.table(("pipeline", *numbers), [("customers", *[1_336_776] * 3)], numbers=numbers)
+    assert capsys.readouterr().out.splitlines()[-1].split()[0] == "customers"
 
 
 def test_an_id_is_printed_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
