@@ -39,11 +39,11 @@ def test_every_failure_is_kept_with_since_when_and_how_often(tmp_path: Path) -> 
     assert (kept.code, kept.times, kept.attempt, kept.is_standing) == ("disk-full", 3, "attempt-3", True)
     assert kept.since_ms <= kept.at_ms
     assert "(3 times alike since " in kept.sentence("drain")
-    told = failed(tmp_path, ConfigError("No function matches.", code="x", hint="")).sentence("drain")
-    assert told.endswith("No function matches"), "more may follow in the line"
     once = failed(tmp_path, AWAY)
     assert (once.times, once.is_standing) == (1, False)
     assert failed(tmp_path, GONE, AWAY).code == "no-topic"
+    told = failed(tmp_path, ConfigError("No function matches.", code="x", hint="")).sentence("drain")
+    assert told.endswith("No function matches"), "more may follow in the line"
     work_succeeded(str(tmp_path), ORDERS, "drain")
     assert last_failures(str(tmp_path), "orders", None) == {}
 
