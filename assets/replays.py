@@ -22,6 +22,7 @@ from spark_jobs.replay.ranges import WINDOW_OFFSETS, parse_range, window_bounds
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.replay.rebuild import RebuildResult
     from spark_jobs.replay.replay import ReplayResult
 
 
@@ -99,8 +100,8 @@ def replay_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsD
     return replay_window
 
 
-def replay_metadata(result: ReplayResult) -> dict[str, Any]:
-    """Return the figures of one replay."""
+def replay_metadata(result: ReplayResult | RebuildResult) -> dict[str, Any]:
+    """Return the figures of one replay, or of a mirror made anew."""
     return {
         **{term: n for term, n in result.balance.items() if term != "gaps"},
         "offsets": sum(len(r) for r in result.ranges),

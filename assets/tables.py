@@ -5,6 +5,7 @@ The Kafka topics are external assets: Sluice reads them, it does not make them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +65,9 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         from assets.checks import judge_new_table
         from assets.table_metadata import drain_metadata
         from spark_jobs.drain.drain import drain
-        from spark_jobs.drain.progress_lines import committed_line
+        from spark_jobs.drain.progress_lines import committed_line, ended_line
 
+        began = time.monotonic()
         is_first = context.instance.get_latest_materialization_event(table_key(pipeline)) is None
         result = drain(
             pipeline,
@@ -73,6 +75,7 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
             budget_seconds=drain_budget_seconds(context.run.tags),
             on_progress=lambda batch: context.log.info(committed_line(batch)),
         )
+        context.log.info("%s: %s", pipeline.name, ended_line(result, (time.monotonic() - began) * 1000))
         if is_first and result.batches:
             judge_new_table(context, pipeline, context.resources.sluice)
         return drain_metadata(result)

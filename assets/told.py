@@ -59,11 +59,9 @@ def _shown(
     if isinstance(result, DrainResult):
         is_news = bool(result.batches or result.recovery.adopted)
         return table_key(pipeline), drain_metadata(result) if result.metadata else {}, is_news
-    if isinstance(result, ReplayResult):
-        return again_key("replay", pipeline), replay_metadata(result), bool(result.batches)
+    if isinstance(result, ReplayResult | RebuildResult):
+        verb = "replay" if isinstance(result, ReplayResult) else "rebuild"
+        return again_key(verb, pipeline), replay_metadata(result), bool(result.batches)
     if isinstance(result, RedriveResult):
         return again_key("redrive", pipeline), redrive_metadata(result), bool(result.batches)
-    if isinstance(result, RebuildResult):
-        batch = result.batch
-        return table_key(pipeline), {"rebuilt": str(batch.batch.ranges), "snapshot": batch.snapshot_id}, True
     return upkeep_key(pipeline, result.kind), upkeep_metadata(pipeline, result), True

@@ -10,7 +10,6 @@ import json
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -23,7 +22,7 @@ from spark_jobs.config.secrets import scrub
 from spark_jobs.protocol import words
 from spark_jobs.protocol.errors import SluiceError
 
-count, counts, seconds = words.count, words.counts, words.seconds
+count, counts, seconds, when = words.count, words.counts, words.seconds, words.when
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 MOST_UNEXPECTED_CHARACTERS = 400
 LONGEST_WORD = 20  # a longer one is a path, which may be broken
@@ -133,10 +132,3 @@ def error_lines(error: BaseException) -> list[str]:
 def print_traceback(error: BaseException) -> None:
     """Print the traceback, secrets removed."""
     print(scrub("".join(traceback.format_exception(error))), file=sys.stderr)
-
-
-def when(microseconds: int | None) -> str | None:
-    """Return microseconds since the epoch as an ISO time in UTC, to the second."""
-    if microseconds is None:
-        return None
-    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,6 +8,7 @@ from assets.checks import table_checks
 from assets.hot_check import hot_check
 from assets.limits import CHECKS, QUALITY
 from assets.quality_checks import quality_checks
+from assets.rebuilds import rebuild_asset
 from assets.redrives import redrive_asset
 from assets.replays import replay_asset
 from assets.tables import table_asset, topic_assets
@@ -38,9 +39,8 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             *(table_asset(pipeline, is_local=is_local) for pipeline in pipelines),
             *(
                 again(pipeline, is_local=is_local)
-                for again in (replay_asset, redrive_asset)
                 for pipeline in pipelines
-                if not pipeline.is_mirror
+                for again in ((rebuild_asset,) if pipeline.is_mirror else (replay_asset, redrive_asset))
             ),
             *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline, is_local=is_local)),
         ],

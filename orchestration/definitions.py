@@ -22,6 +22,9 @@ def _definitions() -> Definitions:
     from spark_jobs.config.file import load_written, with_listed_topics  # noqa: PLC0415
     from spark_jobs.protocol.errors import SluiceError  # noqa: PLC0415
 
+    # What was imported until here outlives the end of the process. DuckDB, which a filter or an expression
+    # brings in, must not be among it: it then tells on 44 lines what it leaves behind.
+    gc.freeze()
     config = load_written()
     try:
         config = with_listed_topics(config)
@@ -40,4 +43,3 @@ try:
     defs.get_repository_def()  # Dagster's own part, which every process that loads this needs
 finally:
     gc.enable()
-    gc.freeze()

@@ -8,7 +8,7 @@ import click
 
 from cli import output
 from cli.work import opened
-from spark_jobs.protocol.batch import Pause
+from spark_jobs.drain.progress_lines import paused_line
 
 
 @click.command("pause")
@@ -29,8 +29,3 @@ def command(pipeline: str, reason: str, as_json: bool) -> None:
         output.json_line({"pipeline": chosen.name, "paused": dataclasses.asdict(paused)})
     else:
         output.say(f"{chosen.name}: {paused_line(paused)}")
-
-
-def paused_line(paused: Pause) -> str:
-    """Return since when, by whom and why a pipeline is paused."""
-    return f"paused since {output.when(paused.at_ms * 1000)} by {paused.actor}: {paused.reason}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.commands.replay import milliseconds, print_ranges
+from cli.commands.replay import print_ranges
 from cli.work import opened, tell_dagster
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def command(
     if not (reason or dry_run):
         raise click.UsageError("--reason is needed: say why the mirror is made anew.")
     with opened(pipeline, "replay") as (chosen, connections):
-        from spark_jobs.replay.rebuild import rebuild_ranges
+        from spark_jobs.replay.rebuild import begins_at, rebuild_ranges
 
-        begins = None if from_time is None else _begins(chosen, connections, from_time)
+        begins = begins_at(chosen, connections, from_time)
         ranges = rebuild_ranges(chosen, connections, begins=begins, force=force)
         report = print_ranges(tuple(ranges))
         if dry_run:
@@ -49,12 +49,6 @@ def command(
             report |= _run(chosen, connections, reason, begins, force=force)
     if as_json:
         output.json_line({"pipeline": chosen.name, **report})
-
-
-def _begins(pipeline: PipelineConfig, connections: Connections, from_time: str) -> dict[int, int]:
-    """Return by partition the first offset at or after the time; the end where there is none."""
-    ends = connections.admin.source_state(pipeline.topic).end
-    return ends | connections.admin.offsets_for_times(pipeline.topic, milliseconds(from_time))
 
 
 def _run(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.replay.ranges import cut_at, parse_range
+from spark_jobs.replay.ranges import cut_at, parse_moment, parse_range
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -64,7 +63,7 @@ def command(
     if [bool(ranges), is_all, bool(from_time or to_time)].count(True) != 1:
         raise click.UsageError("give --range (repeatable), --all, or --from, --to or both.")
     wanted = tuple(map(parse_range, ranges))
-    span = [milliseconds(text) if text else None for text in (from_time, to_time)]
+    span = [parse_moment(text) if text else None for text in (from_time, to_time)]
     if not (reason or dry_run or (diff and not yes)):
         raise click.UsageError("--reason is needed: say why the range is replaced.")
     with opened(pipeline, "replay") as (chosen, connections):
@@ -80,20 +79,6 @@ def command(
             report |= _run(chosen, connections, plan, reason, force=force)
     if as_json:
         output.json_line(report)
-
-
-def milliseconds(text: str) -> int:
-    """Return a time in milliseconds since the epoch. Raises ``ConfigError`` for what is none."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"{text!r} is no time",
-            code="time-malformed",
-            hint="Write it as 2026-01-31T06:00:00Z; without a zone it is UTC.",
-        ) from error
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1000)
 
 
 def _ranges(

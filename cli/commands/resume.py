@@ -7,8 +7,8 @@ import dataclasses
 import click
 
 from cli import output
-from cli.commands.pause import paused_line
 from cli.work import opened
+from spark_jobs.drain.progress_lines import paused_line
 
 
 @click.command("resume")

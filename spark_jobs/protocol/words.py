@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,3 +50,10 @@ def seconds(milliseconds: float) -> str:
 def rate(number: int, milliseconds: float) -> str:
     """Return ``412,000 a second``."""
     return f"{number / max(milliseconds, 1) * 1000:,.0f} a second"
+
+
+def when(microseconds: int | None) -> str | None:
+    """Return microseconds since the epoch as an ISO time in UTC, to the second."""
+    if microseconds is None:
+        return None
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
@@ -30,6 +31,20 @@ def parse_range(text: str) -> OffsetRange:
             hint="Write PARTITION:START-END with START below END, for example 0:100-200; without END.",
         )
     return OffsetRange(int(found[1]), int(found[2]), int(found[3]))
+
+
+def parse_moment(text: str) -> int:
+    """Return a time in milliseconds since the epoch. Raises ``ConfigError`` for what is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r} is no time",
+            code="time-malformed",
+            hint="Write it as 2026-01-31T06:00:00Z; without a zone it is UTC.",
+        ) from error
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
 
 
 def window_key(start: int) -> str:

@@ -20,6 +20,7 @@ from spark_jobs.protocol.batch import Balance, BatchKind
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import check_identity
+from spark_jobs.replay.ranges import parse_moment
 from spark_jobs.replay.settle import settle_left_replays
 
 if TYPE_CHECKING:
@@ -47,6 +48,24 @@ class RebuildResult:
     def batches(self) -> tuple[BatchResult, ...]:
         """The one batch."""
         return (self.batch,)
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """What was read."""
+        return self.batch.batch.ranges.ranges
+
+
+def begins_at(
+    pipeline: PipelineConfig, connections: Connections, from_time: str | None
+) -> dict[int, int] | None:
+    """Return by partition the first offset at or after a time, the end where there is none; None without one.
+
+    Raises ``ConfigError`` (``time-malformed``).
+    """
+    if not from_time:
+        return None
+    since_ms, ends = parse_moment(from_time), connections.admin.source_state(pipeline.topic).end
+    return ends | connections.admin.offsets_for_times(pipeline.topic, since_ms)
 
 
 def rebuild_ranges(

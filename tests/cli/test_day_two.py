@@ -84,7 +84,7 @@ def test_a_pipeline_through_day_two(command: Command, lab: Lab, new_lab: NewLab)
     assert command("skip", "0:20", *REASON)[0] == 2
     assert "the source has not changed" in command("source", "--accept", *REASON)[1]
     assert command("source", "--accept")[0] == 2
-    assert "caught-up: 1 batch drained (3 rows" in command("drain")[1]
+    assert "caught-up: 1 batch of 3 records drained in " in command("drain")[1]
 
     suite = {"name": "strict", "when": "gate", "expectations": [STRICT]}
     configure(lab, "pipelines/orders", {"quality": [suite]})

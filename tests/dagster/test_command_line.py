@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.pipeline_lab import make_lab, orders
+from prove.lab.pipeline_lab import configure, make_lab, orders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,16 +44,22 @@ def materialize(config: Path, selection: str) -> subprocess.CompletedProcess[str
 def test_materializing_drains_and_fails_by_exit_code(
     kafka: KafkaBroker, spark_remote: str, tmp_path: Path
 ) -> None:
-    """A `group:` selection drains; without the topic a selection by key fails with the error's code."""
+    """A `group:` selection drains, told in one line; without the topic a key fails by the error's code."""
     topic = kafka.new_topic(partitions=2)
     kafka.produce(topic, orders(0, 500))
     lab = make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote=spark_remote)
+    configure(lab, "pipelines/orders", {"filter": "id >= 100"})
     drained = materialize(lab.path, "group:tables")
     assert drained.returncode == 0, drained.stderr
     assert "SupersessionWarning" not in drained.stderr
-    assert lab.rows().num_rows == 500
+    assert lab.rows().num_rows == 400
     assert "planned 500 offsets of 2 partitions in " in drained.stderr
     assert "read and wrote 500 records" in drained.stderr
+    (told,) = [line for line in drained.stderr.splitlines() if "orders: caught-up: " in line]
+    assert re.search(
+        r"caught-up: 1 batch of 500 records drained in [0-9.]+ m?s \(400 rows, 0 dead letters, ", told
+    )
+    assert "leaked" not in drained.stderr
     kafka.delete_topic(topic)
     failed = materialize(lab.path, "lab/orders")
     assert failed.returncode != 0

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.commands.drain import last_line
 from prove.lab.pipeline_lab import orders, progress
 from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.skip import skip
+from spark_jobs.drain.progress_lines import ended_line
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.skips import Skip
@@ -45,7 +45,7 @@ def test_a_pause_stops_a_drain_before_its_next_batch_and_every_one_after(new_lab
     new_lab.kafka.delete_topic(lab.pipeline.topic)
     idle = lab.drain()
     assert (idle.stopped, idle.batches, idle.next_offsets) == ("paused", (), {0: 10})
-    assert 'by test: it still moves (./sluice resume orders --reason "...")' in last_line(idle)
+    assert 'by test: it still moves (./sluice resume orders --reason "...")' in ended_line(idle, 0)
 
 
 def test_a_resumed_pipeline_adopts_what_was_left_and_goes_on(new_lab: NewLab) -> None:

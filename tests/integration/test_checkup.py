@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import Producer
 from pyiceberg.expressions import EqualTo
 
-from cli.commands.drain import last_line
 from cli.commands.state_word import StateWord
 from cli.commands.status import look as look_for_status
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
@@ -20,6 +19,7 @@ from prove.lab.pipeline_lab import configure, make_lab
 from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.skip import skip
 from spark_jobs.connections.endpoints import read_endpoints, write_endpoints
+from spark_jobs.drain.progress_lines import ended_line
 from spark_jobs.health.table_facts import shows_history
 from spark_jobs.kafka.times import first_record_times
 from spark_jobs.monitoring.audit_notes import audit_newest
@@ -84,7 +84,7 @@ def test_what_an_open_transaction_holds_back_is_no_idle_topic(kafka: KafkaBroker
     kafka.produce(topic, as_json({"id": 4}, partition=0) + as_json({"id": 5}, partition=1))
     drained = lab.drain()
     assert (drained.balance.rows, drained.lag_records, drained.undecided) == (1, 0, 4)
-    assert last_line(drained).endswith("lag 0 records, held back by an open transaction: 4 records")
+    assert ended_line(drained, 0).endswith("lag 0 records, held back by an open transaction: 4 records")
     assert drained.valid_through_ms == complete
     health = look(lab)
     passed, said = fact(health, "stall")
