@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,18 +14,17 @@ import pytest
 from prove.lab.pipeline_lab import configure, make_lab, orders
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from prove.lab.kafka_server import KafkaBroker
 
 
-def materialize(config: Path, selection: str) -> subprocess.CompletedProcess[str]:
-    """``dagster asset materialize`` from a folder that holds none of our code."""
+OLD = ("dagster", "asset", "materialize", "-m", "orchestration.definitions", "--select")
+NEW = ("dg", "launch", "-m", "orchestration.definitions", "--assets")
+
+
+def materialize(config: Path, selection: str, by: tuple[str, ...] = OLD) -> subprocess.CompletedProcess[str]:
+    """One of Dagster's command lines from a folder that holds none of our code."""
     return subprocess.run(
-        [
-            *(sys.executable, "-m", "dagster", "asset", "materialize"),
-            *("-m", "orchestration.definitions", "--select", selection),
-        ],
+        [str(Path(sys.executable).with_name(by[0])), *by[1:], selection],
         cwd=config.parent,
         env={
             **os.environ,
@@ -44,7 +44,7 @@ def materialize(config: Path, selection: str) -> subprocess.CompletedProcess[str
 def test_materializing_drains_and_fails_by_exit_code(
     kafka: KafkaBroker, spark_remote: str, tmp_path: Path
 ) -> None:
-    """A `group:` selection drains, told in one line; without the topic a key fails by the error's code."""
+    """Either command drains, told in one line; without the topic a key fails by the error's code."""
     topic = kafka.new_topic(partitions=2)
     kafka.produce(topic, orders(0, 500))
     lab = make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote=spark_remote)
@@ -60,6 +60,10 @@ def test_materializing_drains_and_fails_by_exit_code(
         r"caught-up: 1 batch of 500 records drained in [0-9.]+ m?s \(400 rows, 0 dead letters, ", told
     )
     assert "leaked" not in drained.stderr
+    kafka.produce(topic, orders(500, 100))
+    launched = materialize(lab.path, "lab/orders", NEW)
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    assert lab.rows().num_rows == 500
     kafka.delete_topic(topic)
     failed = materialize(lab.path, "lab/orders")
     assert failed.returncode != 0
