@@ -10,6 +10,7 @@ from dagster import (
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetExecutionContext,
+    MetadataValue,
     ResourceParam,
     multi_asset_check,
 )
@@ -32,7 +33,7 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
         AssetCheckSpec(
             check.name,
             asset=table_key(pipeline),
-            description=f"{check.meaning} When it fails: {in_words(check.runbook)}",
+            description=f"{check.meaning} When it fails: [{check.runbook}](/{check.runbook})",
             metadata={"severity": pipeline.checks.severity_of(check).value},
         )
         for check in checks_of(pipeline)
@@ -78,12 +79,6 @@ def judge_new_table(context: AssetExecutionContext, pipeline: PipelineConfig, sl
         context.log_event(AssetCheckEvaluation(**_result(pipeline, result)._asdict()))
 
 
-def in_words(anchor: str) -> str:
-    """Return where a section of the documentation is: Dagster's UI has no page behind a path."""
-    page, _, section = anchor.partition("#")
-    return f"`{page}` in the folder of Sluice, section `{section}`"
-
-
 def _result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
     return AssetCheckResult(
         passed=result.passed,
@@ -93,7 +88,7 @@ def _result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
         description=result.fact,
         metadata={
             **({"what mends it": result.mend} if result.mend else {}),
-            "runbook": result.runbook,
+            "runbook": MetadataValue.url(f"/{result.runbook}"),
             **{name: float(number) for name, number in result.numbers.items()},
         },
     )

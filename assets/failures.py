@@ -41,7 +41,7 @@ def _failure(error: SluiceError) -> Failure:
         metadata={
             "code": error.code,
             "hint": scrub(error.hint),
-            "described in": f"docs/ERRORS.md#{error.code}",
+            "described in": MetadataValue.url(f"/docs/ERRORS.md#{error.code}"),
             "may pass by itself": error.is_retryable,
             **{name: scrub(value) for name, value in error.where.items()},
         },

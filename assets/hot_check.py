@@ -8,11 +8,11 @@ from dagster import (
     AssetChecksDefinition,
     AssetCheckSeverity,
     AssetCheckSpec,
+    MetadataValue,
     ResourceParam,
     multi_asset_check,
 )
 
-from assets.checks import in_words
 from assets.failures import named_failures
 from assets.keys import step_name, table_key
 from assets.limits import CHECKS, pool_of
@@ -24,6 +24,7 @@ from spark_jobs.protocol.errors import SluiceError
 
 NAME = "hot"
 RUNBOOK = "docs/OPERATIONS.md#check-hot"
+_RUNBOOK = {"runbook": MetadataValue.url(f"/{RUNBOOK}")}
 _WANT_A_PERSON = {State.BLOCKED, State.FAILED}
 
 
@@ -39,7 +40,7 @@ def hot_check(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
                 NAME,
                 asset=table_key(pipeline),
                 description="Answers with Kafka in them are fresh, by the `serve` that runs."
-                f" When it fails: {in_words(RUNBOOK)}",
+                f" When it fails: [{RUNBOOK}](/{RUNBOOK})",
             )
         ],
         pool=pool_of(pipeline, CHECKS),
@@ -91,5 +92,5 @@ def _result(
         check_name=NAME,
         severity=severity,
         description=told,
-        metadata={**({"what mends it": mend} if mend else {}), "runbook": RUNBOOK, **(metadata or {})},
+        metadata={**({"what mends it": mend} if mend else {}), **_RUNBOOK, **(metadata or {})},
     )

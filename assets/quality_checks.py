@@ -16,7 +16,6 @@ from dagster import (
     multi_asset_check,
 )
 
-from assets.checks import in_words
 from assets.failures import named_failures
 from assets.keys import step_name, table_key
 from assets.limits import QUALITY, pool_of
@@ -75,7 +74,7 @@ def _spec(pipeline: PipelineConfig, suite: Suite) -> AssetCheckSpec:
     return AssetCheckSpec(
         check_name(suite),
         asset=table_key(pipeline),
-        description=f"The suite `{suite.name}`, judged {when}. When it fails: {in_words(RUNBOOK)}",
+        description=f"The suite `{suite.name}`, judged {when}. When it fails: [{RUNBOOK}](/{RUNBOOK})",
         metadata={"expectations": "\n".join(map(str, suite.expectations)), "when": suite.when.value},
     )
 
@@ -93,7 +92,7 @@ def _result(pipeline: PipelineConfig, suite: Suite, result: SuiteResult, ranges:
             "unexpected_rows": sum(each.unexpected for each in result.results),
             "offsets": "those of the held batch" if is_held else ranges,
             "expectations": _table(result),
-            "runbook": RUNBOOK,
+            "runbook": MetadataValue.url(f"/{RUNBOOK}"),
             **({} if result.is_met else {"what mends it": _mend(pipeline, suite)}),
         },
     )

@@ -22,11 +22,7 @@ class RebuildConfig(Config):
 
     reason: str = Field(default="", description="Why; it is kept with the batch.")
     force: bool = Field(default=False, description="Also where Kafka no longer holds the topic's beginning.")
-    from_time: str = Field(
-        default="",
-        description="Begin at the first record at or after this time (2026-01-31T06:00:00Z): the source has"
-        " told all its rows anew since.",
-    )
+    from_time: str = Field(default="", description="Begin at this time: the source told all its rows since.")
 
 
 def rebuild_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDefinition:
@@ -49,14 +45,10 @@ def rebuild_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
         from spark_jobs.replay.rebuild import begins_at, rebuild
 
         config = RebuildConfig(**context.op_execution_context.op_config)
+        begins = begins_at(pipeline, connections, config.from_time)
+        reason = config.reason or "rebuild in Dagster"
         return replay_metadata(
-            rebuild(
-                pipeline,
-                connections,
-                reason=config.reason or "rebuild in Dagster",
-                begins=begins_at(pipeline, connections, config.from_time),
-                force=config.force,
-            )
+            rebuild(pipeline, connections, reason=reason, begins=begins, force=config.force)
         )
 
     return rebuild_mirror

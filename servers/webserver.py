@@ -18,6 +18,7 @@ from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
 
 from servers.browser_guard import BrowserGuard
+from servers.docs_page import PAGES
 from servers.listener import INSECURE, guard_of, refuse_open, tls_of
 from servers.request_heads import heads_within
 from spark_jobs.config.file import load_written
@@ -25,11 +26,14 @@ from spark_jobs.config.listener import Address
 
 
 def guarded(guard: dict[str, Any]) -> type[DagsterWebserver[Any, Any]]:
-    """Return Dagster's webserver with the guard in front of all its routes."""
+    """Return Dagster's webserver with pages of docs, and the guard in front of all routes."""
 
     class GuardedWebserver(DagsterWebserver[Any, Any]):
         def build_middleware(self) -> list[Middleware]:
             return [Middleware(BrowserGuard, **guard), *super().build_middleware()]
+
+        def build_routes(self) -> list[Any]:
+            return [PAGES, *super().build_routes()]  # type: ignore[no-untyped-call]
 
     return GuardedWebserver
 

@@ -58,10 +58,7 @@ class RebuildResult:
 def begins_at(
     pipeline: PipelineConfig, connections: Connections, from_time: str | None
 ) -> dict[int, int] | None:
-    """Return by partition the first offset at or after a time, the end where there is none; None without one.
-
-    Raises ``ConfigError`` (``time-malformed``).
-    """
+    """Return by partition the first offset at or after a time, or the end; None without a time."""
     if not from_time:
         return None
     since_ms, ends = parse_moment(from_time), connections.admin.source_state(pipeline.topic).end
