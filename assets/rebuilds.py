@@ -46,9 +46,7 @@ def rebuild_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
 
         config = RebuildConfig(**context.op_execution_context.op_config)
         begins = begins_at(pipeline, connections, config.from_time)
-        reason = config.reason or "rebuild in Dagster"
-        return replay_metadata(
-            rebuild(pipeline, connections, reason=reason, begins=begins, force=config.force)
-        )
+        why = config.reason or "rebuild in Dagster"
+        return replay_metadata(rebuild(pipeline, connections, reason=why, begins=begins, force=config.force))
 
     return rebuild_mirror

@@ -65,7 +65,8 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         from assets.checks import judge_new_table
         from assets.table_metadata import drain_metadata
         from spark_jobs.drain.drain import drain
-        from spark_jobs.drain.progress_lines import committed_line, ended_line
+        from spark_jobs.drain.last_line import ended_line
+        from spark_jobs.drain.progress_lines import committed_line
 
         began = time.monotonic()
         is_first = context.instance.get_latest_materialization_event(table_key(pipeline)) is None

@@ -25,7 +25,8 @@ def command(pipeline: str) -> int:
     with opened(pipeline, "drain") as (chosen, connections):
         output.say(f"draining {chosen.topic} into {chosen.table}")
         from spark_jobs.drain.drain import drain
-        from spark_jobs.drain.progress_lines import committed_line, ended_line
+        from spark_jobs.drain.last_line import ended_line
+        from spark_jobs.drain.progress_lines import committed_line
 
         result = drain(
             chosen,

@@ -8,7 +8,7 @@ import click
 
 from cli import output
 from cli.work import opened
-from spark_jobs.drain.progress_lines import paused_line
+from spark_jobs.protocol.words import paused_line
 
 
 @click.command("pause")

@@ -1,17 +1,13 @@
-"""What a run says of a batch, phase by phase, and in the end: the same in a terminal and in Dagster's log."""
+"""What a run says of a batch, phase by phase: the same words in a terminal and in Dagster's log."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.source import held_back
-from spark_jobs.protocol.words import count, counts, rate, seconds, when
+from spark_jobs.protocol.words import count, counts, rate, seconds
 
 if TYPE_CHECKING:
     from spark_jobs.drain.batch_run import BatchResult, BatchRun
-    from spark_jobs.drain.drain import DrainResult
-    from spark_jobs.protocol.batch import Pause
     from spark_jobs.protocol.offsets import OffsetRanges
     from spark_jobs.spark.outcomes import Written
 
@@ -45,34 +41,6 @@ def committed_line(batch: BatchResult) -> str:
         f"committed {told} in {seconds(sum(batch.durations_ms.values()))},"
         f" snapshot {batch.snapshot_id}: {_shown(batch.batch.ranges)}"
     )
-
-
-def ended_line(result: DrainResult, milliseconds: float) -> str:
-    """Return how a drain ended, also when there was nothing to do; the time is its run's."""
-    batches = count(len(result.batches), "batch", "batches")
-    if result.paused is not None:
-        return f"{batches} drained; {paused_line(result.paused)} ({mends.resume(result.pipeline)})"
-    lag = f"lag {count(result.lag_records, 'record')}"
-    if result.undecided:
-        lag += f", {held_back(result.undecided)}"
-    if result.held:
-        return f"{result.held[0].tell(result.pipeline)}; {lag}"
-    if not (result.batches or result.recovery.adopted):
-        if not result.next_offsets:
-            return f"nothing to do: the topic has no record yet, so there is no table {result.table} either"
-        return f"nothing to do: {result.table} has everything up to the topic's last stable offsets; {lag}"
-    named = result.dead_letter_phases, result.filtered_reasons, result.routed_tables
-    adopted = f"{count(len(result.recovery.adopted), 'batch', 'batches')} adopted, "
-    return (
-        f"{result.stopped}: {adopted if result.recovery.adopted else ''}{batches} of"
-        f" {count(result.balance.records, 'record')} drained in {seconds(milliseconds)}"
-        f" ({counts(result.balance, *named)}); {lag}"
-    )
-
-
-def paused_line(paused: Pause) -> str:
-    """Return since when, by whom and why a pipeline is paused."""
-    return f"paused since {when(paused.at_ms * 1000)} by {paused.actor}: {paused.reason}"
 
 
 def _shown(ranges: OffsetRanges) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_jobs.protocol.batch import Balance
+    from spark_jobs.protocol.batch import Balance, Pause
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -57,3 +57,8 @@ def when(microseconds: int | None) -> str | None:
     if microseconds is None:
         return None
     return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def paused_line(paused: Pause) -> str:
+    """Return since when, by whom and why a pipeline is paused."""
+    return f"paused since {when(paused.at_ms * 1000)} by {paused.actor}: {paused.reason}"

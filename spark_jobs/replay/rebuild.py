@@ -55,13 +55,11 @@ class RebuildResult:
         return self.batch.batch.ranges.ranges
 
 
-def begins_at(
-    pipeline: PipelineConfig, connections: Connections, from_time: str | None
-) -> dict[int, int] | None:
+def begins_at(pipeline: PipelineConfig, connections: Connections, time: str | None) -> dict[int, int] | None:
     """Return by partition the first offset at or after a time, or the end; None without a time."""
-    if not from_time:
+    if not time:
         return None
-    since_ms, ends = parse_moment(from_time), connections.admin.source_state(pipeline.topic).end
+    since_ms, ends = parse_moment(time), connections.admin.source_state(pipeline.topic).end
     return ends | connections.admin.offsets_for_times(pipeline.topic, since_ms)
 
 

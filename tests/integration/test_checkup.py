@@ -19,7 +19,7 @@ from prove.lab.pipeline_lab import configure, make_lab
 from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.skip import skip
 from spark_jobs.connections.endpoints import read_endpoints, write_endpoints
-from spark_jobs.drain.progress_lines import ended_line
+from spark_jobs.drain.last_line import ended_line
 from spark_jobs.health.table_facts import shows_history
 from spark_jobs.kafka.times import first_record_times
 from spark_jobs.monitoring.audit_notes import audit_newest
