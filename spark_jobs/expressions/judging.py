@@ -130,9 +130,9 @@ def first_line(error: Exception) -> str:
     return line.partition(": ")[2] or line
 
 
-def type_hint(error: Exception) -> str:
-    """Return what mends an expression whose types do not go together."""
-    if isinstance(error, duckdb.BinderException) and "VARCHAR" in str(error):
+def type_hint(error: Exception, *, has_columns: bool = False) -> str:
+    """Return what mends an expression whose types do not go together; all it speaks of may have columns."""
+    if isinstance(error, duckdb.BinderException) and "VARCHAR" in str(error) and not has_columns:
         return "A field without a column is text here: CAST(amount AS DECIMAL(12,2)) * 2, or declare it."
     return "Cast what is of another type: CAST(amount AS DECIMAL(12,2))."
 

@@ -33,7 +33,10 @@ from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+
+    from spark_jobs.protocol.progress import ColumnMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +116,30 @@ def _refusal(pipeline: PipelineConfig, table: Table) -> SluiceError | None:
 
     try:
         check_anchor(table)
-        refuse_other_spellings(table, spelling_of(pipeline, progress_of(table).cdc), pipeline.name)
+        progress = progress_of(table)
+        refuse_other_spellings(table, spelling_of(pipeline, progress.cdc), pipeline.name)
+        _refuse_misfits(pipeline, table.schema(), progress.columns)
     except SluiceError as error:
         return error
     return None
+
+
+def _refuse_misfits(pipeline: PipelineConfig, schema: Schema, bound: ColumnMap) -> None:
+    """Raise ``ConfigError`` where an expression no longer goes together with the columns there are.
+
+    One that speaks of more is left: a column that is declared or comes with the next records may go with it.
+    """
+    from spark_jobs.records.shaping import shaping_of  # noqa: PLC0415  (pyarrow, never at import)
+    from spark_jobs.schema.arrow_schema import arrow_schema  # noqa: PLC0415
+    from spark_jobs.schema.free_names import field_names  # noqa: PLC0415
+
+    shaping, columns = shaping_of(pipeline), {field.name.lower() for field in schema.fields}
+    expressions = [*shaping.expressions.values(), *shaping.of_rows.values()]
+    spoken = {name.lower() for each in expressions for name in (*each.names, *shaping.expressions)}
+    if expressions and spoken <= columns:
+        from spark_jobs.records.shaped_rows import checked_shaping  # noqa: PLC0415  (DuckDB)
+
+        checked_shaping(pipeline, arrow_schema(schema), field_names(schema, bound))
 
 
 def _settings(

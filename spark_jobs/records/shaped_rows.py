@@ -62,7 +62,9 @@ def checked_shaping(
         except ExpressionError as error:
             raise _refused(where, error, pipeline) from error
         except duckdb.Error as error:
-            told = ExpressionError(first_line(error), type_hint(error))
+            columns = {each.lower() for each in schema.names}
+            has_columns = all(each.lower() in columns for each in expression.names)
+            told = ExpressionError(first_line(error), type_hint(error, has_columns=has_columns))
             raise _refused(where, told, pipeline) from error
     return shaping
 

@@ -148,7 +148,7 @@ def test_headroom_is_what_retention_leaves_the_next_record(
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_columns_that_came_after_the_first_batch_are_named(new_lab: NewLab) -> None:
-    """The first batch's own columns are no change; a new field and a widened one are."""
+    """A new field is a change; a filter that does not fit the columns there are is told before a drain."""
     lab = new_lab(as_json({"id": 1}))
     lab.drain()
     assert fact(look(lab), "schema") == (True, "no column changed lately")
@@ -158,6 +158,12 @@ def test_columns_that_came_after_the_first_batch_are_named(new_lab: NewLab) -> N
     assert not passed
     assert "added note (struct)" in told
     assert "added note.text (string)" in told
+    configure(lab, "pipelines/orders", {"filter": "id LIKE 'a%' OR later"})
+    assert look(lab).facts.error is None  # the records to come may give `later` a column
+    configure(lab, "pipelines/orders", {"filter": "id + 1"})
+    error = look(lab).facts.error
+    assert error is not None
+    assert error.code == "expression-refused"
 
 
 @pytest.mark.kafka

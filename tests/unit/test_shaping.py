@@ -249,7 +249,11 @@ def test_what_does_not_go_together_with_the_table_is_told_before_any_record() ->
     table = shaped({"made": {"type": "long", "sql": "amount * 2"}})
     with pytest.raises(ConfigError, match=r"columns\.made\.sql: .*No function matches") as told:
         _ = table.maker
-    assert "CAST(amount AS DECIMAL(12,2))" in (told.value.hint or "")
+    assert "A field without a column is text here: CAST(amount AS DECIMAL(12,2))" in (told.value.hint or "")
+    clash = shaped({"made": {"type": "long", "sql": "quantity + word"}, "quantity": "long", "word": "string"})
+    with pytest.raises(ConfigError, match=r"columns\.made\.sql: ") as told:
+        _ = clash.maker
+    assert told.value.hint == "Cast what is of another type: CAST(amount AS DECIMAL(12,2))."
     with pytest.raises(ConfigError, match="filter: gives int64, and a filter is true or false"):
         _ = shaped(AMOUNTS, filter="quantity + 1").maker
 
