@@ -116,7 +116,9 @@ class ServerProcess:
             if not self.is_running:
                 self._fail(f"{self.record.name} ended while starting (exit code {self._child.returncode})")
             if time.monotonic() > deadline:
-                self._fail(f"{self.record.name} was not ready after {timeout_seconds:.0f} s")
+                self._fail(
+                    f"{self.record.name} was not ready after {timeout_seconds:.0f} s, and its log ends with"
+                )
             time.sleep(_POLL_SECONDS)
 
     def stop(self, grace_seconds: float = 10.0) -> None:
