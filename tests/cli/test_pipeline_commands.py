@@ -52,7 +52,7 @@ def test_a_pipeline_by_hand(
     assert drained.returncode == 0, drained.stderr
     last = drained.stdout.splitlines()[-1]
     assert last.startswith("caught-up: 1 batch of 102 records drained in ")
-    assert last.endswith(" s (100 rows, 1 dead letter (1 decode), 1 tombstone); lag 0 records")
+    assert last.endswith("s (100 rows, 1 dead letter (1 decode), 1 tombstone); lag 0 records")
     told = drained.stderr.splitlines()
     assert "connecting to Spark" in told
     assert any(line.startswith("planned 102 offsets of 1 partition in 1 task: 0:0-102") for line in told)

@@ -132,7 +132,7 @@ def test_preview_of_an_empty_topic_says_so(
     kafka.create_topic(topic_name)
     done = sluice("preview", "one", "--config", configuration(tmp_path, kafka, topic_name))
     assert done.returncode == 0, done.stderr
-    assert "nothing to read" in done.stdout
+    assert "nothing is there to be read yet" in done.stdout
 
 
 @pytest.mark.kafka

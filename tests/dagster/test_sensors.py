@@ -299,7 +299,7 @@ def test_notices_nobody_took_ask_for_a_checkpoint(
     for pipeline in (told, silent):
         _log(store, scene, pipeline, "a", FlushComplete({}, None, "r", 1))
     (asked,) = scene.tick(upkeep_sensor).run_requests or ()
-    assert [key.path[-1] for key in asked.asset_selection or ()] == ["log"]
+    assert [key.path[-1] for key in asked.asset_selection or ()] == [f"log_{told.name}"]
     assert (asked.tags["sluice/pipeline"], asked.tags["sluice/reason"]) == (
         told.name,
         "the webhook did not take the notice of a",
