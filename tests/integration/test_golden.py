@@ -10,20 +10,31 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from prove.lab.pipeline_lab import by_offset, configure, progress
+from prove.lab.pipeline_lab import TABLE, by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.acts.held import publish
 from spark_jobs.acts.pause import resume
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.books.history import history
 from spark_jobs.protocol.offsets import OffsetRange
-from tests.support.golden import FORMAT_1, FORMAT_1_BY_SCHEMA, FORMAT_4_MIRROR, Golden, put_up
+from spark_jobs.protocol.progress import PROPERTY_FORMAT_VERSION
+from spark_jobs.replay.rebuild import rebuild
+from tests.golden.make import as_json, in_avro
+from tests.support.golden import (
+    FORMAT_1,
+    FORMAT_1_BY_SCHEMA,
+    FORMAT_4_MIRROR,
+    FORMATS_2_3_5,
+    Golden,
+    put_up,
+)
 from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from prove.lab.kafka_server import Record
     from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka]
@@ -49,6 +60,14 @@ def by_schema(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
 def mirrors(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
     """The mirrors of the fourth format."""
     state = put_up(FORMAT_4_MIRROR, servers_folder, s3_endpoint)
+    yield state
+    state.kafka.process.stop()
+
+
+@pytest.fixture(scope="module")
+def later(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
+    """The pipelines of the second, third and fifth format."""
+    state = put_up(FORMATS_2_3_5, servers_folder, s3_endpoint)
     yield state
     state.kafka.process.stop()
 
@@ -164,6 +183,64 @@ def test_a_mirror_of_before_gets_a_source(mirrors: Golden, name: str, told_again
     changed = {4: 44, 5: 55} if told_again else {4: 44}
     assert scores == {n: n for n in range(10) if n != 3} | changed
     assert lab.audit().is_clean
+
+
+ROUTE = {"by": "kind", "tables": {"refund": "sales.refunds", "void": "sales.voids"}}
+LEFT: dict[str, tuple[str, dict[str, Any], list[Record], str]] = {
+    "by-fields": (
+        "2",
+        {"value": {"format": "avro", "file": "order.avsc", "framing": "none"}},
+        in_avro(30, 1),
+        "id",
+    ),
+    "archived": ("2", {"layout": "archive"}, as_json({"id": 5}), "_kafka_offset"),
+    "redriven": ("3", {}, as_json({"id": 5}), "id"),
+    "routed": ("3", {"route": ROUTE}, as_json({"id": 7, "kind": "sale"}), "id"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_of_a_later_format_goes_on(later: Golden, name: str) -> None:
+    """What was begun is finished, what is owed paid; it is drained, replayed and redriven on, and exact."""
+    version, settings, more, column = LEFT[name]
+    lab = later.lab(name, **settings)
+    assert lab.table().properties[PROPERTY_FORMAT_VERSION] == version
+    expected = json.loads((lab.path.parent / "expected.json").read_text())
+    assert len(lab.drain().recovery.adopted) == (name != "routed")
+    assert {table: _in_column(lab, table, column) for table in expected} == expected
+    assert lab.audit().is_clean
+    later.broker.produce(name, more)
+    assert len(lab.drain().batches) == 1
+    lab.replay(OffsetRange(0, 1, 3))
+    if name != "archived":
+        lab.redrive()
+    expected[TABLE].append(max(expected[TABLE]) + 1)
+    assert {table: _in_column(lab, table, column) for table in expected} == expected
+    assert lab.table().properties[PROPERTY_FORMAT_VERSION] >= version
+    found = lab.audit()
+    assert found.is_clean, found
+
+
+def test_a_mirror_with_a_source_goes_on(later: Golden) -> None:
+    """Its batch is adopted, and made anew by a rebuild it is the same."""
+    lab = later.lab("mirrored-from", layout="mirror")
+    assert lab.table().properties[PROPERTY_FORMAT_VERSION] == "5"
+    expected = json.loads((lab.path.parent / "expected.json").read_text())
+    assert len(lab.drain().recovery.adopted) == 1
+    assert _scores(lab) == {int(key): score for key, (score, _) in expected.items()}
+    assert lab.audit().is_clean
+    with lab.connections() as connections:
+        rebuild(lab.pipeline, connections, reason="test")
+    assert _scores(lab) == {int(key): score for key, (score, _) in expected.items()}
+    assert lab.audit().is_clean
+
+
+def _in_column(lab: Lab, table: str, column: str) -> list[Any]:
+    return sorted(row[column] for row in by_offset(lab, table).values())
+
+
+def _scores(lab: Lab) -> dict[int, int]:
+    return {row["id"]: row["score"] for row in lab.rows().to_pylist()}
 
 
 def _of_later_schema(registry: RegistryStandIn, number: int) -> bytes:

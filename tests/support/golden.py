@@ -23,6 +23,7 @@ _ARCHIVES = Path(__file__).parent.parent / "golden"
 FORMAT_1 = _ARCHIVES / "format-1.tar.xz"
 FORMAT_1_BY_SCHEMA = _ARCHIVES / "format-1-by-schema.tar.xz"
 FORMAT_4_MIRROR = _ARCHIVES / "format-4-mirror.tar.xz"
+FORMATS_2_3_5 = _ARCHIVES / "formats-2-3-5.tar.xz"
 BUCKET = "golden"
 
 
