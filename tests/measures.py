@@ -147,7 +147,8 @@ def print_road(*, is_listed: bool) -> None:
     from tests.support.questions import room_of
     from tests.support.road import road
 
-    files = road(ROOT, lambda file: _kind(file) in {"python", "__init__"})
+    ours = set(_run(*_LISTING).decode().split("\0"))
+    files = road(ROOT, lambda file: str(file) in ours and bool(_kind(file)))
     rooms = Counter(map(room_of, files))
     print(f"{len(files):>5} files of {len(rooms)} rooms, a batch's road")
     for room, number in rooms.most_common():

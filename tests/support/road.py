@@ -33,6 +33,7 @@ from orchestration.build import build_definitions
 from prove.lab.kafka_server import KafkaBroker, start_test_kafka
 from prove.lab.pipeline_lab import TABLE, Lab, make_lab, orders
 from prove.lab.tasks_here import TasksHere
+from resources.sluice import Sluice
 from resources.spark import WorkSpark
 from servers.process import ServerFolder
 
@@ -78,7 +79,9 @@ def _drain(lab: Lab, met: _Met) -> None:
         DagsterInstance.ephemeral() as instance,
         patch.object(WorkSpark, "session", lambda _self: TasksHere()),
         patch.object(SqlCatalog, "commit_table", met.until(SqlCatalog.commit_table)),
-        build_sensor_context(instance=instance, definitions=definitions) as context,
+        build_sensor_context(
+            instance=instance, resources={"sluice": Sluice(lab.config)}, definitions=definitions
+        ) as context,
     ):
         job = definitions.resolve_job_def("drain")
         with met:
@@ -127,14 +130,18 @@ class _Met:
         code = frame.f_code
         if code.co_name == "<module>":
             step = {"call": 1, "return": -1}.get(event, 0)
-            self._here.importing = getattr(self._here, "importing", 0) + step
+            self._here.importing = self._importing() + step
         elif event == "call" and not self.has_ended and code not in self._known:
             self._meet(code)
 
     def _meet(self, code: CodeType) -> None:
         # A class's body is no function; what an import calls may be called again later.
-        if not code.co_flags & CO_OPTIMIZED or getattr(self._here, "importing", 0):
+        if not code.co_flags & CO_OPTIMIZED or self._importing():
             return
         self._known.add(code)
         if code.co_filename.startswith(self._root):
             self.files.setdefault(code.co_filename.removeprefix(self._root))
+
+    def _importing(self) -> int:
+        """How many modules this thread is amid the import of."""
+        return int(getattr(self._here, "importing", 0))
