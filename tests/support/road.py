@@ -13,14 +13,10 @@ runs without a session; sessions and the daemon of Python workers are not.
 
 from __future__ import annotations
 
-import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from inspect import CO_OPTIMIZED
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -36,6 +32,7 @@ from prove.lab.tasks_here import TasksHere
 from resources.sluice import Sluice
 from resources.spark import WorkSpark
 from servers.process import ServerFolder
+from tests.support.met_files import MetFiles
 
 RECORDS = 100
 TOPIC = "road"
@@ -46,7 +43,7 @@ def road(root: Path, is_product: Callable[[Path], bool]) -> list[str]:
     with tempfile.TemporaryDirectory() as folder, _running_kafka(Path(folder)) as kafka:
         lab = _begun(Path(folder) / "lab", kafka)
         kafka.produce(TOPIC, orders(RECORDS, RECORDS))
-        met = _Met(root)
+        met = MetFiles(root)
         _drain(lab, met)
         assert lab.rows().num_rows == 2 * RECORDS
     return [file for file in met.files if is_product(Path(file))]
@@ -72,13 +69,13 @@ def _begun(folder: Path, kafka: KafkaBroker) -> Lab:
     return lab
 
 
-def _drain(lab: Lab, met: _Met) -> None:
+def _drain(lab: Lab, met: MetFiles) -> None:
     """Tick once and do the run that is asked for, met until the commit is in."""
     definitions = build_definitions(lab.config)
     with (
         DagsterInstance.ephemeral() as instance,
         patch.object(WorkSpark, "session", lambda _self: TasksHere()),
-        patch.object(SqlCatalog, "commit_table", met.until(SqlCatalog.commit_table)),
+        patch.object(SqlCatalog, "commit_table", _ending(met)),
         build_sensor_context(
             instance=instance, resources={"sluice": Sluice(lab.config)}, definitions=definitions
         ) as context,
@@ -90,58 +87,24 @@ def _drain(lab: Lab, met: _Met) -> None:
             (request,) = result.run_requests or ()
             assert isinstance(request, RunRequest)
             run = job.execute_in_process(
-                instance=instance, tags=request.tags, asset_selection=request.asset_selection
+                run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+                instance=instance,
+                tags=request.tags,
+                asset_selection=request.asset_selection,
             )
         assert run.success
         assert met.has_ended, "no commit came by"
 
 
-class _Met:
-    """The files below a folder of which a function runs, in every thread that begins meanwhile."""
+def _ending(met: MetFiles) -> Callable[..., Any]:
+    """Return the catalog's ``commit_table``, which ends the meeting when the table has a snapshot more."""
+    commit = SqlCatalog.commit_table
 
-    def __init__(self, root: Path) -> None:
-        self.files: dict[str, None] = {}
-        self.has_ended = False
-        self._root = f"{root}/"
-        self._known: set[CodeType] = set()
-        self._here = threading.local()
+    def commit_table(catalog: SqlCatalog, table: Any, requirements: Any, updates: Any) -> Any:
+        answer = commit(catalog, table, requirements, updates)
+        is_swap = any(isinstance(update, AddSnapshotUpdate) for update in updates)
+        if is_swap and table.name() == tuple(TABLE.split(".")):
+            met.end()
+        return answer
 
-    def __enter__(self) -> None:
-        threading.setprofile(self._see)
-        sys.setprofile(self._see)
-
-    def __exit__(self, *_error: object) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
-
-    def until(self, commit: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the same, which ends the looking when the table has a snapshot more."""
-
-        def commit_table(catalog: SqlCatalog, table: Any, requirements: Any, updates: Any) -> Any:
-            answer = commit(catalog, table, requirements, updates)
-            is_swap = table.name() == tuple(TABLE.split("."))
-            if is_swap and any(isinstance(update, AddSnapshotUpdate) for update in updates):
-                self.has_ended = True
-            return answer
-
-        return commit_table
-
-    def _see(self, frame: FrameType, event: str, _argument: object) -> None:
-        code = frame.f_code
-        if code.co_name == "<module>":
-            step = {"call": 1, "return": -1}.get(event, 0)
-            self._here.importing = self._importing() + step
-        elif event == "call" and not self.has_ended and code not in self._known:
-            self._meet(code)
-
-    def _meet(self, code: CodeType) -> None:
-        # A class's body is no function; what an import calls may be called again later.
-        if not code.co_flags & CO_OPTIMIZED or self._importing():
-            return
-        self._known.add(code)
-        if code.co_filename.startswith(self._root):
-            self.files.setdefault(code.co_filename.removeprefix(self._root))
-
-    def _importing(self) -> int:
-        """How many modules this thread is amid the import of."""
-        return int(getattr(self._here, "importing", 0))
+    return commit_table

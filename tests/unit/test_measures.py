@@ -1,11 +1,14 @@
-"""What is counted as a question of kind, and what is not."""
+"""What is counted as a question of kind and as a file that work passes, and what is not."""
 
 from __future__ import annotations
 
+import importlib
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.met_files import MetFiles
 from tests.support.questions import questions
 
 if TYPE_CHECKING:
@@ -88,3 +91,28 @@ def test_a_question_under_another_name_is_one_where_another_room_reads_it(tmp_pa
     named = "def may_wait(kind) -> bool: return kind is BatchKind.DRAIN\n"
     assert _sorts(tmp_path, asking=named, own="may_wait(1)") == ["comparison"]
     assert sorted(_sorts(tmp_path, other="may_wait(1)")) == ["capability"] * 2 + ["comparison"]
+
+
+def test_files_are_met_by_functions_that_run_and_not_by_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of their first calls, in threads too, until the end is told."""
+    (tmp_path / "met_imported.py").write_text(
+        "def made(): return 1\nclass Body: word = made()\nNUMBER = made()"
+    )
+    (tmp_path / "met_run.py").write_text("import met_imported\ndef run(): return met_imported.NUMBER")
+    (tmp_path / "met_late.py").write_text("def late(): return 2")
+    monkeypatch.syspath_prepend(tmp_path)
+    met = MetFiles(tmp_path)
+    with met:
+        importlib.import_module("met_imported")
+        run = importlib.import_module("met_run").run
+        late = importlib.import_module("met_late").late
+        assert met.files == {}
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        importlib.import_module("met_imported").made()
+        met.end()
+        late()
+    assert list(met.files) == ["met_run.py", "met_imported.py"]
