@@ -19,7 +19,7 @@ from assets.limits import CHECKS, pool_of
 from resources.sluice import Sluice
 from servers.asking import followed
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.hot.status import State
+from spark_jobs.hot.told import State
 from spark_jobs.protocol.errors import SluiceError
 
 NAME = "hot"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 
-from spark_jobs.config.log_level import told_by
+from spark_jobs.config.secrets import told_by
 
 
 class _Forward(logging.Handler):

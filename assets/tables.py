@@ -64,9 +64,9 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
     def drain_table(context: AssetExecutionContext, connections: Connections) -> Mapping[str, MetadataValue]:
         from assets.checks import judge_new_table
         from assets.table_metadata import drain_metadata
+        from spark_jobs.drain.batch_run import committed_line
         from spark_jobs.drain.drain import drain
         from spark_jobs.drain.last_line import ended_line
-        from spark_jobs.drain.progress_lines import committed_line
 
         began = time.monotonic()
         is_first = context.instance.get_latest_materialization_event(table_key(pipeline)) is None

@@ -16,9 +16,8 @@ from confluent_kafka import Message, Producer
 
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
-from spark_jobs.export.archived import archived_chunks
 from spark_jobs.export.export import export
-from spark_jobs.export.plan import plan_export
+from spark_jobs.export.plan import archived_chunks, plan_export
 from spark_jobs.export.target import make_topic
 from spark_jobs.kafka.client_properties import producer_properties
 

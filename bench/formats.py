@@ -37,7 +37,7 @@ from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.formats import JSON
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.writer_schema import Language, SchemaText
 

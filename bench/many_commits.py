@@ -22,9 +22,8 @@ from spark_jobs.connections.connect import Connections
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.drain.drain import drain
-from spark_jobs.upkeep.due import upkeep_due
 from spark_jobs.upkeep.read_figures import table_figures
-from spark_jobs.upkeep.upkeep import run_upkeep
+from spark_jobs.upkeep.upkeep import run_upkeep, upkeep_due
 
 TOPIC = "many"
 RECORDS = 20

@@ -21,9 +21,8 @@ from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.drain.drain import DrainResult, drain
 from spark_jobs.spark.procedures import table_argument
-from spark_jobs.upkeep.due import upkeep_due
 from spark_jobs.upkeep.registry import BY_NAME
-from spark_jobs.upkeep.upkeep import run_upkeep
+from spark_jobs.upkeep.upkeep import run_upkeep, upkeep_due
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,9 +22,9 @@ from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.iceberg_types import declared_fields
-from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
 
 if TYPE_CHECKING:

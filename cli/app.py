@@ -16,7 +16,7 @@ import click
 
 from cli.listing import COMMANDS, NEXT, SUMMARY, no_such_command
 from spark_jobs import __version__
-from spark_jobs.config.log_level import LEVELS, VARIABLE, told_by, use_log_level
+from spark_jobs.config.secrets import LEVELS, VARIABLE, told_by, use_log_level
 from spark_jobs.protocol.errors import SluiceError
 
 EXIT_INTERRUPTED = 130

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.start import StartKind
 from spark_jobs.upkeep.figures import SMALL
 
 FIRST_RETRY_SECONDS = 10.0

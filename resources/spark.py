@@ -29,14 +29,21 @@ from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.config.secrets import resolve, scrub
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
-from spark_jobs.connections.remote_command import ask_for_remote
-from spark_jobs.connections.spark_address import connect_url, no_answer, refuse_clear, refuse_silence
-from spark_jobs.connections.spark_catalog import UPKEEP, catalog_conf, know_catalog, lake_name
+from spark_jobs.connections.spark_address import (
+    UPKEEP,
+    ask_for_remote,
+    catalog_conf,
+    connect_url,
+    know_catalog,
+    lake_name,
+    no_answer,
+    refuse_clear,
+    refuse_silence,
+)
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.spark.environment import isolate_from_user_spark
-from spark_jobs.spark.shipped_code import package_zip
-from spark_jobs.spark.shipped_python import archive_name
+from spark_jobs.spark.shipped import archive_name, package_zip
 from spark_jobs.storage.state_files import secret_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from servers.cache import cache_folder, exclusive
 from spark_jobs.connections.spark_address import no_answer
-from spark_jobs.spark.shipped_python import LAUNCHER, pack_python
+from spark_jobs.spark.shipped import LAUNCHER, pack_python
 
 SHIPPING_PAUSES_SECONDS = (0.2, 0.5, 1.0)  # the code is well below a megabyte
 WORKERS_PYTHON = "spark.sql.execution.pyspark.python"

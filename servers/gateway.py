@@ -19,11 +19,10 @@ from servers.listener import refuse_open, refuse_taken, tls_of, url_of
 from servers.serving import serve
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.gateway.flushes import Flushes
 from spark_jobs.gateway.gateway import Gateway
 from spark_jobs.gateway.http_api import KINDS, GatewayApi, refusal
 from spark_jobs.gateway.metrics import WAITING
-from spark_jobs.gateway.persisted import Persisted
+from spark_jobs.gateway.persisted import Flushes, Persisted
 from spark_jobs.gateway.tokens import Tokens
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from cli import output
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.kafka.certificates import certificate_ends
+from spark_jobs.kafka.client_properties import certificate_ends
 from spark_jobs.kafka.errors import not_authorised
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.offsets import OffsetRange

@@ -14,14 +14,14 @@ from cli import output
 from cli.commands.check_kafka import read_one, told_ends
 from cli.commands.config_template import proposals
 from resources.spark import CHECK, WorkSpark
+from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.config.start import StartKind
 from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.connections.connect import open_registry
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.connections.lake import open_catalog, open_log
-from spark_jobs.connections.registry import open_registry
 from spark_jobs.connections.writer_schemas import schema_sources
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
@@ -36,10 +36,9 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, unreadable_chunks, values_of
-from spark_jobs.schema.additions import check_declared, table_notes
+from spark_jobs.schema.additions import check_beside, check_declared, table_notes
 from spark_jobs.schema.iceberg_types import known_fields
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
-from spark_jobs.schema.required_columns import check_beside
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from spark_jobs.config.templates import safe_name, tables_written
+from spark_jobs.config.build import safe_name, tables_written
 from spark_jobs.preview.recognition import Use, together
 from spark_jobs.protocol.words import count
 

@@ -24,9 +24,9 @@ def command(pipeline: str) -> int:
     began = time.monotonic()
     with opened(pipeline, "drain") as (chosen, connections):
         output.say(f"draining {chosen.topic} into {chosen.table}")
+        from spark_jobs.drain.batch_run import committed_line
         from spark_jobs.drain.drain import drain
         from spark_jobs.drain.last_line import ended_line
-        from spark_jobs.drain.progress_lines import committed_line
 
         result = drain(
             chosen,

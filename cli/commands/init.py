@@ -16,10 +16,9 @@ from cli import output
 from cli.commands.config_template import REGISTRY, lines_of, pipeline_names, render_config
 from cli.commands.given_properties import broker_properties, registry_settings
 from spark_jobs.config.build import build_config
-from spark_jobs.config.file import DEFAULT_FILE_NAME, ENVIRONMENT_CONFIG, home_folder
+from spark_jobs.config.file import DEFAULT_FILE_NAME, ENVIRONMENT_CONFIG, home_folder, parse_document
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.endpoints import embedded_kafka
 from spark_jobs.preview.recognition import Use, together
@@ -127,7 +126,7 @@ def _registry(config: SluiceConfig) -> Iterator[KeptSchemas | None]:
     if not config.registries:
         yield None
         return
-    from spark_jobs.connections.registry import open_registry
+    from spark_jobs.connections.connect import open_registry
     from spark_jobs.storage.create_only import CreateOnlyStore
 
     with TemporaryDirectory(prefix="sluice-") as folder:

@@ -22,7 +22,7 @@ def command(pipeline: str, reason: str, as_json: bool) -> None:
     last reason counts.
     """
     with opened(pipeline, "pause") as (chosen, connections):
-        from spark_jobs.acts.pause import pause
+        from spark_jobs.acts.act import pause
 
         paused = pause(chosen, connections, reason=reason)
     if as_json:

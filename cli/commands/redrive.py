@@ -70,7 +70,7 @@ def command(
 
 
 def _rehearse(pipeline: PipelineConfig, connections: Connections, wanted: Wanted) -> dict[str, Any]:
-    from spark_jobs.replay.redrive_trial import try_redrive
+    from spark_jobs.replay.trial_rows import try_redrive
 
     found = try_redrive(pipeline, connections, wanted)
     failing, filtered = found.failing.total(), found.filtered.total()

@@ -18,7 +18,7 @@ from spark_jobs.protocol.words import paused_line
 def command(pipeline: str, reason: str, as_json: bool) -> None:
     """Let PIPELINE drain again. Safe to repeat: one that is not paused is left alone."""
     with opened(pipeline, "resume") as (chosen, connections):
-        from spark_jobs.acts.pause import resume
+        from spark_jobs.acts.act import resume
 
         ended = resume(chosen, connections, reason=reason)
     if as_json:

@@ -20,7 +20,7 @@ from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from spark_jobs.hot.follower import Follower
-    from spark_jobs.hot.status import TailStatus
+    from spark_jobs.hot.told import TailStatus
 
 _LOOK_SECONDS = 0.5
 _TELL_SECONDS = 5.0  # how often of one that goes on catching up
@@ -102,7 +102,7 @@ def _telling(tails: Follower) -> Iterator[None]:
 
 
 def _tell(tails: Follower, is_over: threading.Event) -> None:
-    from spark_jobs.hot.status import State
+    from spark_jobs.hot.told import State
 
     told: dict[str, tuple[object, float]] = {}
     while not is_over.wait(_LOOK_SECONDS):

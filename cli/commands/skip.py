@@ -35,7 +35,7 @@ def command(pipeline: str, ranges: tuple[OffsetRange, ...], reason: str, as_json
     except ValueError as error:
         raise click.UsageError("one range a partition") from error
     with opened(pipeline, "skip") as (chosen, connections):
-        from spark_jobs.acts.skip import skip
+        from spark_jobs.acts.act import skip
 
         committed = skip(chosen, connections, wanted, reason=reason)
     if as_json:

@@ -10,12 +10,11 @@ import click
 
 from cli import output
 from cli.work import Read, opened
-from spark_jobs.config.start import Start, parse_start
+from spark_jobs.config.quantities import Start, parse_start
 from spark_jobs.protocol import mends
 
 if TYPE_CHECKING:
-    from spark_jobs.acts.accept_restart import Restart
-    from spark_jobs.acts.accept_source import SourceComparison
+    from spark_jobs.acts.accept_source import Restart, SourceComparison
     from spark_jobs.config.settings import PipelineConfig
 
 _OFFSETS = re.compile("[0-9:, ]+")
@@ -59,9 +58,8 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
     if accept and not reason:
         raise click.UsageError("--accept needs a --reason")
     with opened(pipeline, "source") as (chosen, connections):
-        from spark_jobs.acts.accept_restart import accept_restart, find_restart
-        from spark_jobs.acts.accept_source import accept_source, compare_source
-        from spark_jobs.acts.settle import settle
+        from spark_jobs.acts.accept_source import accept_restart, accept_source, compare_source, find_restart
+        from spark_jobs.acts.act import settle
 
         if accept:
             settle(chosen, connections, then="accept")

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from spark_jobs.checks.check import spoken_duration, stalled_after_seconds
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.notices.failure import DRAIN, Failure
+from spark_jobs.notices.notice import DRAIN, Failure
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SluiceError

@@ -19,12 +19,12 @@ from cli.work import pipelines_named
 from servers.asking import followed
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.config.shape import shape_digest
 from spark_jobs.connections.broker_topics import refresh_topics
+from spark_jobs.connections.shape import shape_digest
 from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surveyor
-from spark_jobs.notices.failure import DRAIN
 from spark_jobs.notices.failures import last_failures
+from spark_jobs.notices.notice import DRAIN
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress

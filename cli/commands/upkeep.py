@@ -92,7 +92,7 @@ def _change(before: int, after: int) -> str:
 
 def _due(pipeline: PipelineConfig, connections: Connections) -> dict[str, str]:
     """Return what is due and why, by kind."""
-    from spark_jobs.upkeep.due import log_due, upkeep_due
+    from spark_jobs.upkeep.upkeep import log_due, upkeep_due
 
     due = {each.kind.name: each.reason for each in upkeep_due(pipeline, connections)}
     reason = log_due(pipeline, connections)

@@ -14,12 +14,9 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
-from spark_jobs.config.cdc import CdcSettings
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
-from spark_jobs.config.hot import HotSettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
-from spark_jobs.config.mirror import MirrorSettings
-from spark_jobs.config.routes import RouteSettings
+from spark_jobs.config.sections import CdcSettings, HotSettings, MirrorSettings, RouteSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
     NotifySettings,

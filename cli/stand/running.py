@@ -24,8 +24,7 @@ from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, Dagster
 from servers.environment import clean_environment
 from servers.jars import lake_jar_sets
 from servers.java import java_home
-from servers.kafka import KafkaServer, KafkaSettings, start_kafka
-from servers.kafka_login import with_login
+from servers.kafka import KafkaServer, KafkaSettings, start_kafka, with_login
 from servers.process import ServerFolder, ServerProcess, free_ports, stop_recorded
 from servers.registry import start_registry
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect

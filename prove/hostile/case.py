@@ -19,7 +19,7 @@ from prove.lab.drain_process import Answer, DrainProcess
 from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import CATALOG_NAMES, SQLITE, Testbed, Workload
-from spark_jobs.acts.skip import skip
+from spark_jobs.acts.act import skip
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges

@@ -16,7 +16,7 @@ from prove.hostile.gateway_field import Field, expect_killed, field, gateway_cas
 from prove.scenario import Findings
 from prove.workload import Testbed
 from spark_jobs.config.gateway import SLOTS
-from spark_jobs.gateway.words import slot_of
+from spark_jobs.gateway.messages import slot_of
 
 POINTS = ("after-taken", "after-begin", "before-commit", "after-commit", "before-answer")
 

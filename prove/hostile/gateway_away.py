@@ -24,8 +24,8 @@ from prove.lab.brokers import Brokers
 from prove.lab.gateway_process import GatewayProcess
 from prove.scenario import Findings
 from prove.workload import Testbed
+from spark_jobs.gateway.messages import slot_of
 from spark_jobs.gateway.topics import STATES_SUFFIX
-from spark_jobs.gateway.words import slot_of
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import SluiceError
 

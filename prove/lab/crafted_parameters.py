@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.serve.flight_parameters import read_parameters
-from spark_jobs.serve.flight_statement import Statement
+from spark_jobs.serve.flight_statement import Statement, read_parameters
 
 GUARD = b"OTHERS-MEMORY-"
 # What lies around a message in its process: whoever reads outside of it reads this.

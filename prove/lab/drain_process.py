@@ -22,17 +22,14 @@ from prove.lab.forked import fork
 from prove.lab.patience import Patience
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
-from spark_jobs.acts.accept_restart import accept_restart, find_restart
-from spark_jobs.acts.accept_source import accept_source, compare_source
+from spark_jobs.acts.accept_source import accept_restart, accept_source, compare_source, find_restart
+from spark_jobs.acts.act import pause, resume, settle, skip
 from spark_jobs.acts.held import discard, publish
-from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.rollback import rollback
-from spark_jobs.acts.settle import settle
-from spark_jobs.acts.skip import skip
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.file import load_config
+from spark_jobs.config.quantities import Start
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.start import Start
 from spark_jobs.connections.connect import Connections
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.drain import drain

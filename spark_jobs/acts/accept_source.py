@@ -9,21 +9,22 @@ discarded, filtered, letters) say nothing of the log: they are named, with what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
-from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
+from spark_jobs.acts.act import act, batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.changes import follow_source
 from spark_jobs.audit.row_check import RowCheck, row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.swap import stage_append
+from spark_jobs.config.quantities import Start
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.start import Start
 from spark_jobs.connections.tables import load_drained, load_fresh, load_routed
 from spark_jobs.drain.planning import resolve_start
 from spark_jobs.kafka.log_cut import cut_below
@@ -31,15 +32,18 @@ from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.record_offsets import routed_rows
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, first_new, fold, had_by
 from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import batch_summary
 from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.kept import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
-from spark_jobs.protocol.source import SourceState, check_name, has_other_ids
+from spark_jobs.protocol.source import SourceState, check_identity, check_name, check_starts, has_other_ids
 from spark_jobs.records.routing import PLACE, placed_rows
-from spark_jobs.schema.metadata_columns import OFFSET
+from spark_jobs.schema.arrow_schema import no_rows
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
     from spark_jobs.commit.landing import CatalogAccess, Committed
     from spark_jobs.commit.swap import Swap
     from spark_jobs.connections.connect import Connections
+
 
 COMPARED_OFFSETS = 100  # by partition, up to the last row
 
@@ -227,3 +232,96 @@ def _compare(
         differing = np.intersect1d(found, check.compare(chunk, rows).differing)
         same += len(found) - len(differing)
     return len(offsets), same
+
+
+# A mirror's source whose log began anew: where it did, and going on from there as another identity of it.
+#
+# A database that is restored from a backup counts its positions from an earlier place. Compared with those
+# before, what it tells would be told again; compared among themselves they are right.
+
+
+_READ_COLUMNS = (*FOLDED_COLUMNS, TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """By partition the first offset of what the source tells since; ``progress`` is the table's."""
+
+    progress: Progress
+    firsts: dict[int, int]
+
+
+def find_restart(pipeline: PipelineConfig, connections: Connections) -> Restart | None:
+    """Look in what a mirror has not drained for where its source began anew; None where it did not.
+
+    Which event shows it is known of its partition alone. The others begin at the first record that Kafka took
+    since then: a connector tells what came before first. Reads only; raises as reading Kafka does.
+    """
+    table = load_drained(pipeline, connections)
+    progress = progress_of(table)
+    if not progress.is_mirror:
+        return None
+    source = connections.admin.source_state(pipeline.topic)
+    check_identity(progress, source, table=pipeline.table)
+    starts = source.positions(progress.next_offsets)
+    check_starts(starts, source)
+    check = row_check(pipeline, connections, table)
+    with open_reader(connections.kafka, pipeline.topic) as reader:
+        found = [
+            event
+            for partition, start in sorted(starts.items())
+            for event in _restarted(
+                check, reader, OffsetRange(partition, start, source.end[partition]), table
+            )
+        ]
+    if not found:
+        return None
+    at, partition, offset = min(found)
+    since = connections.admin.offsets_for_times(pipeline.topic, at)
+    firsts = {p: min(since.get(p, end), end) for p, end in source.end.items()}
+    firsts |= {p: min(firsts[p], shown) for _, p, shown in found}
+    return Restart(progress, firsts | {partition: offset})
+
+
+def accept_restart(
+    pipeline: PipelineConfig, connections: Connections, restart: Restart, *, reason: str
+) -> Committed:
+    """Go on with the restarted source as another identity of it, in one commit.
+
+    Rows stay: which of them the source has no more only a rebuild finds out. Drains and rebuilds that were
+    planned before are fenced, since they compared with the positions of before. Raises ``CommitConflict``
+    when the table moved since it was looked at, and what a commit raises.
+    """
+
+    def follow(progress: Progress) -> Progress:
+        if _standing(progress) != _standing(restart.progress):
+            raise moved_while_compared(pipeline.name, pipeline.table)
+        cdc = (progress.cdc or Cdc()).restarted(restart.firsts)
+        return replace(progress.fenced(), cdc=cdc)
+
+    table = load_drained(pipeline, connections)
+    return act(pipeline.name, table, connections, BatchKind.ACCEPT, reason=reason, change=follow)
+
+
+def _standing(progress: Progress) -> tuple[object, ...]:
+    return progress.generation, progress.next_offsets, progress.rollbacks, progress.cdc
+
+
+def _restarted(
+    check: RowCheck, reader: RangeReader, offsets: OffsetRange, table: Table
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the first event that shows it, of one partition: Kafka's time in milliseconds, and its place."""
+    columns = pa.schema([check.schema.field(name) for name in _READ_COLUMNS if name in check.schema.names])
+    parts = [no_rows(columns)]
+    for chunk in reader.read(offsets) if len(offsets) else ():
+        values = chunk.take([index for index, value in enumerate(chunk.values) if value is not None])
+        parts.append(check.rows_of(values).table.select(columns.names))
+    rows = pa.concat_tables(parts)
+    numbers = pa.array(np.arange(len(rows)))
+    folded = fold(
+        rows.append_column(FILE, numbers).append_column(ROW, numbers), progress_of(table).cdc or Cdc()
+    )
+    new = first_new(folded, partial(had_by, table))
+    if new is not None:
+        (event,) = folded.events.slice(new, 1).to_pylist()
+        yield int(event[TIMESTAMP].timestamp() * 1000), event[PARTITION], event[OFFSET]

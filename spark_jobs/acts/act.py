@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from spark_jobs import __version__
+from spark_jobs.acts.changes import passed_over
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
 from spark_jobs.commit.landing import Intent, land
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_run import Steps
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import Batch, BatchKind, Pause
 from spark_jobs.protocol.commit_summary import actor_summary
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.errors import BatchHeld, ConfigError
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.recovery.recover import recover
 from spark_jobs.schema.additions import refuse_newer_format
 from spark_jobs.txlog.entries import Entry, FlushComplete, IcebergSnapshotCreated, OffsetCommit
 
@@ -94,3 +104,120 @@ def land_act(connections: Connections, table: Table, intent: ActIntent, reason: 
     log(IcebergSnapshotCreated(committed.snapshot_id, connections.run_id, connections.now_us()))
     log(FlushComplete(steps.durations_ms, None, connections.run_id, connections.now_us()))
     return committed
+
+
+# Pausing a pipeline: kept in its table, so that it holds whatever runs the drains or is rebuilt.
+
+
+def pause(pipeline: PipelineConfig, connections: Connections, *, reason: str) -> Pause:
+    """Stop drains before their next batch; upkeep and replays go on.
+
+    Paused already, the new reason and actor take the place of the old ones. Raises ``ConfigError`` without a
+    table and what ``act`` raises.
+    """
+    paused = Pause(reason, connections.actor, connections.now_us() // 1000)
+    table = load_drained(pipeline, connections)
+    change = partial(replace, paused=paused)
+    act(pipeline.name, table, connections, BatchKind.PAUSE, reason=reason, change=change)
+    return paused
+
+
+def resume(pipeline: PipelineConfig, connections: Connections, *, reason: str) -> Pause | None:
+    """Let drains go on; returns the pause that ended, None when there was none: nothing is committed then.
+
+    Raises as ``pause``.
+    """
+    table = load_drained(pipeline, connections)
+    paused = progress_of(table).paused
+    if paused is not None:
+        change = partial(replace, paused=None)
+        act(pipeline.name, table, connections, BatchKind.RESUME, reason=reason, change=change)
+    return paused
+
+
+# What earlier runs left, settled before an act that fences it for ever.
+
+
+def settle(pipeline: PipelineConfig, connections: Connections, *, then: str) -> None:
+    """Settle unfinished batches of drains, before what is done ``then`` fences them.
+
+    A batch that was verified whole may be the only copy of its records by now. Asks Kafka nothing. Raises
+    ``BatchHeld`` and ``ConfigError`` (``paused``) for one that waits for an operator's word, and what
+    recovery raises.
+    """
+    settled = recover(pipeline, connections)
+    if settled.held:
+        held = settled.held[0]
+        raise BatchHeld(
+            f"a batch that was read before waits: {held.sentence}",
+            code="batch-held",
+            hint=f"Look: {mends.command('held list', pipeline.name)}. Publish it or discard it, then {then}.",
+            pipeline=pipeline.name,
+            batch=held.batch.batch_id,
+        )
+    if settled.left and progress_of(load_drained(pipeline, connections)).paused is not None:
+        raise ConfigError(
+            "the pipeline is paused, and batches that were read before are not settled",
+            code="paused",
+            hint=f"{mends.act('resume', pipeline.name)}, let a drain settle them, then {then}.",
+            pipeline=pipeline.name,
+        )
+
+
+# Skipping offsets: the way past a record that cannot be drained, or past what Kafka has lost.
+
+
+def skip(
+    pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, *, reason: str
+) -> Committed:
+    """Move the table past ``ranges`` without their records, in one commit that remembers them as skipped.
+
+    Each range begins at its partition's next offset and ends within the topic. Raises ``ConfigError``
+    (``not-next-offset``, ``beyond-the-end``) otherwise, also when a drain was faster, ``SourceChanged``, and
+    what ``act`` raises.
+    """
+    table = load_drained(pipeline, connections)
+    source = connections.admin.source_state(pipeline.topic)
+    check_identity(progress_of(table), source, table=pipeline.table)
+    for part in ranges:
+        _check_end(pipeline, source, part)
+
+    def change(progress: Progress) -> Progress:
+        positions = source.positions(progress.next_offsets)
+        for part in ranges:
+            _check_start(pipeline, part, positions[part.partition])
+        return passed_over(progress, ranges, reason)
+
+    change(progress_of(table))  # before anything is logged
+    return act(pipeline.name, table, connections, BatchKind.SKIP, reason=reason, change=change, ranges=ranges)
+
+
+def _check_end(pipeline: PipelineConfig, source: SourceState, part: OffsetRange) -> None:
+    end = source.end.get(part.partition)
+    if end is not None and part.start < part.end <= end:
+        return
+    raise ConfigError(
+        f"{part} is not a range of the topic: "
+        + (f"it has no partition {part.partition}" if end is None else f"partition ends at offset {end}"),
+        code="beyond-the-end",
+        hint="Write P:START-END with START below END; END is the first offset that is drained again.",
+        pipeline=pipeline.name,
+        topic=source.topic,
+    )
+
+
+def _check_start(pipeline: PipelineConfig, part: OffsetRange, next_offset: int) -> None:
+    if part.start == next_offset:
+        return
+    is_drained = part.start < next_offset
+    raise ConfigError(
+        f"partition {part.partition} stands at offset {next_offset}, not at {part.start}",
+        code="not-next-offset",
+        hint=(
+            "What is below that offset has been drained or skipped already; rows are taken out with"
+            " ./sluice rollback."
+            if is_drained
+            else "Drain up to the offset first, or begin the range at the next offset."
+        ),
+        **pipeline.where,
+    )

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from spark_jobs.protocol import shaped_spans
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import OffsetsUnavailable
-from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.protocol.kept import KeptLetters, kept_below, with_skipped
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
-from spark_jobs.protocol.schema_spans import after_rollback
-from spark_jobs.protocol.skips import kept_below, with_skipped
+from spark_jobs.protocol.schema_id import after_rollback
 from spark_jobs.protocol.source import SourceState
 
 

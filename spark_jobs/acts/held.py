@@ -21,8 +21,7 @@ from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.recovery.recover import recover
 from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch, held_batch
-from spark_jobs.txlog.entries import Attempt, IcebergSnapshotCreated, ParquetWritten, Published
-from spark_jobs.txlog.states import is_waiting
+from spark_jobs.txlog.entries import Attempt, IcebergSnapshotCreated, ParquetWritten, Published, is_waiting
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

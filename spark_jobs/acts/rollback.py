@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.changes import Rewind, lost_of, plan_rewind, refuse_lost, rewound
-from spark_jobs.acts.past_states import EarlierState, snapshot_at, state_at
-from spark_jobs.acts.returned_letters import letters_to_return
+from spark_jobs.acts.past_states import EarlierState, letters_to_return, snapshot_at, state_at
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import pay_debts

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.audit.counts import AuditCounts, AuditResult, MirrorAuditResult, example_offsets
-from spark_jobs.audit.findings import unreadable
+from spark_jobs.audit.findings import RoundedColumn, unreadable
 from spark_jobs.audit.mirror import audit_mirror
-from spark_jobs.audit.removed import removed_by_others
-from spark_jobs.audit.rounded import RoundedColumn
 from spark_jobs.audit.row_check import row_check
+from spark_jobs.audit.row_place import removed_by_others
 from spark_jobs.audit.stretches import stretches_of
 from spark_jobs.audit.trace_answers import FILTERED_AS
 from spark_jobs.connections.shape import shape_of
@@ -30,8 +29,8 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.shaped_spans import is_outdated, may_leave_out
 from spark_jobs.records.routing import PLACE, placed_rows
+from spark_jobs.schema.additions import check_beside, check_own
 from spark_jobs.schema.metadata_columns import OFFSET
-from spark_jobs.schema.required_columns import check_beside, check_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.audit.rounded import RoundedColumn, merged
+from spark_jobs.audit.findings import RoundedColumn, merged
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.offsets import OffsetRange, merge
 

@@ -26,12 +26,20 @@ from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.record_offsets import dead_letter_offsets
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.mirror.spelled_keys import refuse_other_spellings
+from spark_jobs.mirror.keys import refuse_other_spellings
 from spark_jobs.protocol.shaped_spans import is_outdated
 from spark_jobs.records.formats import spelling_of
 from spark_jobs.records.plain_keys import old_key
-from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, ROW_ID, SEQUENCE, SOURCE
-from spark_jobs.schema.metadata_columns import HEADERS, METADATA_COLUMNS, OFFSET, PARTITION
+from spark_jobs.schema.metadata_columns import (
+    COMMIT_SEQUENCE,
+    HEADERS,
+    METADATA_COLUMNS,
+    OFFSET,
+    PARTITION,
+    ROW_ID,
+    SEQUENCE,
+    SOURCE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from spark_jobs.debezium.events import DELETE, TRUNCATE
-from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 
 Row: TypeAlias = dict[str, Any]
 

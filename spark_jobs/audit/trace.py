@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_jobs.audit.removed import removed_by
 from spark_jobs.audit.row_check import row_check
-from spark_jobs.audit.row_place import RowPlace, Spot, find_row, spots_of
+from spark_jobs.audit.row_place import RowPlace, Spot, find_row, removed_by, spots_of
 from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_folded, judge_rowless
 from spark_jobs.books.entries import BookEntry, books_of
 from spark_jobs.books.history import HistoryLine, State, line_of

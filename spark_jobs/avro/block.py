@@ -20,8 +20,7 @@ from spark_jobs.avro.columns import has_columns, only_member, top_fields
 from spark_jobs.avro.leaves import number_column, piece_column
 from spark_jobs.avro.parsing import Array, Field, Kind, Leaf, Map, Record, Type, Union, is_null
 from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.lane_rows import Rows
-from spark_jobs.schema.lanes import Lanes, signed
+from spark_jobs.schema.lanes import Lanes, Rows, signed
 from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues
 
 # So many values take as long read by themselves.

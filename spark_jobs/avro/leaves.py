@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_jobs.avro.columns import DURATION, MOST_DIGITS
 from spark_jobs.avro.parsing import Kind, Leaf
 from spark_jobs.avro.plain import CONVERSIONS, FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, TEXTS
-from spark_jobs.schema.lane_rows import Rows
+from spark_jobs.schema.lanes import Rows
 from spark_jobs.schema.packed_values import binary_column, words_at
 
 _DAY_US = 86_400_000_000

@@ -14,7 +14,7 @@ from spark_jobs.avro.columns import columns_of, only_member
 from spark_jobs.avro.parsing import Kind, Leaf, Record, Type, Union, parse
 from spark_jobs.avro.plain import TEXTS, PlainReader
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.reading import BlockFirst
+from spark_jobs.schema.packed_values import BlockFirst
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import (
     ReadValues,

@@ -16,8 +16,7 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.lake.tables import load_table, summary_of
-from spark_jobs.txlog.entries import Attempt
-from spark_jobs.txlog.states import is_held
+from spark_jobs.txlog.entries import Attempt, is_held
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
+    from spark_jobs.commit.columns_commit import PlannedColumns
     from spark_jobs.commit.landing import CatalogAccess
-    from spark_jobs.commit.planned_columns import PlannedColumns
     from spark_jobs.commit.swap import Swap
 
 

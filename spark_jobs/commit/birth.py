@@ -7,39 +7,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from pyiceberg.exceptions import (
-    NoSuchTableError,
-    TableAlreadyExistsError,
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.partitioning import (
+    PARTITION_FIELD_ID_START,
+    UNPARTITIONED_PARTITION_SPEC,
+    PartitionField,
+    PartitionSpec,
 )
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import BinaryType
 
 from spark_jobs.commit.swap import send, stage_birth
-from spark_jobs.config.parquet_codecs import with_fitting_values
+from spark_jobs.config.iceberg_terms import with_fitting_values
 from spark_jobs.lake.catalog_errors import birth_error, catalog_error, staging
-from spark_jobs.lake.parquet_encodings import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
+from spark_jobs.lake.parquet_writer import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
+from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.fences import is_of_another_table
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.evolution import Binding, bind
 from spark_jobs.schema.metadata_columns import (
     IDENTITY,
+    KEY,
     METADATA_COLUMNS,
     dead_letter_schema,
     with_metadata_columns,
 )
-from spark_jobs.schema.partitioning import partition_spec
-from spark_jobs.schema.sort_order import sort_order
+from spark_jobs.schema.partitioning import partition_spec, sort_order, sorted_by
 from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.sorting import SortOrder
-from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+
 
 COMMENT = "comment"  # where Spark, Trino and others look for a table's comment
 # The level: Parquet with zstd 1 costs about 0.3 µs a row; higher levels cost more than they save here.
@@ -258,3 +260,72 @@ def _create_namespace(catalog: Catalog, identifier: str) -> None:
             # Two creators at once fail in as many ways as there are catalogs; it counts that it is there.
             if not catalog.namespace_exists(namespace):
                 raise
+
+
+# The birth of a table that another one's rows are routed to: laid out as that one, and named as its own.
+
+
+def create_routed_table(
+    catalog: Catalog,
+    identifier: str,
+    own: Table,
+    *,
+    properties: Mapping[str, str],
+    location: str | None = None,
+) -> Table:
+    """Make the table, or load the one that is there.
+
+    Of ``own``'s columns it is born with those that it is partitioned or sorted by; others come with rows that
+    have values in them. Raises ``ConfigError`` (``not-routed-from``) for a table that rows of another one are
+    routed to, or none, and as ``give_birth``.
+    """
+    table = load_table(catalog, identifier)
+    if table is None:
+        schema, sort_by = own.schema(), sorted_by(own.schema(), own.sort_order())
+        sources = {each.source_id: str(schema.find_column_name(each.source_id)) for each in own.spec().fields}
+        columns = _schema(schema, {*sort_by, *sources.values()})
+        table = give_birth(
+            catalog,
+            identifier,
+            schema=columns,
+            spec=_spec(own.spec(), {old: columns.find_field(name).field_id for old, name in sources.items()}),
+            properties={
+                **properties,
+                COMMENT: f"Made by Sluice of rows that are routed here from {'.'.join(own.name())}",
+            },
+            location=location,
+            progress=replace(unknowing(progress_of(own)), routed_from=str(own.metadata.table_uuid)),
+            order=sort_order(columns, sort_by),
+        )
+    refuse_other_origin(table, str(own.metadata.table_uuid))
+    return table
+
+
+def refuse_other_origin(table: Table, own_uuid: str) -> None:
+    """Raise ``ConfigError`` (``not-routed-from``) unless the table was made for rows of that one."""
+    if progress_of(table).routed_from == own_uuid:
+        return
+    name = ".".join(table.name())
+    raise ConfigError(
+        "the table was not made for rows that this pipeline routes",
+        code="not-routed-from",
+        hint=f"Give the route another table, or rename or drop {name}: a new one is made.",
+        table=name,
+    )
+
+
+def _schema(own: Schema, named: set[str]) -> Schema:
+    """Return the columns that hold what is named, a field of a struct as well, and every table's own."""
+    holding = {part for name in named for part in (name, name.partition(".")[0])} - {*METADATA_COLUMNS}
+    fields = [field for field in own.fields if field.name in holding]
+    key_is_binary = isinstance(own.find_type(KEY), BinaryType)
+    return assign_fresh_schema_ids(with_metadata_columns(Schema(*fields), key_is_binary=key_is_binary))
+
+
+def _spec(own: PartitionSpec, sources: Mapping[int, int]) -> PartitionSpec:
+    return PartitionSpec(
+        *(
+            PartitionField(sources[each.source_id], PARTITION_FIELD_ID_START + n, each.transform, each.name)
+            for n, each in enumerate(own.fields)
+        )
+    )

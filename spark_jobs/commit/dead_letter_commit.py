@@ -9,30 +9,44 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
 from pyiceberg.table.snapshots import ancestors_of
 
 from spark_jobs.commit.anchor import check_properties
-from spark_jobs.commit.birth import COMMENT, create_dead_letter_table
+from spark_jobs.commit.birth import (
+    COMMENT,
+    create_dead_letter_table,
+    create_routed_table,
+    refuse_other_origin,
+)
 from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.commit.landing import Committed, land
-from spark_jobs.commit.moved_letters import returning
-from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, kept_prefix, stage_replace
-from spark_jobs.commit.routed_birth import create_routed_table, refuse_other_origin
+from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, affected_files, kept_prefix, stage_replace
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import released
+from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.kept_letters import leaving
-from spark_jobs.lake.locations import data_location
-from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
+from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.lake.kept_letters import leaving, read_letters
+from spark_jobs.lake.tables import (
+    data_location,
+    dead_letters_of,
+    is_no_table_of_ours,
+    load_table,
+    progress_of,
+)
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, CorruptLog, SourceChanged
 from spark_jobs.protocol.fences import is_stale, with_dead_letters
 from spark_jobs.protocol.progress import PREFIX, PendingDeadLetters, Progress
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.column_source import lacking
 from spark_jobs.schema.evolution import Evolution
-from spark_jobs.schema.routed_columns import lacking
+from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
@@ -40,6 +54,41 @@ if TYPE_CHECKING:
 
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
+
+
+# Dead letters that a debt puts back into their table, beside the files it names.
+
+
+def returning(
+    connections: CatalogAccess, table: Table, generation: int, owed: PendingDeadLetters, rewriter: Rewriter
+) -> Iterator[WrittenFile]:
+    """Write the letters that come back, but those of places that have one. Raises as ``read_letters``."""
+    schema = arrow_schema(table.schema())
+    for kept in owed.returned:
+        letters = read_letters(connections.state, kept)
+        there = rows_at(table, ReplacedOffsets(generation, Coordinates.of_rows(letters)))
+        missing = letters.filter(pa.array(~Coordinates.of_rows(there).holds(letters)))
+        columns = [
+            missing.column(field.name).cast(field.type)
+            if field.name in missing.column_names
+            else pa.nulls(len(missing), field.type)
+            for field in schema
+        ]
+        yield from rewriter.write(table, kept.name, pa.Table.from_arrays(columns, schema=schema))
+
+
+def rows_at(table: Table, places: ReplacedOffsets) -> pa.Table:
+    """Return the coordinates of the rows that stand at one of the places. Raises as ``affected_files``."""
+    columns = table.schema().select(GENERATION, PARTITION, OFFSET)
+    found = [arrow_schema(columns).empty_table()]
+    try:
+        for task in affected_files(table, places):
+            rows = rows_of_file(table.io, task, columns)
+            found += [each.filter(pa.array(places.holds(each))) for each in rows]
+    except OSError as error:
+        raise storage_error(error, "reading coordinates", table=".".join(table.name())) from error
+    return pa.concat_tables(found)
+
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent, overtaken
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.files_by_path import exchange_files
-from spark_jobs.commit.replace import refuse_equality_deletes
+from spark_jobs.commit.replace import exchange_files, refuse_equality_deletes
 from spark_jobs.commit.swap import stage, stage_change
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import rows_of_file

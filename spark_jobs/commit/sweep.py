@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.locations import data_location, delete_file
 from spark_jobs.lake.named_files import named_of, unnamed_files
+from spark_jobs.lake.tables import data_location, delete_file
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.file_listing import find_files

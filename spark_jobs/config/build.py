@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 from spark_jobs.config.columns import from_text
-from spark_jobs.config.frozen import Frozen
-from spark_jobs.config.hot import check_hot
+from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
 from spark_jobs.config.kafka_keys import ALIASES
 from spark_jobs.config.layout_checks import check_archive, check_changes, check_mirror, schema_of
-from spark_jobs.config.partition_terms import check_partition_by
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
-from spark_jobs.config.routes import check_route, check_route_tables
+from spark_jobs.config.sections import check_hot, check_route, check_route_tables
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,
@@ -23,19 +22,10 @@ from spark_jobs.config.settings import (
     PipelineTemplate,
     SluiceConfig,
 )
-from spark_jobs.config.sort_terms import check_sort_by
 from spark_jobs.config.suites import OnFailure, When
-from spark_jobs.config.templates import (
-    every_table,
-    first_clash,
-    safe_name,
-    settings_of,
-    table_of,
-    tables_written,
-)
-from spark_jobs.config.validation import validate
 from spark_jobs.config.value_format import Layout, ValueFormat, check_place
-from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
+from spark_jobs.config.values import Frozen
+from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile, validate
 from spark_jobs.storage.paths import is_inside
 
 _STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
@@ -278,3 +268,44 @@ def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
                 yield Finding(where, "the transaction log would be inside it", hint)
             elif place and is_inside(place, config.state):
                 yield Finding(where, "it would be inside the transaction log", hint)
+
+
+# What the pipelines of several topics are called, and which pipelines clash.
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
+
+
+def first_clash(pipeline: PipelineConfig, others: Iterable[PipelineConfig]) -> PipelineConfig | None:
+    """Return a pipeline of the same name or that writes the same table."""
+    tables = every_table(pipeline)
+    same = (other for other in others if other.name == pipeline.name or tables & every_table(other))
+    return next(same, None)
+
+
+def every_table(pipeline: PipelineConfig) -> set[str]:
+    """Return the tables of a pipeline and those that it routes rows to, in lower case."""
+    return tables_written(pipeline.table).union(each.lower() for each in pipeline.routed_tables)
+
+
+def settings_of(settings: Mapping[str, Any], topic: str) -> dict[str, Any]:
+    """Return the settings of one of several topics: ``{topic}`` stands for it in routed tables too."""
+    route = settings["route"]
+    tables = {value: table_of(table, topic) for value, table in route.tables.items()}
+    return {**settings, "route": route.model_copy(update={"tables": tables})}
+
+
+def safe_name(topic: str) -> str:
+    """Return the topic as a pipeline's name and as ``{topic}`` in a table's."""
+    name = _UNSAFE.sub("_", topic)
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def table_of(table: str, topic: str) -> str:
+    """Return the table of a topic: ``{topic}`` stands for the topic, safe as a name."""
+    return table.replace("{topic}", _UNSAFE.sub("_", topic))
+
+
+def tables_written(table: str) -> set[str]:
+    """Return the tables of a pipeline in lower case: some catalogs fold case, and would have one of two."""
+    return {table.lower(), table.lower() + DEAD_LETTERS_SUFFIX}

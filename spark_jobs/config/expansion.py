@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, TypeAlias
 
+from spark_jobs.config.build import first_clash, safe_name, settings_of, table_of
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.settings import PipelineConfig, PipelineSettings, PipelineTemplate, SluiceConfig
-from spark_jobs.config.templates import first_clash, safe_name, settings_of, table_of
 
 _Clash: TypeAlias = "tuple[PipelineTemplate, PipelineConfig, PipelineConfig]"
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
-from spark_jobs.config.partition_terms import check_partition_by, parse_partition_term
+from spark_jobs.config.iceberg_terms import check_partition_by, parse_partition_term
 from spark_jobs.config.problems import Finding, Path
 from spark_jobs.config.settings import KeyFormat, PipelineSettings, PipelineTemplate
 from spark_jobs.config.value_format import Layout, ValueFormat

@@ -9,11 +9,21 @@ from typing import Annotated
 
 from pydantic import Field, WithJsonSchema
 
-from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.listener import DEFAULT_GATEWAY, AddressOrOff, ListenerSettings
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import parse_duration_seconds
-from spark_jobs.config.values import Count, Duration, OneOrMany, Secret, Size, Topic, choice, parsed
+from spark_jobs.config.values import (
+    Count,
+    Duration,
+    Frozen,
+    OneOrMany,
+    Secret,
+    Size,
+    Topic,
+    choice,
+    key,
+    parsed,
+)
 
 # Of the hash of a source; fixed, since transactional ids and the partitions of states are made of it.
 SLOTS = 8

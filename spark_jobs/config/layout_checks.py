@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from spark_jobs.config.cdc import CdcSettings, Envelope
-from spark_jobs.config.columns import ColumnSettings, FieldForm
-from spark_jobs.config.mirror import MirrorSettings
-from spark_jobs.config.new_fields import Incompatible
+from spark_jobs.config.columns import ColumnSettings, FieldForm, Incompatible
 from spark_jobs.config.problems import Finding
-from spark_jobs.config.routes import RouteSettings
+from spark_jobs.config.sections import CdcSettings, Envelope, MirrorSettings, RouteSettings
 from spark_jobs.config.settings import PipelineSettings, SchemaSettings
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 

@@ -9,9 +9,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, WithJsonSchema
 
-from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import UnreadableValueError
-from spark_jobs.config.values import AbsolutePath, Count, Duration, OneOrMany, Secret, Size, parsed
+from spark_jobs.config.values import (
+    AbsolutePath,
+    Count,
+    Duration,
+    Frozen,
+    OneOrMany,
+    Secret,
+    Size,
+    key,
+    parsed,
+)
 
 # An address of a machine that answers at all of its addresses, as the machine itself reaches it.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104

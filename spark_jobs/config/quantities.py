@@ -1,8 +1,15 @@
-"""Durations and sizes as people write them: ``60s``, ``256MiB``; a bare number is refused. Pure."""
+"""Durations, sizes, times, schedules and starts as people write them; a bare number is refused. Pure."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from pydantic import BeforeValidator, WithJsonSchema
 
 from spark_jobs.config.problems import UnreadableValueError
 
@@ -52,3 +59,109 @@ def _parse(text: str, units: dict[str, int], kind: str, hint: str) -> int:
     if quantity == 0:
         raise UnreadableValueError(f"{text!r} must be more than nothing", hint)
     return quantity
+
+
+# Where a table that does not exist yet begins to read, and how a person writes that.
+
+
+class StartKind(StrEnum):
+    """Where a table that does not exist yet begins to read."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIMESTAMP = "timestamp"
+    OFFSETS = "offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """``timestamp_ms`` (since the epoch) with TIMESTAMP only, ``offsets`` by partition with OFFSETS only."""
+
+    kind: StartKind = StartKind.EARLIEST
+    timestamp_ms: int | None = None
+    offsets: dict[int, int] = field(default_factory=dict)
+
+
+def parse_start(value: object) -> Start:
+    """Return the start that a text or a map of offsets means; raises ``UnreadableValueError``."""
+    if isinstance(value, Start):
+        return value
+    if isinstance(value, dict):
+        return Start(StartKind.OFFSETS, offsets=_offsets(value))
+    if not isinstance(value, str):
+        raise UnreadableValueError("must be one value", "Write key: value.")
+    if value in {StartKind.EARLIEST, StartKind.LATEST}:
+        return Start(StartKind(value))
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise UnreadableValueError(
+            f"{value!r} is not a start",
+            "Write earliest, latest, a time such as 2026-01-31T06:00:00Z, or offsets {0: 100, 1: 250}.",
+        ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return Start(StartKind.TIMESTAMP, timestamp_ms=round(aware.timestamp() * 1000))
+
+
+def _offsets(value: dict[Any, Any]) -> dict[int, int]:
+    if not value or not all(str(item).isdecimal() for pair in value.items() for item in pair):
+        raise UnreadableValueError("offsets must be whole numbers by partition", "Write {0: 100, 1: 250}.")
+    return {int(partition): int(offset) for partition, offset in value.items()}
+
+
+_OFFSETS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
+_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, _OFFSETS_SCHEMA]})
+StartText = Annotated[Start, BeforeValidator(parse_start), _SCHEMA]
+
+
+# Cron expressions and time zones: which there are, and the next tick, as Dagster has it.
+
+
+OFF = "off"
+_FIELDS = 5
+_FOLD = timedelta(hours=2)  # longer than any hour that comes twice
+_HINT = "Write minute, hour, day, month, weekday: '0 2 * * *' is each night at two."
+
+
+def parse_cron(text: str) -> str | None:
+    """Return the expression, None for ``off``; raises ``UnreadableValueError`` for one that never ticks."""
+    from croniter import croniter  # noqa: PLC0415  (Spark workers read settings and have no use for it)
+
+    cron = " ".join(text.split())
+    if cron == OFF:
+        return None
+    if not (cron.count(" ") == _FIELDS - 1 and croniter.is_valid(cron)):
+        raise UnreadableValueError(f"{text!r} is not a cron expression", _HINT)
+    try:
+        croniter(cron, datetime(2024, 1, 1, tzinfo=UTC)).get_next()
+    except ValueError:
+        raise UnreadableValueError(f"{text!r} names a day that never comes", _HINT) from None
+    return cron
+
+
+def parse_timezone(text: str) -> str:
+    """Return the name of an IANA zone; raises ``UnreadableValueError``."""
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        hint = "Write an IANA name: Europe/Berlin, UTC."
+        raise UnreadableValueError(f"{text!r} is not a time zone", hint) from None
+    return text
+
+
+def next_tick_ms(cron: str, timezone: str, after_ms: int) -> int:
+    """Return the first tick later than ``after_ms``, both milliseconds since the epoch.
+
+    In an hour that comes twice Dagster takes the second, unless the schedule ticks in every hour.
+    """
+    from croniter import croniter  # noqa: PLC0415  (as above)
+
+    after = datetime.fromtimestamp(after_ms / 1000, ZoneInfo(timezone))
+    is_hourly = cron.split()[1] == "*"
+    begin = after.astimezone(UTC) - (timedelta() if is_hourly else _FOLD)
+    ticks = croniter(cron, begin.astimezone(after.tzinfo))
+    while True:
+        tick: datetime = ticks.get_next(datetime)
+        tick_ms = round((tick if is_hourly else tick.replace(fold=1)).timestamp() * 1000)
+        if tick_ms > after_ms:
+            return tick_ms

@@ -15,22 +15,17 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from spark_jobs.config import values
-from spark_jobs.config.cdc import CdcSettings, Envelope
-from spark_jobs.config.clock import next_tick_ms
-from spark_jobs.config.columns import Columns, LetterColumn
-from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.columns import Columns, Growth, Incompatible, LetterColumn, NewFields
 from spark_jobs.config.gateway import GatewaySettings
-from spark_jobs.config.hot import Hot
+from spark_jobs.config.iceberg_terms import Encoding
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
-from spark_jobs.config.mirror import MirrorSettings
-from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
-from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.quantities import StartText, next_tick_ms
 from spark_jobs.config.redaction import redact_properties, redact_urls
-from spark_jobs.config.routes import RouteSettings
-from spark_jobs.config.start import StartText
+from spark_jobs.config.sections import CdcSettings, Envelope, Hot, MirrorSettings, RouteSettings
 from spark_jobs.config.suites import Suite, Suites, When
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
+from spark_jobs.config.values import Frozen, key
 from spark_jobs.config.written_checks import WrittenChecks
 
 DEAD_LETTERS_SUFFIX = "_dead_letters"

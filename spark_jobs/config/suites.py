@@ -11,9 +11,8 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from spark_jobs.config import row_condition
-from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
-from spark_jobs.config.values import PipelineName, choice
+from spark_jobs.config.values import Frozen, PipelineName, choice, key
 
 # What each looks at, by Great Expectations' own name; importing the library to ask it takes seconds. `rows`:
 # each meets it or not. `figures`: all rows together. `columns`: names and types. `sql`: it needs a database.

@@ -6,18 +6,19 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated
 
-from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.values import (
     ColumnName,
     Delimiter,
     FileBelow,
+    Frozen,
     HasHeader,
     OneOrMany,
     RegistryName,
     SchemaVersion,
     TextEncoding,
     choice,
+    key,
 )
 
 

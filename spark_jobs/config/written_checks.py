@@ -8,8 +8,7 @@ from pydantic import create_model
 
 from spark_jobs.checks.check import Check, LimitKind, Severity
 from spark_jobs.checks.registry import CHECKS
-from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.values import Count, Duration, Share
+from spark_jobs.config.values import Count, Duration, Frozen, Share, key
 
 
 class WrittenCheck(Frozen):

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.secrets import resolve
-from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.config.settings import PipelineConfig, RegistrySettings, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.connections.lake import open_catalog, open_log
-from spark_jobs.connections.registry import open_registry
 from spark_jobs.connections.writer_schemas import RecordSchemas, schema_sources
 from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
+from spark_jobs.registry.client import RegistryClient
+from spark_jobs.registry.http_get import access_of
+from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from spark_jobs.storage.create_only import CreateOnlyStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +105,23 @@ def connect(
         schemas=schema_sources(config, cache(partial(open_registry, config.registries, txlog.store))),
         refresh=refresh,
     )
+
+
+# Opening a registry by the name that the configuration gives it.
+
+
+def open_registry(
+    registries: Mapping[str, RegistrySettings], store: CreateOnlyStore, name: str
+) -> KeptSchemas:
+    """Return its schemas, secrets resolved now; it connects on first use.
+
+    Raises ``ConfigError``: ``no-registry`` when none is called that, and for what ``access_of`` finds.
+    """
+    settings = registries.get(name)
+    if settings is None:
+        raise ConfigError(
+            f"there is no registry {name}",
+            code="no-registry",
+            hint="Name one that stands under `registries:` in sluice.yaml, or add it there.",
+        )
+    return KeptSchemas(name, store, RegistryClient(access_of(name, settings)))

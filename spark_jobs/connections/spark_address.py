@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import hmac
 import os
+import signal
 import socket
 import ssl
+import subprocess
 import uuid
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from spark_jobs.config.listener import Address
-from spark_jobs.config.redaction import redact_urls
-from spark_jobs.config.secrets import scrub
+from spark_jobs.config.redaction import MASK, redact_urls, url_passwords
+from spark_jobs.config.secrets import remember, resolve, scrub
+from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 
 USER_ID = "sluice"
@@ -120,3 +127,113 @@ def no_answer(remote: str, error: Exception | None) -> SluiceError:
         hint="Start it again (./sluice up starts its own) or correct spark.remote.",
         remote=redact_urls(scrub(remote)),
     )
+
+
+# The Spark server of a session, by the word of a program, for platforms that give each session its own.
+#
+# The program prints one line, the server's address as ``spark.remote`` has it, token included. It has this
+# process's environment and no shell. What it prints beside that is not shown; its last word on stderr is.
+
+
+COMMAND_SECONDS = 600.0  # a cluster may have to start
+
+
+def ask_for_remote(command: Sequence[str], *, timeout_seconds: float = COMMAND_SECONDS) -> str:
+    """Run the program and return the address that it prints; its token is a secret from then on.
+
+    Raises ``ConfigError`` (``spark-command-unusable``) when it cannot be run or prints anything else, and
+    ``RetryableError`` (``spark-command-failed``) when it fails or does not end.
+    """
+    program = command[0]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _unusable(f"{program} cannot be run: {error.strerror}", program) from None
+    with process:
+        try:
+            printed, complaint = process.communicate(timeout=timeout_seconds)
+        except BaseException as error:
+            with suppress(ProcessLookupError):  # with what it started, which may hold the pipes
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise _failed(f"it did not end within {timeout_seconds:.0f} s", program) from None
+    address = printed.strip()
+    for secret in url_passwords(address):
+        remember(secret)
+    if process.returncode:
+        said = scrub((complaint.strip().splitlines() or ["it said nothing on stderr"])[-1])[:300]
+        raise _failed(f"exit code {process.returncode}: {said}", program)
+    if not address.startswith("sc://") or len(address.split()) != 1:
+        raise _unusable(f"{program} did not print one address sc://host:port", program)
+    return address
+
+
+def _failed(reason: str, program: str) -> RetryableError:
+    return RetryableError(
+        f"the program that tells the Spark server failed: {reason}",
+        code="spark-command-failed",
+        hint="Run spark.remote_command by hand, as the user and with the environment that runs have.",
+        program=program,
+    )
+
+
+def _unusable(reason: str, program: str) -> ConfigError:
+    return ConfigError(
+        f"spark.remote_command: {reason}",
+        code="spark-command-unusable",
+        hint="It is an absolute program that prints one line, sc://host:port/;use_ssl=true;token=TOKEN, and"
+        " ends with 0: docs/SPARK.md.",
+        program=program,
+    )
+
+
+# The catalog as a Spark session knows it, for Iceberg's own procedures.
+#
+# The properties, secrets among them, travel over the session's own connection: they are in no statement, log,
+# command line or UI, and two pipelines' servers need no configuration of their own.
+
+
+# The kind of work whose session knows the catalog; tasks of drains read and write without Spark's help.
+UPKEEP = "upkeep"
+# Metadata is small: most of Spark's 200 tasks a shuffle would only be scheduled; sorts have their own number.
+SHUFFLE_PARTITIONS = 8
+
+
+def catalog_conf(config: SluiceConfig) -> dict[str, str]:
+    """Return what an upkeep session is told beyond the user's own Spark configuration."""
+    name = config.catalog.name
+    return {
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        **spark_catalog_conf(name, resolve(config.catalog.properties)),
+        # Spark would go on showing a table as it was when it was first read.
+        f"spark.sql.catalog.{name}.cache-enabled": "false",
+    }
+
+
+def lake_name(config: SluiceConfig) -> tuple[str, ...]:
+    """Return what tells the lake from others, as configured: references to secrets stay references."""
+    properties = config.catalog.properties
+    return (config.catalog.name, *(properties[key] for key in ("uri", "warehouse") if key in properties))
+
+
+def know_catalog(session: Any, conf: dict[str, str]) -> bool:
+    """Tell a Connect session of the catalog; False when it knows another one by now.
+
+    A session loads a catalog once and will not forget it: changed credentials need another session. A server
+    may have a mask in the place of a secret, as docs/SPARK.md tells.
+    """
+    known = {key: session.conf.get(key, None) for key in conf}
+    if any(value not in {None, MASK, conf[key]} for key, value in known.items() if ".catalog." in key):
+        return False
+    for key in [key for key, value in known.items() if value != conf[key]]:
+        session.conf.set(key, conf[key])
+    return True

@@ -21,18 +21,16 @@ from spark_jobs.config.value_format import (
     ValueFormat,
     ValueSettings,
 )
-from spark_jobs.connections.schema_files import read_file
-from spark_jobs.connections.subject_version import SubjectVersion
+from spark_jobs.connections.named_schemas import SubjectVersion, read_file
 from spark_jobs.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.json_by_schema import json_schema
 from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.csv_lines import CsvLines
-from spark_jobs.schema.known_schemas import KnownSchemas
-from spark_jobs.schema.one_column import OneColumn
-from spark_jobs.schema.whole_value import WholeValue
+from spark_jobs.schema.placed import OneColumn, WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 
 _log = logging.getLogger(__name__)

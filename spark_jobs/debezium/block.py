@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.debezium.leaves import (
+from spark_jobs.debezium.plain import (
     DAY_US,
     FIRST_DAY,
     FIRST_US,
@@ -26,8 +26,7 @@ from spark_jobs.debezium.leaves import (
     uuid_of,
 )
 from spark_jobs.debezium.row_types import Entries, Items, Kind, Leaf, Record, Type
-from spark_jobs.schema.arrow_schema import column_of
-from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of
+from spark_jobs.schema.arrow_schema import column_of, entries_of, items_of, list_of, map_of
 
 _WRITTEN_AS: dict[Kind, pa.DataType] = {
     Kind.BOOLEAN: pa.bool_(),

@@ -4,15 +4,99 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Protocol
 
-from spark_jobs.debezium.beside import Beside, Said, beside
-from spark_jobs.debezium.documents import BareValueError, Documents, KeyNotReadError, NotReadError
+from spark_jobs.debezium.documents import BareValueError, Document, Documents, KeyNotReadError, NotReadError
 from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
+
+# Events that are rows by themselves: a key, and the value it has from then on, or none.
+
+
+UPSERT = "u"
+# What Debezium's ExtractNewRecordState says of a row that is gone, where it is told to rewrite deletes.
+_DELETED = re.compile(rb'"__deleted"\s*:\s*"?true')
+
+
+def read_upsert(documents: Events, key: bytes | None, value: bytes | None, offset: int) -> Change:
+    """Return a record as a change; a key that is a JSON object gives a delete its fields.
+
+    Raises ``NotReadError``.
+    """
+    of = None if key is None else documents.spelling.read(documents.keys, key)
+    row_id = None if of is None else of.text
+    if value is not None and not _may_say_more(value):
+        return Change(UPSERT, offset, None, None, row_id, value)
+    row = None if value is None else _upserted(documents, value)
+    if row is not None:
+        is_deleted, written = row.said("__deleted") in ("true", True), row.whole.encode()
+        if not is_deleted:
+            return Change(UPSERT, offset, None, None, row_id, written, row.schema)
+        if of is None:
+            return Change(DELETE, offset, None, None, None, written, row.schema, is_whole=False)
+    if of is None:
+        raise NotReadError("neither a key nor a value")
+    return Change(DELETE, offset, None, None, row_id, of.fields or b"{}", of.schema, is_whole=False)
+
+
+def _may_say_more(value: bytes) -> bool:
+    """Whether a value may be more than a row: one with its schema, or of what is deleted; or null."""
+    return b'"payload"' in value or _DELETED.search(value) is not None or value.strip() == b"null"
+
+
+def _upserted(documents: Events, value: bytes) -> Document | None:
+    try:
+        return documents.values.read(value)
+    except BareValueError as bare:
+        if bare.text == "null":
+            return None
+        raise
+
+
+# What Debezium writes that is no change of a row: known by what it says, passed over and counted.
+
+
+_MESSAGE = "m"
+_MARKER = frozenset({"status", "id", "event_count", "data_collections"})
+_SCHEMA_CHANGE = frozenset({"source", "ddl"})
+
+
+class Beside(StrEnum):
+    """Its kind, by the name of the term that counts it in a batch's balance."""
+
+    HEARTBEAT = "heartbeats"
+    MESSAGE = "messages"
+    MARKER = "transaction_markers"
+    SCHEMA_CHANGE = "schema_changes"
+    NOTHING = "nulls"  # a tombstone as JSON's null, in its schema or without
+
+
+class Said(Protocol):
+    """A value of which names are known, whatever it is written in."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """Return the names that it has values under."""
+
+    def said(self, name: str) -> Any:
+        """Return the value under a name as JSON has it, None without one."""
+
+
+def beside(value: Said) -> Beside | None:
+    """Return of which kind a value is that is no change of a row; None of one that is, or should be."""
+    operation, names = value.said("op"), value.names
+    if operation is not None:
+        return Beside.MESSAGE if operation == _MESSAGE else None
+    if [*names] == ["ts_ms"]:
+        return Beside.HEARTBEAT
+    if {*names} >= _MARKER and value.said("status") in ("BEGIN", "END"):
+        return Beside.MARKER
+    return Beside.SCHEMA_CHANGE if {*names} >= _SCHEMA_CHANGE else None
+
 
 DELETE, TRUNCATE, SNAPSHOT = "d", "t", "r"
 WITH_A_ROW = ("c", "u", SNAPSHOT)
@@ -209,3 +293,41 @@ def transaction(source: Mapping[str, Any], told: Any) -> str | None:
     except UnicodeEncodeError as error:
         raise NotReadError("half of a surrogate pair", "transaction.id") from error
     return str(own)
+
+
+# Events as a gateway's clients write them: what is done to which row, without a position.
+
+
+OPERATIONS = (*WITH_A_ROW, DELETE)
+_MICROSECOND = EPOCH.resolution
+
+
+def read_enveloped(documents: Events, key: bytes | None, value: bytes) -> Change:
+    """Return a record as a change; the event's key, if it is an object, gives a delete its fields.
+
+    Raises ``NotReadError``.
+    """
+    event = documents.values.read(value)
+    operation = event.said("operation")
+    if operation not in OPERATIONS:
+        raise NotReadError("no event of a gateway: it has no operation", "operation")
+    part, is_whole = ("key", False) if operation == DELETE else ("value", True)
+    is_row = type(event.said(part)) is dict
+    if is_whole and not is_row:
+        raise NotReadError("it has no row", "value")
+    row_id = None if key is None else documents.spelling.read(documents.keys, key).text
+    time, row = _time_us(event.said("timestamp")), event.written(part) if is_row else b"{}"
+    return Change(operation, None, time, None, row_id, row, is_whole=is_whole)
+
+
+def _time_us(value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        if type(value) is int:
+            return check_time(value * 1000, "timestamp")
+        return (datetime.fromisoformat(value) - EPOCH) // _MICROSECOND
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, NotReadError):
+            raise
+        raise NotReadError("neither milliseconds nor a time with its zone", "timestamp") from error

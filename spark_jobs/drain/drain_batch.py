@@ -15,27 +15,25 @@ from spark_jobs import __version__
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
-from spark_jobs.config.new_fields import Growth
-from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables
+from spark_jobs.config.columns import Growth
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, planned_line, read_line
 from spark_jobs.drain.gate import (
     GateVerdict,
     can_reject,
     held_error,
     judge_written,
     log_held,
+    refuse_loss,
     stop_above_share,
     stop_at_bad_change,
     table_of,
 )
 from spark_jobs.drain.mirror_fold import fold_written
-from spark_jobs.drain.progress_lines import planned_line, read_line
-from spark_jobs.drain.replay_loss import refuse_loss
 from spark_jobs.drain.routed_tables import add_routed_columns
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import MAX_ROUNDS, add_observed_columns
 from spark_jobs.drain.written import add_up, summary_of, verify
-from spark_jobs.lake.locations import data_location
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import data_location, progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.protocol.errors import ConfigError
@@ -46,8 +44,8 @@ from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.evidence import MOST_SCHEMAS
-from spark_jobs.schema.free_names import field_names
 from spark_jobs.schema.metadata_columns import told_ignored
+from spark_jobs.schema.partitioning import field_names
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
 from spark_jobs.spark.tasks import run_on_spark
 from spark_jobs.txlog.entries import (
@@ -63,7 +61,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import Committed
-    from spark_jobs.schema.known_schemas import KnownSchemas
+    from spark_jobs.schema.column_source import KnownSchemas
 
 _log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, bind, evolved
-from spark_jobs.schema.free_names import field_names
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
-from spark_jobs.schema.minorities import impossible
+from spark_jobs.schema.partitioning import field_names
+from spark_jobs.schema.proposals import impossible
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.coordinates import Coordinates
-from spark_jobs.lake.letter_rows import letters_at
+from spark_jobs.lake.kept_letters import letters_at
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.schema.metadata_columns import (
     FAILURES,

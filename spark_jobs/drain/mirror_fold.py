@@ -15,16 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.debezium.events import SNAPSHOT, TRUNCATE
-from spark_jobs.drain.bad_changes import stop_at_bad_changes
+from spark_jobs.drain.bad_changes import refuse_foreign, stop_at_bad_changes, tell_first_source
 from spark_jobs.drain.batch_run import BatchRun
-from spark_jobs.drain.foreign_events import refuse_foreign, tell_first_source
 from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.mirror.fold import Fate, Folded, fold
-from spark_jobs.mirror.key_fields import first_of_others
+from spark_jobs.mirror.fold import Fate, Folded, first_new, fold, had_by
+from spark_jobs.mirror.keys import first_of_others, refuse_other_spellings
 from spark_jobs.mirror.lookup import made_whole
-from spark_jobs.mirror.retold import first_new, had_by
-from spark_jobs.mirror.spelled_keys import refuse_other_spellings
 from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
@@ -37,8 +34,7 @@ from spark_jobs.protocol.errors import (
     SourceChanged,
 )
 from spark_jobs.records.formats import spelling_of
-from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 from spark_jobs.spark.outcomes import Written
 
 if TYPE_CHECKING:

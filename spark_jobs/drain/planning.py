@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from spark_jobs.config.start import Start, StartKind
+from spark_jobs.config.quantities import Start, StartKind
 from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from spark_jobs.drain.letter_source import LetterChunk, failed_again
-from spark_jobs.drain.routed_writing import ColumnsLacking, RoutedTable, RoutedWriters
+from spark_jobs.drain.routed_tables import ColumnsLacking, RoutedTable, RoutedWriters
 from spark_jobs.drain.tally import Tally
 from spark_jobs.kafka.reader import RangeReader, bundles
 from spark_jobs.lake.parquet_writer import MAX_OPEN_FILES, SplitWriter
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-    from spark_jobs.config.parquet_codecs import Encoding
+    from spark_jobs.config.iceberg_terms import Encoding
     from spark_jobs.kafka.reader import Chunk
 
 

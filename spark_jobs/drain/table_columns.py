@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 
-from spark_jobs.commit.birth import create_dead_letter_table, create_table
-from spark_jobs.commit.columns_commit import commit_columns
-from spark_jobs.commit.planned_columns import PlannedColumns
-from spark_jobs.commit.routed_birth import create_routed_table
-from spark_jobs.config.new_fields import Growth
+from spark_jobs.commit.birth import create_dead_letter_table, create_routed_table, create_table
+from spark_jobs.commit.columns_commit import PlannedColumns, commit_columns
+from spark_jobs.config.columns import Growth
+from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.start import StartKind
 from spark_jobs.config.value_format import Layout
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.first_batch import has_no_row, refuse_rowless, refuse_unreadable
@@ -39,19 +37,18 @@ from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of, types_of_newest
 from spark_jobs.schema.additions import (
+    check_beside,
     check_declared,
     declared_evolution,
     letter_evolution,
     table_notes,
     unlike_declared,
 )
-from spark_jobs.schema.change_columns import ROW_ID
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
-from spark_jobs.schema.free_names import free_evolution
 from spark_jobs.schema.iceberg_types import declared_fields, type_text
-from spark_jobs.schema.metadata_columns import IDENTITY
-from spark_jobs.schema.required_columns import check_beside
+from spark_jobs.schema.metadata_columns import IDENTITY, ROW_ID
+from spark_jobs.schema.partitioning import free_evolution
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 

@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.export.archived import archived_chunks
-from spark_jobs.export.gaps import Gaps
-from spark_jobs.export.ordered import OrderedProducer
-from spark_jobs.export.plan import ExportPlan, plan_export
+from spark_jobs.export.ordered import Gaps, OrderedProducer
+from spark_jobs.export.plan import ExportPlan, archived_chunks, plan_export
 from spark_jobs.export.target import Left, find_left, make_topic, refuse_taken
 from spark_jobs.protocol.offsets import OffsetRange
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from spark_jobs.kafka.client_properties import new_client, producer_properties
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.kafka.client_properties import new_client, producer_properties, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
+from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.kafka.chunks import Headers
+
 
 WAIT_SECONDS = 60.0
 _ROOM_SECONDS = 0.1
@@ -121,3 +127,126 @@ def disturbed(topic: str, where: str = "") -> ConfigError:
         hint="Stop that, and run it again: if the topic is no more what the archive has, it says so.",
         topic=topic,
     )
+
+
+# Offsets without a record, left in a topic as Kafka leaves them: by transactions that are aborted.
+#
+# Such a transaction takes an offset for each of its records, which nobody reads, and one for the marker
+# behind them. Where there is room for the marker alone, the broker refuses the only record: its time is one
+# that the topic does not take. No record of an archive is ever in a transaction. So what a dead export left
+# open lies in a gap, ends there when the next one opens its clients, and the rest of the gap is filled from
+# its end.
+
+
+# A topic that takes times up to so far ahead takes all that there are, but not the last.
+LARGEST_AHEAD_MS = (1 << 63) - (1 << 43)
+_MOST_FILLERS = 10_000
+_REFUSED_TIME_MS = (1 << 63) - 1
+_LOOK_SECONDS = 0.005
+
+
+class _Clients(NamedTuple):
+    """A client of which a record was refused has to begin anew before it can fill, which takes longer."""
+
+    fills: Producer
+    marks: Producer
+
+
+class Gaps:
+    """Fills gaps of a topic between the records of a producer.
+
+    One export of a topic at a time: the clients of a second one fence those of the first.
+    """
+
+    def __init__(self, connections: Connections, topic: str, records: OrderedProducer) -> None:
+        self._connections = connections
+        self._topic = topic
+        self._records = records
+        self._clients: _Clients | None = None
+
+    def fill(self, partition: int, until: int) -> None:
+        """Have the next record arrive at ``until``, whatever of the gap was filled before.
+
+        Raises ``ConfigError`` (``export-disturbed``) when the partition ends behind it, ``RetryableError``
+        when the broker does not answer.
+        """
+        start = self._records.ends[partition]
+        if start == until:
+            return
+        gap = OffsetRange(partition, start, until)
+        self._records.finish()
+        self._reach("before-gap")
+        taken = 0
+        try:
+            clients = self._clients = self._clients or self._opened()
+            while (end := self._end(partition)) < until:
+                taken += self._abort(clients, partition, end, until - end)
+        except KafkaException as error:
+            raise failed(error, self._topic) from error
+        # What we did not surely take was a dead export's, which nobody can read either, or somebody else's.
+        if end > until or (taken < len(gap) and self._can_be_read(gap)):
+            raise disturbed(self._topic, str(gap))
+        self._records.go_on_at(partition, until)
+        self._reach("after-gap")
+
+    def _opened(self) -> _Clients:
+        """Open the clients, which ends what a dead export left open: its markers are written by then."""
+        clients = _Clients(*(self._client(name) for name in _Clients._fields))
+        for client in clients:
+            client.init_transactions(WAIT_SECONDS)
+        return clients
+
+    def _client(self, name: str) -> Producer:
+        transactional_id = f"sluice-export-{self._topic}-{name}"
+        properties = transactional_properties(self._connections.kafka, transactional_id)
+        return new_client(Producer, properties, ClientTroubles())
+
+    def _can_be_read(self, gap: OffsetRange) -> bool:
+        with open_reader(self._connections.kafka, self._topic) as reader:
+            return any(chunk.offsets for chunk in reader.read(gap))
+
+    def _abort(self, clients: _Clients, partition: int, end: int, room: int) -> int:
+        """Take offsets from the end on, one at least and no more than there is room for.
+
+        Return how many are surely ours: where a marker alone went nobody says, another's record may be there.
+        """
+        arrived = 0
+
+        def told(error: KafkaError | None, _message: Message) -> None:
+            nonlocal arrived
+            arrived += error is None
+
+        fillers = min(room - 1, _MOST_FILLERS)
+        client = clients.fills if fillers else clients.marks
+        client.begin_transaction()
+        hand_over(client, self._topic, _to_abort(partition, fillers), told)
+        client.flush(WAIT_SECONDS)
+        if fillers:
+            self._reach("after-fillers")
+        else:
+            self._reach("after-refused")
+        client.abort_transaction(WAIT_SECONDS)
+        self._reach("after-abort")
+        self._await_marker(partition, end + arrived + 1)
+        return arrived + 1 if arrived else 0
+
+    def _await_marker(self, partition: int, end: int) -> None:
+        """A broker writes it when it has long said that the transaction is aborted."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self._end(partition) < end:
+            if time.monotonic() > deadline:
+                raise slow(f"no marker came to {partition}:{end - 1}", self._topic)
+            time.sleep(_LOOK_SECONDS)
+
+    def _end(self, partition: int) -> int:
+        return self._connections.admin.log_end(self._topic, partition)
+
+    def _reach(self, place: str) -> None:
+        self._connections.fail_points.reach(f"export.{place}")
+
+
+def _to_abort(partition: int, fillers: int) -> Chunk:
+    """Return so many records that nobody is to read; for none, one that the broker refuses."""
+    count, time_ms = (fillers, 0) if fillers else (1, _REFUSED_TIME_MS)
+    told: Headers = [("sluice", b"filler")]
+    return Chunk(partition, [*range(count)], [time_ms] * count, [None] * count, [b""] * count, [told] * count)

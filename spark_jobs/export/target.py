@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_jobs.export.archived import archived_chunks, count_records, offset_of_record
-from spark_jobs.export.gaps import LARGEST_AHEAD_MS
-from spark_jobs.export.plan import ExportPlan
+from spark_jobs.export.ordered import LARGEST_AHEAD_MS
+from spark_jobs.export.plan import ExportPlan, archived_chunks, count_records, offset_of_record
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange

@@ -20,9 +20,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
-from spark_jobs.gateway.limits import Bucket, Limits
 from spark_jobs.gateway.messages import (
+    Ack,
+    Answer,
+    Nack,
+    Reason,
     RefusedError,
+    Status,
     parse,
     parse_lines,
     read_batch,
@@ -31,8 +35,7 @@ from spark_jobs.gateway.messages import (
     too_large,
 )
 from spark_jobs.gateway.session import Session
-from spark_jobs.gateway.tokens import PROTOCOLS, secret_of
-from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
+from spark_jobs.gateway.tokens import PROTOCOLS, Bucket, Limits, secret_of
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request

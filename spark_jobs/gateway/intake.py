@@ -14,9 +14,8 @@ from itertools import islice
 from operator import itemgetter
 
 from spark_jobs.config.gateway import MemorySettings
-from spark_jobs.gateway.messages import Batch
+from spark_jobs.gateway.messages import Ack, Answer, Batch, Nack, Reason, Status
 from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
-from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, Status
 from spark_jobs.protocol.errors import SluiceError
 
 # A transaction costs a broker the same whatever is in it: with 5 ms, eight slots kept it busy by small ones.

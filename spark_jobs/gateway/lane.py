@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from spark_jobs.config.gateway import MemorySettings
 from spark_jobs.config.secrets import scrub
 from spark_jobs.gateway.intake import Intake, Waiting, misplaced
-from spark_jobs.gateway.limits import Pace
+from spark_jobs.gateway.messages import Ack, Answer, Nack, Reason, State, Status
 from spark_jobs.gateway.spool import Spool, SpoolFullError
+from spark_jobs.gateway.tokens import Pace
 from spark_jobs.gateway.topics import Ids, Outgoing, Stand, records_of
-from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status
 from spark_jobs.gateway.writer import RecordRefusedError, Writer
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, SluiceError
 

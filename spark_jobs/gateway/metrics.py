@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from spark_jobs.gateway.words import Ack, Answer, Status
+from spark_jobs.gateway.messages import Ack, Answer, Status
 from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
 
 if TYPE_CHECKING:

@@ -1,17 +1,21 @@
-"""Who waits until batches are in their tables is told when all of those are past what the topic had then."""
+"""What clients ask of tables: to be told when their batches are in, and runs that bring them in."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from subprocess import Popen
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
 from spark_jobs.config.secrets import scrub
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.gateway.gateway import Stream
 from spark_jobs.lake.tables import progress_of
@@ -19,6 +23,7 @@ from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+
 
 LOOK_SECONDS = 1.0
 # One source may have so large a part of what waits.
@@ -111,3 +116,39 @@ class Persisted:
         """Return a table's next offsets, none of one that is not there yet."""
         table = load_fresh(self._connections, name)
         return {} if table is None else progress_of(table).next_offsets
+
+
+# Runs of pipelines that clients ask for: one in a pipeline's ``freshness``, and never two at once.
+
+
+class Flush(StrEnum):
+    """What became of a request; of several pipelines' the first of these is told."""
+
+    STARTED = "started"
+    UNDER_WAY = "under_way"
+    TOO_SOON = "too_soon"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Flushes:
+    """``start`` starts a drain of the pipeline of that name. Asked from one thread."""
+
+    start: Callable[[str], Popen[bytes]]
+    clock: Callable[[], float] = time.monotonic
+    _runs: dict[str, tuple[Popen[bytes], float]] = field(init=False, default_factory=dict)
+
+    def __call__(self, stream: Stream) -> Flush:
+        """Start runs of the stream's pipelines, or say why none was started."""
+        became = {self._flush(pipeline) for pipeline in stream.pipelines}
+        return next(each for each in Flush if each in {*became, Flush.UNSUPPORTED})
+
+    def _flush(self, pipeline: PipelineConfig) -> Flush:
+        if (before := self._runs.get(pipeline.name)) is not None:
+            run, at = before
+            if run.poll() is None:
+                return Flush.UNDER_WAY
+            if self.clock() - at < pipeline.freshness_seconds:
+                return Flush.TOO_SOON
+        self._runs[pipeline.name] = self.start(pipeline.name), self.clock()
+        return Flush.STARTED

@@ -16,22 +16,26 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from spark_jobs.gateway.gateway import Sender
 from spark_jobs.gateway.messages import (
     MOST_TEXT,
+    VERSIONS,
+    Ack,
+    Answer,
+    Nack,
+    Reason,
     RefusedError,
+    Status,
     parse,
     read_batch,
     read_source,
     read_text,
     too_large,
 )
-from spark_jobs.gateway.words import VERSIONS, Ack, Answer, Nack, Reason, Status
 
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from spark_jobs.gateway.gateway import Gateway, Stream
-    from spark_jobs.gateway.limits import Limits
     from spark_jobs.gateway.persisted import Persisted
-    from spark_jobs.gateway.tokens import Token
+    from spark_jobs.gateway.tokens import Limits, Token
 
 WINDOW = 16
 _MOST_UNSENT = 1_000

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import orjson
 
 from spark_jobs.config.gateway import SLOTS
-from spark_jobs.gateway.messages import DIGEST_BYTES
-from spark_jobs.gateway.words import slot_of
+from spark_jobs.gateway.messages import DIGEST_BYTES, slot_of
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import index_by_id, index_name_by_id
@@ -12,7 +13,6 @@ from spark_jobs.checks.facts import DrainedBatch, Removal, TableFacts
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.commit_summary import CommitSummary
-from spark_jobs.schema.changes import Column, schema_changes
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -131,3 +131,32 @@ def _columns(schema: Schema) -> list[Column]:
         Column(field_id, names[field_id], str(field.field_type).partition("<")[0])
         for field_id, field in fields.items()
     ]
+
+
+# What became of a table's columns between two schemas, in words.
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, nested ones by their dotted name; its id outlives a rename."""
+
+    field_id: int
+    name: str
+    type_name: str
+
+
+def schema_changes(before: Iterable[Column], after: Iterable[Column]) -> tuple[str, ...]:
+    """One phrase per column that was added, dropped, renamed or given another type, in column order."""
+    known = {column.field_id: column for column in before}
+    now = list(after)
+    changes = []
+    for column in now:
+        was = known.pop(column.field_id, None)
+        if was is None:
+            changes.append(f"added {column.name} ({column.type_name})")
+            continue
+        if was.name != column.name:
+            changes.append(f"renamed {was.name} to {column.name}")
+        if was.type_name != column.type_name:
+            changes.append(f"changed {column.name} from {was.type_name} to {column.type_name}")
+    return (*changes, *(f"dropped {column.name}" for column in known.values()))

@@ -17,7 +17,7 @@ from spark_jobs.protocol.errors import SluiceError
 if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.writer_schemas import RecordSchemas
-    from spark_jobs.hot.held import Held
+    from spark_jobs.hot.prefix import Held
     from spark_jobs.kafka.tail_reader import TailReader, Taken
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.schema_id import SchemaKey

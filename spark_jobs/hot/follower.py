@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
-    from spark_jobs.hot.status import TailStatus
+    from spark_jobs.hot.told import TailStatus
     from spark_jobs.hot.watermark import Watermark
 
 _log = logging.getLogger(__name__)

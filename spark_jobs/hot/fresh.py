@@ -13,8 +13,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.look import look
 from spark_jobs.hot.made import SegmentMaker
 from spark_jobs.hot.prefix import Prefix, prefix_of
-from spark_jobs.hot.segment import Segment
-from spark_jobs.hot.tail import Tail
+from spark_jobs.hot.segment import Segment, Tail
 from spark_jobs.hot.told import not_yet, other_epoch
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.kafka.reader import bundles, open_reader

@@ -7,19 +7,22 @@ nothing; what the drain then makes a dead letter of, for the type of such a fiel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_jobs.config.new_fields import NewFields
+from spark_jobs.config.columns import NewFields
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import no_table_yet
+from spark_jobs.hot.asked_schemas import SchemasAsked
 from spark_jobs.hot.seam import Seam
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.watermark import Epoch
+from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
@@ -27,13 +30,14 @@ from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.additions import check_declared, declared_evolution
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.free_names import field_names
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.partitioning import field_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_jobs.connections.writer_schemas import RecordSchemas
+    from spark_jobs.hot.decoding_notes import DecodingNotes
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.schema_id import SchemaKey
@@ -143,3 +147,47 @@ def _by_partition(table: pa.Table) -> dict[int, pa.Table]:
     if sum(map(len, found.values())) != len(table):
         raise AssertionError("a partition's rows do not follow one another")
     return found
+
+
+# What came, as segments: each decoding noted, a partition left out from where schemas are missing.
+
+
+def segments_of(
+    chunks: Iterable[Chunk],
+    maker: SegmentMaker,
+    notes: DecodingNotes,
+    epoch: Epoch,
+    starts: Mapping[int, int],
+) -> tuple[list[Segment], set[int]]:
+    """Return the chunks' segments, from ``starts`` on, and the partitions that end before some of them.
+
+    Of those nothing is made from the chunk on whose schemas are still asked for.
+    """
+    segments: list[Segment] = []
+    waiting: set[int] = set()
+    positions, left = dict(starts), deque(chunks)
+    while left:
+        chunk = left.popleft()
+        # Over which partition's records someone died, one by one tells.
+        if chunk.runs and (waiting or notes.someone_died):
+            left.extendleft(reversed([*chunk.parts()]))
+        elif chunk.partition not in waiting:
+            try:
+                with notes.decoding(epoch, _ranges(chunk)):
+                    made = list(maker.segments(chunk, positions))
+            except SchemasAsked:
+                left.extendleft(reversed([*chunk.parts()]) if chunk.runs else ())
+                waiting |= set() if chunk.runs else {chunk.partition}
+                continue
+            positions |= {segment.partition: segment.end for segment in made}
+            segments += made
+    return segments, waiting
+
+
+def _ranges(chunk: Chunk) -> Iterator[OffsetRange]:
+    """Where each partition's records of a chunk begin and end."""
+    first = 0
+    for partition, records in chunk.counts.items():
+        last = first + records - 1
+        yield OffsetRange(partition, chunk.offsets[first], chunk.offsets[last] + 1)
+        first += records

@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.asked_schemas import AskedSchemas
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.held import Held
 from spark_jobs.hot.look import Looked, look
-from spark_jobs.hot.made import SegmentMaker
-from spark_jobs.hot.status import State, TailStatus
-from spark_jobs.hot.taken_segments import segments_of
-from spark_jobs.hot.told import decoder_died, not_started, not_yet, other_epoch, set_back, stopped
+from spark_jobs.hot.made import SegmentMaker, segments_of
+from spark_jobs.hot.prefix import Held
+from spark_jobs.hot.told import (
+    State,
+    TailStatus,
+    decoder_died,
+    not_started,
+    not_yet,
+    other_epoch,
+    set_back,
+    stopped,
+)
 from spark_jobs.kafka.tail_reader import Taken, open_tail
 from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged
 from spark_jobs.protocol.source import check_identity

@@ -1,8 +1,10 @@
-"""What a watermark cannot be answered with."""
+"""What is said of a follower's state, and of what a watermark cannot be answered with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
@@ -11,6 +13,7 @@ from spark_jobs.protocol.errors import BadRecord, RetryableError, SourceChanged
 
 if TYPE_CHECKING:
     from spark_jobs.hot.watermark import Watermark
+    from spark_jobs.protocol.errors import SluiceError
     from spark_jobs.protocol.offsets import OffsetRange
 
 
@@ -83,3 +86,34 @@ def set_back(pipeline: PipelineConfig) -> SourceChanged:
         pipeline=pipeline.name,
         table=pipeline.table,
     )
+
+
+# What a process that follows pipelines says of each.
+
+
+class State(StrEnum):
+    """How far a pipeline is. All but the first and the last answer, exactly; ``live`` answers are fresh."""
+
+    STARTING = "starting"  # the table was not seen yet
+    CATCHING_UP = "catching-up"  # Kafka has more than is shown
+    LIVE = "live"  # all that Kafka had a moment ago is shown
+    FULL = "full"  # what is not drained takes all memory: nothing new comes in until it is
+    BLOCKED = "blocked"  # a partition's end stands, for a reason; the others go on
+    FAILED = "failed"  # no answer would be exact, for a reason
+
+
+@dataclass(frozen=True, slots=True)
+class TailStatus:
+    """One pipeline at one moment.
+
+    ``age_ms`` is how long ago Kafka had no more than is shown; ``is_ready`` stays true once it was live.
+    """
+
+    pipeline: str
+    state: State
+    watermark: Watermark | None = None
+    hot_rows: int = 0
+    size_bytes: int = 0
+    age_ms: int | None = None
+    is_ready: bool = False
+    reason: SluiceError | None = None

@@ -346,7 +346,7 @@ class KafkaAdmin:
         if told.code != "tls-failed":
             return told
         # librdkafka says of a certificate that has ended no more than that it is not to be verified.
-        from spark_jobs.kafka.certificates import ended_certificate  # noqa: PLC0415  (rarely, and slow to import)
+        from spark_jobs.kafka.client_properties import ended_certificate  # noqa: PLC0415  (rarely, and slow to import)
 
         return ended_certificate(self._properties) or told
 

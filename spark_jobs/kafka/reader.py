@@ -21,7 +21,7 @@ from spark_jobs.kafka.chunks import (
     offset_of,
 )
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
-from spark_jobs.kafka.cursor import Cursor
+from spark_jobs.kafka.cursor import Cursor, log_cut, log_truncated, out_of_order, retention_passed, stalled
 from spark_jobs.kafka.errors import (
     ClientTroubles,
     is_damage,
@@ -30,7 +30,6 @@ from spark_jobs.kafka.errors import (
     is_settling,
     translate,
 )
-from spark_jobs.kafka.read_errors import log_cut, log_truncated, out_of_order, retention_passed, stalled
 from spark_jobs.kafka.statistics import INTERVAL_MS, ClientStatistics
 from spark_jobs.protocol.errors import SluiceError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from spark_jobs.kafka.chunks import Chunk, by_partition, chunk_of, joined, offset_of
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
+from spark_jobs.kafka.cursor import lost_behind
 from spark_jobs.kafka.errors import ClientTroubles, is_of_group, is_settling, translate
-from spark_jobs.kafka.read_errors import lost_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

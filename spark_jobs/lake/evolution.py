@@ -13,9 +13,7 @@ from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
-from spark_jobs.schema.free_names import held_names
-from spark_jobs.schema.partitioning import partition_spec, partition_terms
-from spark_jobs.schema.sort_order import order_to_set
+from spark_jobs.schema.partitioning import held_names, order_to_set, partition_spec, partition_terms
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

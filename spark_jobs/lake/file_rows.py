@@ -28,9 +28,8 @@ from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow, 
 from pyiceberg.schema import Schema, sanitize_column_names
 
 from spark_jobs.lake.planned_files import planned_files
-from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.projected import field_id, project, renamed
-from spark_jobs.schema.routed_columns import fitted
+from spark_jobs.schema.arrow_schema import arrow_schema, field_id, project, renamed
+from spark_jobs.schema.column_source import fitted
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

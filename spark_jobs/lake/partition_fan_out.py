@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, partition_
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
-from spark_jobs.schema.nested_arrays import one_array
+from spark_jobs.schema.arrow_schema import one_array
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField, PartitionSpec

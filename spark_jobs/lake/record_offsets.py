@@ -19,9 +19,8 @@ from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_scanned_file
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema, stream
 from spark_jobs.lake.kept_letters import leaving, read_letters
-from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.row_filters import is_at, is_in_range, offsets_in
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import data_location, progress_of
 from spark_jobs.protocol.fences import still_owed, still_owed_to
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION

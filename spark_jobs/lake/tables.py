@@ -1,16 +1,20 @@
-"""Loading tables, and what their properties and snapshots say of Sluice's commits."""
+"""Loading tables, what their properties and snapshots say of Sluice's commits, and where their files lie."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.catalog_errors import catalog_error, refuse_remote_signing
+from spark_jobs.lake.moments import Moment, iso_of_ms
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import ConfigError, SluiceError, SourceChanged
 from spark_jobs.protocol.progress import Progress, has_progress, progress_from_properties
+from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -80,3 +84,142 @@ def no_snapshot(table: Table) -> SourceChanged:
         hint="Roll it back to a snapshot if there is one, or drop it and let the next run make it again.",
         table=".".join(table.name()),
     )
+
+
+# Which snapshot was main at a moment, also one that was rolled back since: for reading as of then.
+
+
+def snapshot_at(table: Table, moment: Moment) -> Snapshot:
+    """Return the snapshot of that id, or the one that was main at that time.
+
+    Raises ``ConfigError``: ``no-history`` on a catalog that shows the newest snapshot only,
+    ``no-such-snapshot`` when it has expired or never was.
+    """
+    wanted = moment.snapshot_id if moment.snapshot_id is not None else _main_at(table, moment.at_ms or 0)
+    snapshot = table.metadata.snapshot_by_id(wanted) if wanted is not None else None
+    if snapshot is not None:
+        return snapshot
+    if not keeps_history(table):
+        raise ConfigError(
+            "the catalog shows the table's newest snapshot only: it keeps no history, or all have expired",
+            code="no-history",
+            hint="It works on catalogs that keep history, as SQLite and Iceberg's own REST server do.",
+            table=".".join(table.name()),
+        )
+    oldest = min(table.metadata.snapshots, key=lambda kept: kept.timestamp_ms)
+    raise ConfigError(
+        "the table has no snapshot of that id or time: it has expired, or never was",
+        code="no-such-snapshot",
+        hint=f"The oldest one kept is {oldest.snapshot_id} of {iso_of_ms(oldest.timestamp_ms)}.",
+        table=".".join(table.name()),
+    )
+
+
+def keeps_history(table: Table) -> bool:
+    """True if there is more than the newest of several commits."""
+    return len(table.metadata.snapshots) > 1 or not progress_of(table).last_commits
+
+
+def _main_at(table: Table, at_ms: int) -> int | None:
+    earlier = [entry for entry in table.metadata.snapshot_log if entry.timestamp_ms <= at_ms]
+    return earlier[-1].snapshot_id if earlier else None
+
+
+# Where a table's data files lie, and the one deletion of a file.
+
+
+def data_location(table: Table) -> str:
+    """Return the folder below which the table's data files are."""
+    location = table.metadata.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
+    return location.rstrip("/")
+
+
+def delete_file(table: Table, path: str) -> None:
+    """Delete one file with the table's FileIO; one that is gone is no error.
+
+    Raises ``ConfigError`` when deleting is refused, ``RetryableError`` when the storage does not answer.
+    """
+    try:
+        table.io.delete(path)
+    except FileNotFoundError:
+        return  # another recovery was faster
+    except OSError as error:
+        raise storage_error(error, "deleting a file", file=path) from error
+
+
+# The other tables of a catalog: where they lie, and which are leftovers of a creator that died.
+
+
+_PLACES = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+
+
+def locations_of(table: Table) -> tuple[str, ...]:
+    """Return every folder the table may write to."""
+    properties = table.metadata.properties
+    return (table.location(), *(properties[name] for name in _PLACES if name in properties))
+
+
+def locations_of_others(catalog: Catalog, *ours: str) -> dict[str, tuple[str, ...]]:
+    """By identifier, the locations of every table of the catalog but ``ours``.
+
+    Raises ``RetryableError`` when one cannot be loaded: it might lie anywhere.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    name = ""
+    try:
+        for name in _all_tables(catalog):
+            if name not in ours and (table := _load(catalog, name)) is not None:
+                found[name] = locations_of(table)
+    except SluiceError:
+        raise
+    except Exception as error:
+        raise catalog_error(error, "could not show where another table lies", table=name) from error
+    return found
+
+
+def drop_stillborn(catalog: Catalog, identifier: str, *, before_ms: int) -> tuple[str, ...]:
+    """Drop what creators of ``identifier`` that died left under private names; returns the names.
+
+    Such a table has no row and last changed before ``before_ms`` (since the epoch).
+    """
+    namespace, _, name = identifier.rpartition(".")
+    private = re.compile(rf"{re.escape(name)}-[0-9a-f]{{8}}")
+    dropped: list[str] = []
+    try:
+        for parts in catalog.list_tables(namespace):
+            table = _load(catalog, ".".join(parts)) if private.fullmatch(parts[-1]) else None
+            if table is not None and _is_stillborn(table) and table.metadata.last_updated_ms < before_ms:
+                catalog.purge_table(parts)
+                dropped.append(".".join(parts))
+    except Exception as error:
+        raise catalog_error(error, "could not drop a table its creator left", table=identifier) from error
+    return tuple(dropped)
+
+
+def _is_stillborn(table: Table) -> bool:
+    """Made by Sluice, or not even that far, and without a row."""
+    snapshot = table.metadata.current_snapshot()
+    if snapshot is None:
+        return not table.metadata.snapshots
+    rows = snapshot.summary["total-records"] if snapshot.summary else None
+    return has_progress(table.metadata.properties) and rows in {None, "0"}
+
+
+def _all_tables(catalog: Catalog) -> Iterator[str]:
+    waiting = list(catalog.list_namespaces())
+    while waiting:
+        namespace = waiting.pop()
+        waiting += [inner for inner in catalog.list_namespaces(namespace) if len(inner) > len(namespace)]
+        yield from (".".join(parts) for parts in catalog.list_tables(namespace))
+
+
+def _load(catalog: Catalog, identifier: str) -> Table | None:
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        return None  # dropped or renamed since it was listed

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spark_jobs.mirror.each_once import each_once
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 Restarts = Sequence[Mapping[int, int]]
 
@@ -59,3 +58,15 @@ class Cut:
         is_same = identities == self.identity
         gone: NDArray[np.bool_] = (identities < self.identity) | (is_same & (sequences < self.sequence))
         return gone
+
+
+# Numbers of rows and partitions, each once.
+
+
+def each_once(numbers: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return the numbers in order, each once.
+
+    NumPy sorts when it is asked for counts, too. Without them it hashes: 1.3 µs a position, 50 times as long.
+    """
+    found: NDArray[np.int64] = np.unique(numbers, return_counts=True)[0].astype(np.int64, copy=False)
+    return found

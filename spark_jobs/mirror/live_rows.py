@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _read_all_delete_files
 
-from spark_jobs.mirror.each_once import each_once
+from spark_jobs.mirror.identity import each_once
 from spark_jobs.protocol.errors import CorruptLog
-from spark_jobs.schema.change_columns import ROW_ID, SEQUENCE
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
-from spark_jobs.schema.projected import field_id
+from spark_jobs.schema.arrow_schema import field_id
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, ROW_ID, SEQUENCE
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:

@@ -39,8 +39,17 @@ from spark_jobs.mirror.written_events import in_file_order, rows_at
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Position
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
-from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, MIRROR_NAMES, OPERATION, ROW_ID, SEQUENCE
-from spark_jobs.schema.metadata_columns import HEADERS, METADATA_COLUMNS, OFFSET, PARTITION
+from spark_jobs.schema.metadata_columns import (
+    COMMIT_SEQUENCE,
+    HEADERS,
+    METADATA_COLUMNS,
+    MIRROR_NAMES,
+    OFFSET,
+    OPERATION,
+    PARTITION,
+    ROW_ID,
+    SEQUENCE,
+)
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:

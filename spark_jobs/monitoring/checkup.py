@@ -6,21 +6,24 @@ one record read of each partition that waits. Only ``spark_jobs.monitoring.audit
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.checks.check import LATELY_SECONDS
-from spark_jobs.checks.facts import AuditNote, HealthFacts, TableFacts
-from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.checks.facts import AuditNote, HealthFacts, SpoolFacts, TableFacts
+from spark_jobs.config.gateway import SPOOLED_BYTES
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints, resolve_kafka_properties
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.health.judge import CheckResult, judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
 from spark_jobs.monitoring.audit_notes import read_note
-from spark_jobs.monitoring.spool_look import spool_facts
 from spark_jobs.monitoring.survey import (
     TOPIC_READERS,
     Surveyed,
@@ -111,7 +114,7 @@ def _refusal(pipeline: PipelineConfig, table: Table) -> SluiceError | None:
     # pyiceberg, never at import
     from spark_jobs.commit.anchor import check_anchor  # noqa: PLC0415
     from spark_jobs.lake.tables import progress_of  # noqa: PLC0415
-    from spark_jobs.mirror.spelled_keys import refuse_other_spellings  # noqa: PLC0415
+    from spark_jobs.mirror.keys import refuse_other_spellings  # noqa: PLC0415
     from spark_jobs.records.formats import spelling_of  # noqa: PLC0415
 
     try:
@@ -131,7 +134,7 @@ def _refuse_misfits(pipeline: PipelineConfig, schema: Schema, bound: ColumnMap) 
     """
     from spark_jobs.records.shaping import shaping_of  # noqa: PLC0415  (pyarrow, never at import)
     from spark_jobs.schema.arrow_schema import arrow_schema  # noqa: PLC0415
-    from spark_jobs.schema.free_names import field_names  # noqa: PLC0415
+    from spark_jobs.schema.partitioning import field_names  # noqa: PLC0415
 
     shaping, columns = shaping_of(pipeline), {field.name.lower() for field in schema.fields}
     expressions = [*shaping.expressions.values(), *shaping.of_rows.values()]
@@ -163,8 +166,8 @@ def _facts(
     settings: Mapping[str, str],
     now_ms: int,
 ) -> HealthFacts:
-    from spark_jobs.notices.failure import DRAIN  # noqa: PLC0415
     from spark_jobs.notices.failures import last_failures  # noqa: PLC0415  (requests, never at import)
+    from spark_jobs.notices.notice import DRAIN  # noqa: PLC0415
 
     progress = table.state.progress if table else None
     next_offsets = progress.next_offsets if progress else {}
@@ -229,3 +232,25 @@ def _waiting(surveyor: Surveyor, source: SourceState, positions: Mapping[int, in
     behind = {p: start for p, start in positions.items() if start < ends[p]}
     times = first_record_times(resolve_kafka_properties(surveyor.config), source.topic, behind)
     return [Waiting(p, ends[p] - start, times.get(p)) for p, start in behind.items()]
+
+
+# What lies in the gateway's spool on this machine, read beside the gateway that has it, or without one.
+
+
+_BYTES = f"coalesce(sum(length(events) + {SPOOLED_BYTES}), 0)"
+_SIZES = f"""SELECT count(*), {_BYTES}, min(at_ms), (SELECT {_BYTES} FROM batches)
+  FROM batches WHERE topic = ?"""  # noqa: S608
+
+
+def spool_facts(config: SluiceConfig, topic: str) -> SpoolFacts | None:
+    """Return what it has of a topic, None where there is no spool."""
+    spool = config.gateway.spool
+    path = Path(config.home) / spool.path
+    if not path.exists():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as file:
+            batches, size, oldest_ms, whole = file.execute(_SIZES, (topic,)).fetchone()
+    except sqlite3.Error as error:
+        return SpoolFacts(0, 0, None, 0.0, unreadable=str(error))
+    return SpoolFacts(batches, size, oldest_ms, whole / spool.max_bytes)

@@ -23,8 +23,7 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.recovery.recovered import HeldBatch, held_batch
-from spark_jobs.txlog.entries import Attempt
-from spark_jobs.txlog.states import is_waiting
+from spark_jobs.txlog.entries import Attempt, is_waiting
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

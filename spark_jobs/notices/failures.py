@@ -17,10 +17,8 @@ from typing import Any
 
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.notices.failure import UPKEEP, Failure
-from spark_jobs.notices.notice import NOTICE_FORMAT, iso
-from spark_jobs.notices.sender import receiver_of
-from spark_jobs.notices.webhook import Delivery
+from spark_jobs.notices.notice import NOTICE_FORMAT, UPKEEP, Failure, iso
+from spark_jobs.notices.sender import Delivery, receiver_of
 from spark_jobs.protocol.errors import CommitConflict, SluiceError
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.storage.state_files import write_whole

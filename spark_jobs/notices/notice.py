@@ -1,9 +1,10 @@
-"""Notices of commits: which attempts owe one, and what it says. Pure."""
+"""Notices of commits and of failures: which are owed, and what they say. Pure."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.protocol.batch import BatchKind, total
@@ -108,3 +109,38 @@ def _touched(kind: BatchKind, paths: set[str]) -> list[str] | None:
 def iso(at_us: int) -> str:
     """Return microseconds since the epoch as ISO 8601 in UTC."""
     return (_EPOCH + dt.timedelta(microseconds=at_us)).isoformat().replace("+00:00", "Z")
+
+
+# A failure of a pipeline's work, as people are told of it.
+
+
+DRAIN, UPKEEP = "drain", "upkeep"
+STANDS_AFTER = 3  # failures alike: an outage that is tried again is none of a person's by then
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What work ended with, and when, in milliseconds since the epoch: the first of ``times`` in a row alike.
+
+    ``attempt`` is the last one that it had begun by then, if any.
+    """
+
+    message: str
+    code: str
+    hint: str
+    at_ms: int
+    since_ms: int = 0
+    times: int = 1
+    attempt: str = ""
+    is_retryable: bool = False
+
+    @property
+    def is_standing(self) -> bool:
+        """True if no later run is likely to mend it by itself."""
+        return not self.is_retryable or self.times >= STANDS_AFTER
+
+    def sentence(self, work: str) -> str:
+        """Return what failed, of what, since when and how often."""
+        since = iso((self.since_ms or self.at_ms) // 1000 * 1_000_000)
+        often = f"{self.times:,} times alike since" if self.times > 1 else "at"
+        return f"the last {work} failed ({often} {since}): {self.message.rstrip('.')}"

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
@@ -45,7 +45,6 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import bind, evolved
-from spark_jobs.schema.free_names import field_names, free_evolution
 from spark_jobs.schema.iceberg_types import declared_fields, known_fields
 from spark_jobs.schema.inference import Field
 from spark_jobs.schema.metadata_columns import (
@@ -56,7 +55,7 @@ from spark_jobs.schema.metadata_columns import (
     dead_letter_schema,
     with_metadata_columns,
 )
-from spark_jobs.schema.partitioning import partition_spec
+from spark_jobs.schema.partitioning import field_names, free_evolution, partition_spec
 from spark_jobs.spark.outcomes import add_ignored
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.preview.recognition import Recognized, Sample, Use, is_of_connect, recognize, together
-from spark_jobs.preview.sample import is_compacted, read_sample
-from spark_jobs.preview.written_in import Written, keys_as_values, read_as, written_in
+from spark_jobs.preview.sample import Written, is_compacted, keys_as_values, read_as, read_sample, written_in
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import appearance, values_of
 

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.protobuf.leaves import leaf_column, moment_column
+from spark_jobs.protobuf.columns import leaf_column, moment_column
 from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, Written
 from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.lane_rows import Rows
-from spark_jobs.schema.lanes import Lanes, signed
+from spark_jobs.schema.lanes import Lanes, Rows, signed
 from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues, binary_column, words_at
 
 # So many values take as long read by themselves.

@@ -10,11 +10,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+import numpy as np
+import pyarrow as pa
 from pyiceberg import types as iceberg
 
+from spark_jobs.protobuf.plain import FIRST_US, LAST_US, moment
 from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, refused
 from spark_jobs.schema.inference import Field as Column
 from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
+from spark_jobs.schema.lanes import Rows
 from spark_jobs.schema.told import Form
 from spark_jobs.schema.writer_schema import WriterColumns
 
@@ -92,3 +96,57 @@ class _Columns:
                 return iceberg.MapType(key_id, _TYPES[key.kind], value_id, inner, value_required=False)
             case Message(fields):
                 return iceberg.StructType(*self.fields(fields, path, numbers))
+
+
+# Numbers that lanes have read, as columns of the table's types.
+
+
+_INT, _UINT = 1 << 31, 1 << 32
+_NANOS, _MICROS = 1_000_000_000, 1_000_000
+_MOST_SECONDS = (1 << 63) // _MICROS - 1
+
+
+def leaf_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType) -> pa.Array:  # noqa: PLR0911
+    """Return numbers without a sign, which stand for what ``leaf`` says, as a column."""
+    match leaf.kind:
+        case Kind.BOOLEAN:
+            return rows.array(numbers != 0)
+        case Kind.INT:
+            return rows.array(rows.within(numbers.view(np.int64), -_INT, _INT - 1).astype(np.int32))
+        case Kind.UINT32:
+            return rows.array(rows.within(numbers.astype(np.int64), 0, _UINT - 1))
+        case Kind.UINT64:
+            return rows.decimals(numbers, np.zeros_like(numbers), target)
+        case Kind.FLOAT:
+            return rows.array(numbers.view(np.float32))
+        case Kind.DOUBLE:
+            return rows.array(numbers.view(np.float64))
+        case Kind.ENUM:
+            return _symbols(leaf, rows.array(rows.within(numbers.view(np.int64), -_INT, _INT - 1)))
+    return rows.array(numbers.view(np.int64))
+
+
+def _symbols(leaf: Leaf, numbers: pa.Array) -> pa.Array:
+    """Return an enum's numbers as symbols, one without any as its own text."""
+    encoded = numbers.dictionary_encode()
+    names = [leaf.symbols.get(number, str(number)) for number in encoded.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(names, pa.string())).cast(pa.string())
+
+
+def moment_column(
+    seconds: np.ndarray, nanos: np.ndarray, rows: Rows, target: pa.DataType, leaf: Leaf
+) -> pa.Array:
+    """Return microseconds: of a time, whose nanoseconds are never below zero, or of a duration."""
+    if leaf.form is not None:
+        parts = [rows.array(seconds), rows.array(nanos)]
+        both = pa.StructArray.from_arrays(parts, names=["seconds", "nanos"], mask=rows.nulls)
+        return rows.looked_at(both, lambda each: moment(**each, kind=leaf), target)
+    is_time = leaf.kind is Kind.TIMESTAMP
+    seconds = rows.within(seconds, -_MOST_SECONDS, _MOST_SECONDS)
+    nanos = rows.within(nanos, 0 if is_time else 1 - _NANOS, _NANOS - 1)
+    is_odd = nanos % 1000 != 0
+    if not is_time:
+        is_odd |= np.sign(seconds) * np.sign(nanos) < 0
+    rows.doubt(is_odd)
+    micros = seconds * _MICROS + nanos // 1000
+    return rows.array(rows.within(micros, FIRST_US, LAST_US) if is_time else micros).cast(target)

@@ -17,7 +17,7 @@ from spark_jobs.protobuf.plain import PlainReader
 from spark_jobs.protobuf.types import Field, Kind, Leaf, Message, comments, tree_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.reading import BlockFirst, MadeOnce, Readers
+from spark_jobs.schema.packed_values import BlockFirst, MadeOnce, Readers
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import SchemaText
 

@@ -9,11 +9,9 @@ from enum import StrEnum
 from typing import Any
 
 from spark_jobs.protocol.json_codec import stored_as
-from spark_jobs.protocol.kept_columns import KeptColumn
-from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.protocol.kept import KeptColumn, KeptLetters, Skip
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.protocol.skips import Skip
 
 TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 

@@ -14,10 +14,9 @@ from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
-from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
-from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.protocol.schema_spans import Spans, after_drain, after_replay
+from spark_jobs.protocol.schema_id import SchemaKey, Spans, after_drain, after_replay
 from spark_jobs.protocol.shaped_spans import ShapedSpans
 
 FORMAT_VERSION = 5  # the newest that is read; what is written is the oldest that can say it

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,22 +16,20 @@ from pyiceberg.types import BinaryType
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.debezium.documents import Documents
-from spark_jobs.hot.key_prints import print_of
 from spark_jobs.hot.prefix import Prefix
 from spark_jobs.hot.seam import load_seam
+from spark_jobs.hot.segment import print_of
 from spark_jobs.lake.file_rows import stream
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.query.answered_columns import answered_schema, as_answered
-from spark_jobs.query.ended import files_away, out_of_memory, out_of_time
-from spark_jobs.query.engine import MEMORY_BYTES
+from spark_jobs.query.engine import MEMORY_BYTES, files_away, out_of_memory, out_of_time
 from spark_jobs.query.query import ROWS_A_BATCH, Answer
 from spark_jobs.records.formats import spelling_of
-from spark_jobs.schema.change_columns import ROW_ID
-from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
+from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, ROW_ID, TIMESTAMP
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+
 
 _NEWEST_FIRST = [(name, "descending", "at_end") for name in (GENERATION, TIMESTAMP, OFFSET)]
 
@@ -103,3 +102,50 @@ def _rows_of(prefix: Prefix, key: str) -> Iterator[pa.Table]:
     scan = table.scan(prefix.lake_filter).filter(EqualTo(Reference(KEY), wanted))  # type: ignore[arg-type, call-arg]
     for batch in stream(scan, prefix.seam.columns):
         yield pa.Table.from_batches([batch])
+
+
+# Rows of a table in the types that DuckDB answers with, for answers that it had no part in.
+
+
+def answered_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of an answer with these columns of a table."""
+    return pa.schema([pa.field(field.name, _answered(field.type)) for field in schema])
+
+
+def as_answered(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the schema's columns, which are such an answer's."""
+    return pa.Table.from_arrays([_column(rows.column(f.name), f.type) for f in schema], schema=schema)
+
+
+def _answered(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind) or kind == pa.uuid():
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("l", _answered(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _answered(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_answered(kind.key_type), _answered(kind.item_type))
+    return kind
+
+
+def _column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    if "arrow.uuid" not in str(column.type):
+        return column.cast(kind)
+    # Arrow would take a UUID's bytes for its text.
+    return pa.chunked_array([pa.array(map(_told, column.to_pylist()), kind)])
+
+
+def _told(value: Any) -> Any:
+    match value:
+        case UUID():
+            return str(value)
+        case list() | tuple():
+            return type(value)(map(_told, value))
+        case dict():
+            return {name: _told(inner) for name, inner in value.items()}
+    return value

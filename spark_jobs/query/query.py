@@ -24,8 +24,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.moments import Moment
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.query.ended import files_away, first_line, out_of_memory, out_of_time
-from spark_jobs.query.engine import Engine
+from spark_jobs.query.engine import Engine, files_away, first_line, out_of_memory, out_of_time
 from spark_jobs.query.judged_functions import check_functions
 from spark_jobs.query.relations import DEAD_LETTERS, WATERMARK, beside_hot, registered
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from spark_jobs.hot.mapped import Maps, Place
 from spark_jobs.hot.prefix import Prefix
-from spark_jobs.hot.tail import Share
+from spark_jobs.hot.segment import Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.query.engine import Engine

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from spark_jobs.config.cdc import Envelope
+from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol import mends

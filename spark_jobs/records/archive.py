@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import Growth, NewFields
+from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder, is_storable
 from spark_jobs.records.decoder import Decoded, Decoder, PlainDecoder, PlainRows
-from spark_jobs.records.encoded import Encoded
+from spark_jobs.records.framing import Encoded
 from spark_jobs.records.shape import headers_column
 from spark_jobs.schema.archive_columns import HEADERS, KEY, RAW, SCHEMA_ID, VALUE
-from spark_jobs.schema.arrow_schema import column_of, no_rows
+from spark_jobs.schema.arrow_schema import column_of, no_rows, one_array
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import HEADERS as KAFKA_HEADERS
 from spark_jobs.schema.metadata_columns import KEY as KAFKA_KEY
-from spark_jobs.schema.nested_arrays import one_array
 from spark_jobs.schema.packed_values import PackedValues
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.kept_columns import KeptColumn
+    from spark_jobs.protocol.kept import KeptColumn
 
 
 @dataclass(frozen=True, slots=True)

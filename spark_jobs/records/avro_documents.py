@@ -16,8 +16,8 @@ from spark_jobs.avro.schema import avro_schema
 from spark_jobs.debezium.avro_schemas import Show, connect_schema, shown
 from spark_jobs.debezium.documents import NotReadError
 from spark_jobs.debezium.events import WHOSE
-from spark_jobs.schema.nested_arrays import one_array
-from spark_jobs.schema.one_column import OneColumn
+from spark_jobs.schema.arrow_schema import one_array
+from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.writer_schema import SchemaText, Unread, WriterSchema
 
 if TYPE_CHECKING:

@@ -7,34 +7,43 @@ it meets; who planned the work learns them and has it done again, as for new fie
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from spark_jobs.config.new_fields import GROWTH, Growth
-from spark_jobs.protocol.kept_columns import KeptColumn
+from spark_jobs.config.columns import GROWTH, Growth
+from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.records.by_place import by_place
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.records.encoded import Encoded
-from spark_jobs.records.framing import Framed, Naming, bare, unframe
+from spark_jobs.records.framing import Encoded, Framed, Naming, bare, by_place, unframe
 from spark_jobs.records.keeping import fallbacks_of, project_keeping
 from spark_jobs.records.projection import project
 from spark_jobs.records.shape import add_keys_and_headers
 from spark_jobs.schema.arrow_schema import fields_of, no_rows
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.inference import (
+    Field,
+    FieldType,
+    ListOf,
+    MapOf,
+    StructOf,
+    by_lower_case,
+    count_columns,
+    name_clash,
+)
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.packed_values import joined
 from spark_jobs.schema.writer_schema import WriterSchema
-from spark_jobs.schema.written_columns import missing_columns
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
+
 
 _MOST_LOOKED_AT = 1024  # as many as a task may be given schemas, and more
 
@@ -218,3 +227,52 @@ def in_order(parts: Sequence[Part], bad: Sequence[BadValue], count: int, columns
     is_all = len(rows) == count
     left = None if is_all else rows.tolist()
     return Decoded(table, left, tuple(every_bad), ignored=ignored, passed=passed)
+
+
+# The columns that a schema has and a table lacks.
+
+
+def missing_columns(
+    known: Sequence[Field], written: StructType, *, max_columns: int
+) -> Iterator[tuple[tuple[str, ...], IcebergType]]:
+    """Yield paths and types of the columns to add, through lists by ``element``, through maps by ``value``.
+
+    A name that cannot stand beside the table's own is left out, and so is what there is no room for: see
+    ``name_clash`` and ``max_columns``, columns inside structs counted.
+    """
+    room = max_columns - count_columns(tuple(known))
+    for path, kind in _missing(known, written, ()):
+        room -= _count(kind)
+        if room >= 0:
+            yield path, kind
+
+
+def _missing(
+    known: Sequence[Field], written: StructType, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], IcebergType]]:
+    types = {column.name: column.type for column in known}
+    names = by_lower_case(known)
+    for column in written.fields:
+        if column.name in types:
+            yield from _inside(types[column.name], column.field_type, (*path, column.name))
+        elif name_clash(column.name, names, is_top=not path) is None:
+            yield (*path, column.name), column.field_type
+
+
+def _inside(
+    known: FieldType, written: IcebergType, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], IcebergType]]:
+    if isinstance(known, StructOf) and isinstance(written, StructType):
+        yield from _missing(known.fields, written, path)
+    elif isinstance(known, ListOf) and isinstance(written, ListType):
+        yield from _inside(known.element, written.element_type, (*path, "element"))
+    elif isinstance(known, MapOf) and isinstance(written, MapType):
+        yield from _inside(known.value, written.value_type, (*path, "value"))
+
+
+def _count(kind: IcebergType) -> int:
+    if isinstance(kind, StructType):
+        return 1 + sum(_count(column.field_type) for column in kind.fields)
+    if isinstance(kind, ListType):
+        return max(1, _count(kind.element_type))
+    return max(1, _count(kind.value_type)) if isinstance(kind, MapType) else 1

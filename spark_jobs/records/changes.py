@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import Growth
-from spark_jobs.debezium.beside import Beside
+from spark_jobs.config.columns import Growth
 from spark_jobs.debezium.documents import Documents, KeyNotReadError, NotReadError
-from spark_jobs.debezium.envelopes import read_enveloped
-from spark_jobs.debezium.events import NAMELESS, TRUNCATE, Change, Events
+from spark_jobs.debezium.events import NAMELESS, TRUNCATE, Beside, Change, Events, read_enveloped, read_upsert
 from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
-from spark_jobs.debezium.upserts import read_upsert
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
 from spark_jobs.records.change_source import PlacedRows
@@ -28,7 +25,8 @@ from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_parsing import NotAnObjectError, parse_object
 from spark_jobs.records.shape import NO_TIMESTAMP, is_unshowable
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
-from spark_jobs.schema.change_columns import (
+from spark_jobs.schema.evidence import Evidence, Seen
+from spark_jobs.schema.metadata_columns import (
     CHANGE_COLUMNS,
     CHANGE_NAMES,
     COMMIT_SEQUENCE,
@@ -41,11 +39,10 @@ from spark_jobs.schema.change_columns import (
     TIME,
     TRANSACTION,
 )
-from spark_jobs.schema.evidence import Evidence, Seen
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.kept_columns import KeptColumn
+    from spark_jobs.protocol.kept import KeptColumn
     from spark_jobs.protocol.schema_id import SchemaKey
 
 # Codes of a schema that no table is made of: its events become dead letters.

@@ -12,15 +12,16 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import Growth
-from spark_jobs.debezium.beside import Beside, beside
+from spark_jobs.config.columns import Growth
 from spark_jobs.debezium.documents import NotReadError
 from spark_jobs.debezium.events import (
     DELETE,
     TRUNCATE,
     WITH_A_ROW,
+    Beside,
     Change,
     Events,
+    beside,
     commit_position,
     identity_of,
     position,
@@ -45,7 +46,7 @@ from spark_jobs.records.decoder import PlainRows
 from spark_jobs.records.json_plain import UNREADABLE, PlainJsonDecoder, read_exactly
 from spark_jobs.records.plain_keys import plain_key, plain_object_key
 from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.column_source import KnownSchemas
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk

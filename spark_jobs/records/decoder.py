@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import Growth
+from spark_jobs.config.columns import Growth
 from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.kept_columns import KeptColumn
+    from spark_jobs.protocol.kept import KeptColumn
 
 
 class Phase(StrEnum):

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.columns import ColumnSettings
-from spark_jobs.config.new_fields import GROWTH
+from spark_jobs.config.columns import GROWTH, ColumnSettings
 from spark_jobs.records.fitting import MisfitError, fit_record
 from spark_jobs.records.json_arrow_reader import is_certain
 from spark_jobs.records.json_parsing import FractionLiteral, shortened

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import Growth, NewFields
+from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.records.json_parsing import (
     FractionLiteral,
     HugeIntegerLiteral,
@@ -31,8 +31,8 @@ from spark_jobs.records.timestamps import (
     parse_zoned,
 )
 from spark_jobs.schema.arrow_schema import fields_of
-from spark_jobs.schema.bursts import MOST_ALONE
 from spark_jobs.schema.inference import DeclaredType, Field, by_lower_case, name_clash
+from spark_jobs.schema.unknown_fields import MOST_ALONE
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN
 
 Fit: TypeAlias = Callable[[Any], Any]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_jobs.config.cdc import Envelope
-from spark_jobs.config.new_fields import GROWTH, Growth, Incompatible
+from spark_jobs.config.columns import GROWTH, Growth, Incompatible
+from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.debezium.keys import Spelling
@@ -38,10 +38,15 @@ from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
 from spark_jobs.records.shaping import Shaping, shaping_of, told_of
 from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
-from spark_jobs.schema.change_columns import CHANGE_COLUMNS, MIRROR_COLUMNS
-from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
-from spark_jobs.schema.free_names import field_names
-from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.column_source import (
+    ColumnSource,
+    KeyedColumns,
+    KnownSchemas,
+    SeenColumns,
+    WrittenColumns,
+)
+from spark_jobs.schema.metadata_columns import CHANGE_COLUMNS, MIRROR_COLUMNS
+from spark_jobs.schema.partitioning import field_names
 from spark_jobs.schema.placing import Rules
 
 if TYPE_CHECKING:

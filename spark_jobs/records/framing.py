@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, Spans
 from spark_jobs.schema.packed_values import PackedValues, words_at
+
+if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
+
 
 VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
 _PREFIX_BYTES = 5
@@ -184,3 +189,79 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _header(headers: Headers, wanted: str) -> bytes | None:
     return next((value or b"" for name, value in headers or () if name == wanted), None)
+
+
+# Which schema reads a record that does not name its own: that of the span it stands in.
+
+
+def by_place(encoded: Encoded, spans: Spans) -> Framed:
+    """Sort values, or keys, by the schema of the span that each stands in; they have no frame."""
+    packed = PackedValues.of(encoded.items)
+    which = spans_at(encoded.partitions, encoded.offsets, spans)
+    numbers: dict[SchemaKey, int] = {}
+    of_span = np.array([numbers.setdefault(span.key, len(numbers)) for span in spans], np.intp)
+    found = Framed()
+    for key, number in numbers.items():
+        indices = np.flatnonzero(of_span[which] == number)
+        if len(indices):
+            found.indices[key] = indices
+            found.values[key] = packed if len(indices) == len(packed) else packed.take(indices)
+    return found
+
+
+def spans_at(partitions: np.ndarray, offsets: np.ndarray, spans: Spans) -> np.ndarray:
+    """Return the number of the span that each place is in; the first, where none has begun."""
+    found = np.zeros(len(offsets), np.intp)
+    for partition in np.unique(partitions).tolist():
+        begun = [number for number, span in enumerate(spans) if partition in span.starts]
+        starts = [spans[number].starts[partition] for number in begun]
+        here = partitions == partition
+        found[here] = np.array([0, *begun], np.intp)[np.searchsorted(starts, offsets[here], "right")]
+    return found
+
+
+# Values, or keys, of a chunk's records, and what may say by which schema each is to be read.
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The bytes of these ``rows`` of a chunk; none of them is null."""
+
+    records: Chunk
+    rows: Sequence[int]
+    items: Sequence[bytes]
+
+    @classmethod
+    def values(cls, records: Chunk, rows: Sequence[int] | None = None) -> Encoded:
+        """Return the values of these records, or of all."""
+        if rows is None:
+            return cls(records, range(len(records.values)), cast("Sequence[bytes]", records.values))
+        return cls(records, rows, [cast("bytes", records.values[row]) for row in rows])
+
+    @classmethod
+    def keys(cls, records: Chunk, rows: Sequence[int]) -> Encoded:
+        """Return the keys of these records."""
+        return cls(records, rows, [cast("bytes", records.keys[row]) for row in rows])
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        """The headers beside each."""
+        beside = self.records.headers
+        return beside if self._is_all else [beside[row] for row in self.rows]
+
+    @property
+    def partitions(self) -> np.ndarray:
+        """The partition that each stands in."""
+        return self._taken(self.records.partitions)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """The offset that each stands at."""
+        return self._taken(np.asarray(self.records.offsets, np.int64))
+
+    @property
+    def _is_all(self) -> bool:
+        return len(self.rows) == len(self.records.offsets)
+
+    def _taken(self, column: np.ndarray) -> np.ndarray:
+        return column if self._is_all else column[np.asarray(self.rows, np.intp)]

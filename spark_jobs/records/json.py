@@ -16,9 +16,9 @@ from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import GROWTH, Growth
+from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept_columns import KeptColumn, kept_names
+from spark_jobs.protocol.kept import KeptColumn, kept_names
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.records.infer import observe
@@ -27,11 +27,10 @@ from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_obje
 from spark_jobs.records.keeping import fallbacks_of
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
-from spark_jobs.schema.bursts import without_bursts
 from spark_jobs.schema.evidence import Evidence, Kind
 from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, count_columns, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
-from spark_jobs.schema.unknown_fields import unknown_fields
+from spark_jobs.schema.unknown_fields import unknown_fields, without_bursts
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
 _BLOCK_RECORDS = 250

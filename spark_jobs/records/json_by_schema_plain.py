@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from spark_jobs.json_schema.closed import forbidden
-from spark_jobs.json_schema.parsing import VALUE, Root
+from spark_jobs.json_schema.parsing import VALUE, Root, forbidden
 from spark_jobs.records.json_plain import UNREADABLE, Beside, read_exactly, read_of, says_something
 from spark_jobs.records.nesting import is_too_deep
 from spark_jobs.schema.writer_schema import UnreadableValueError

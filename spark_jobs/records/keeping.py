@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import GROWTH, Growth
-from spark_jobs.protocol.kept_columns import KeptColumn, fallbacks_at, kept_names
+from spark_jobs.config.columns import GROWTH, Growth
+from spark_jobs.protocol.kept import KeptColumn, fallbacks_at, kept_names
 from spark_jobs.records.fitting import MisfitError
 from spark_jobs.records.projection import Projected, project, retyped
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import Growth
+from spark_jobs.config.columns import Growth
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder, is_storable, says_more
 from spark_jobs.records.decoder import BadValue, Decoded, Decoder, Phase, PlainDecoder, PlainRows
-from spark_jobs.records.encoded import Encoded
+from spark_jobs.records.framing import Encoded
 from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.metadata_columns import KEY
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.kept_columns import KeptColumn
+    from spark_jobs.protocol.kept import KeptColumn
 
 
 @dataclass(frozen=True, slots=True)

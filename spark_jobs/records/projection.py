@@ -12,11 +12,10 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.new_fields import Growth
+from spark_jobs.config.columns import Growth
 from spark_jobs.records.conversion import converted, may_be_cast
 from spark_jobs.records.fitting import MisfitError
-from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of, one_array
+from spark_jobs.schema.arrow_schema import entries_of, items_of, list_of, map_of, no_rows, one_array
 
 _MOST_SHOWN = 60
 _INTEGERS = (pa.types.is_int32, pa.types.is_int64)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.records.decoder import Decoded, Routes
+from spark_jobs.schema.column_source import fitted
 from spark_jobs.schema.metadata_columns import OFFSET
-from spark_jobs.schema.routed_columns import fitted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

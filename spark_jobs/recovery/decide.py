@@ -16,8 +16,7 @@ from enum import StrEnum
 from spark_jobs.protocol.batch import Batch, unbalanced
 from spark_jobs.protocol.fences import has_passed, stands_at_starts
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.txlog.entries import Attempt, FlushComplete, IcebergSnapshotCreated, ParquetWritten
-from spark_jobs.txlog.states import is_held
+from spark_jobs.txlog.entries import Attempt, FlushComplete, IcebergSnapshotCreated, ParquetWritten, is_held
 
 
 class Decision(StrEnum):

@@ -20,9 +20,8 @@ from spark_jobs.commit.landing import land
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh, load_routed
-from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_of
-from spark_jobs.lake.tables import dead_letters_of, progress_of, snapshot_of
+from spark_jobs.lake.tables import data_location, dead_letters_of, progress_of, snapshot_of
 from spark_jobs.protocol.batch import Batch, BatchKind, WrittenFile
 from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged

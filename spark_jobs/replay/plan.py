@@ -16,8 +16,7 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
-from spark_jobs.replay.mirrors import refuse_again
-from spark_jobs.replay.ranges import cut_at, require_held, window_bounds, window_ranges
+from spark_jobs.replay.ranges import cut_at, refuse_again, require_held, window_bounds, window_ranges
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

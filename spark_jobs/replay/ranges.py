@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.planning import water_fill
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.kept import skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, gaps, merge
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.skips import skipped_ranges
 from spark_jobs.protocol.source import SourceState
 
 _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
@@ -151,3 +153,17 @@ def cut_into_batches(ranges: Iterable[OffsetRange], max_records: int) -> Iterato
             for r in waiting
         ]
         waiting = [r for r in left if len(r)]
+
+
+# Why nothing of a mirror is done again by offsets.
+
+
+def refuse_again(pipeline: PipelineConfig) -> None:
+    """Raise ``ConfigError`` (``mirror-replay``) for a mirror."""
+    if pipeline.is_mirror:
+        raise ConfigError(
+            "a mirror's rows are the newest changes of their keys: earlier ones are not put in their place",
+            code="mirror-replay",
+            hint=f"Make it anew of all changes: {mends.act('rebuild', pipeline.name)}.",
+            pipeline=pipeline.name,
+        )

@@ -25,8 +25,7 @@ from spark_jobs.drain.planning import ONE_TASK_RECORDS
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.evolution import evolve_table
-from spark_jobs.lake.kept_letters import keep_letters
-from spark_jobs.lake.letter_rows import files_of, letters_of
+from spark_jobs.lake.kept_letters import files_of, keep_letters, letters_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.batch import Balance, BatchKind, Split, total

@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import And
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.moved_letters import rows_at
+from spark_jobs.commit.dead_letter_commit import rows_at
 from spark_jobs.commit.replace import ReplacedOffsets
 from spark_jobs.lake.coordinates import Coordinates, of_generation
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
-from spark_jobs.lake.letter_rows import first_of_each
+from spark_jobs.lake.kept_letters import first_of_each
 from spark_jobs.lake.row_filters import is_among, is_in_any
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.replay.mirrors import refuse_again
+from spark_jobs.replay.ranges import refuse_again
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION, TIMESTAMP
 from spark_jobs.storage.errors import storage_error
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
-from spark_jobs.acts.settle import settle
+from spark_jobs.acts.act import batch_of_act, land_act, settle, summary_of_act
 from spark_jobs.commit.retype_commit import TableChange
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import And, Not
 from pyiceberg.table import Table
 
-from spark_jobs.acts.act import act, batch_of_act, land_act, summary_of_act
-from spark_jobs.acts.settle import settle
+from spark_jobs.acts.act import act, batch_of_act, land_act, settle, summary_of_act
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.retype_commit import RetypeFileCommit, TableChange
 from spark_jobs.commit.sweep import sweep_prefix
@@ -31,7 +30,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import CommitConflict, OffsetsUnavailable
-from spark_jobs.protocol.kept_columns import KeptColumn, unfinished
+from spark_jobs.protocol.kept import KeptColumn, unfinished
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import ColumnMap, Progress
 from spark_jobs.protocol.source import check_identity

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from spark_jobs.config.iceberg_terms import check_type_name
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.type_names import check_type_name
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.kept_columns import KeptColumn
+from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.records.conversion import may_convert
 from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import arrow_schema

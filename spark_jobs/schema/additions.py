@@ -8,7 +8,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.kept_columns import unfinished
+from spark_jobs.protocol.kept import unfinished
 from spark_jobs.protocol.progress import progress_from_properties
 from spark_jobs.protocol.words import count
 from spark_jobs.schema.evolution import Evolution, Path
@@ -22,16 +22,18 @@ from spark_jobs.schema.iceberg_types import (
     widenings_to,
 )
 from spark_jobs.schema.inference import by_lower_case, name_clash
-from spark_jobs.schema.partitioning import partition_spec, partition_terms
-from spark_jobs.schema.required_columns import check_own
-from spark_jobs.schema.sort_order import columns_to_come, sort_order
+from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, PARTITION, TOPIC
+from spark_jobs.schema.partitioning import columns_to_come, partition_spec, partition_terms, sort_order
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType
 
     from spark_jobs.protocol.progress import Progress
+
 
 NEWEST_FORMAT = 2
 
@@ -169,4 +171,59 @@ def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
     mend = mends.act("repartition", pipeline.name)
     return (
         f"partitioned by {', '.join(there) or 'nothing'}, declared {', '.join(wanted) or 'nothing'}: {mend}"
+    )
+
+
+# Required columns that nothing fills: another engine added them, and no row could be written any more.
+
+
+# What no letter is without.
+_OF_LETTERS = {TOPIC, PARTITION, OFFSET, GENERATION, INGESTED_AT, "phase", "error", "batch_id"}
+
+
+def check_own(table: Table, declared: Collection[str]) -> None:
+    """Raise ``ConfigError`` (``required-column``) for one that was added to a pipeline's own table.
+
+    Sluice adds optional ones. One that was made required later is left to its records: those without a value
+    are dead letters. So is one that is declared.
+    """
+    required = {
+        each.field_id for each in table.schema().fields if each.required and each.name not in declared
+    }
+    first, *later = sorted(table.schemas().values(), key=lambda schema: schema.schema_id)
+    seen = {each.field_id for each in first.fields}
+    for schema in later:
+        for each in schema.fields:
+            if each.required and each.field_id in required - seen:
+                raise required_column(".".join(table.name()), each.name, " Or declare it in `columns`.")
+        seen |= {each.field_id for each in schema.fields}
+
+
+def check_beside(
+    own: Table, letters: Table | None, routed: Iterable[Table | None], declared: Collection[str]
+) -> None:
+    """Raise it for one of a dead-letter table, or of a table that rows are routed to, which theirs lack.
+
+    ``declared`` are columns of letters.
+    """
+    filled = {field.name for field in own.schema().fields}
+    for table, names in ((letters, {*_OF_LETTERS, *declared}), *((each, filled) for each in routed)):
+        if table is not None:
+            for each in table.schema().fields:
+                if each.required and each.name not in names:
+                    raise required_column(".".join(table.name()), each.name)
+
+
+def required_column(table: str, column: str, or_else: str = "") -> ConfigError:
+    """Return what to say of one without a value; ``or_else`` is another way out.
+
+    A task knows of its table the location alone.
+    """
+    name = "TABLE" if "/" in table else table
+    return ConfigError(
+        f"column {column} of {table} is required, and Sluice has no value for it",
+        code="required-column",
+        hint=f"Make it optional: ALTER TABLE {name} ALTER COLUMN {column} DROP NOT NULL.{or_else}",
+        table=table,
+        column=column,
     )

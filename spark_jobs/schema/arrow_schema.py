@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
@@ -99,3 +101,107 @@ def _field_type(kind: pa.DataType) -> FieldType:
         if kind == known:
             return primitive
     return DeclaredType(str(kind))
+
+
+# Columns in one piece, and lists and maps made anew around other items, wherever an array was cut out.
+
+
+def one_array(values: pa.ChunkedArray) -> pa.Array:
+    """Return a column's values in one piece."""
+    joined = values.combine_chunks()
+    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def items_of(values: pa.Array) -> pa.Array:
+    """Return the items of all of an array's lists, one after the other, as ``flatten`` gives them."""
+    # Arrow makes an array anew where all lists are null, and knows how of no UUIDs.
+    return column_of((), values.type.value_type) if values.null_count == len(values) else values.flatten()
+
+
+def list_of(values: pa.Array, items: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
+    """Return a list array like ``values`` with these instead of its ``items_of``."""
+    kind = kind or pa.list_(values.type.value_field.with_type(items.type))
+    return pa.ListArray.from_arrays(_offsets(values), items, type=kind, mask=values.is_null())
+
+
+def entries_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the keys and the items of all of an array's maps, one after the other."""
+    keys, items = items_of(_as_lists(values)).flatten()
+    return keys, items
+
+
+def map_of(values: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
+    """Return a map array like ``values`` with these instead of its ``entries_of``."""
+    kind = kind or pa.map_(
+        values.type.key_field.with_type(keys.type), values.type.item_field.with_type(items.type)
+    )
+    return pa.MapArray.from_arrays(_offsets(_as_lists(values)), keys, items, type=kind, mask=values.is_null())
+
+
+def _as_lists(values: pa.Array) -> pa.Array:
+    return values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
+
+
+def _offsets(values: pa.Array) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(values), 0)
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+
+
+# Arrays as other types that have some of their fields, in any order, and fields they do not have.
+
+
+def field_id(field: pa.Field) -> int:
+    """Return Iceberg's id of a field, -1 where it has none."""
+    return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
+
+
+def project(array: pa.Array, wanted: pa.DataType, key: Callable[[pa.Field], object] = field_id) -> pa.Array:
+    """The same values as ``wanted``: fields found by ``key``, null what is not there and where null was."""
+    if pa.types.is_struct(wanted):
+        return _project_struct(array, wanted, key)
+    if pa.types.is_map(wanted):
+        entries = items_of(_as_list(array))
+        keys = project(entries.field(0), wanted.key_type, key)
+        items = project(entries.field(1), wanted.item_type, key)
+        return pa.MapArray.from_arrays(_list_offsets(array), keys, items, type=wanted)
+    if pa.types.is_list(wanted):
+        values = project(items_of(array), wanted.value_type, key)
+        return pa.ListArray.from_arrays(_list_offsets(array), values, type=wanted)
+    return array.cast(wanted)
+
+
+def _project_struct(
+    array: pa.StructArray, wanted: pa.StructType, key: Callable[[pa.Field], object]
+) -> pa.StructArray:
+    there = {key(array.type.field(i)): i for i in range(array.type.num_fields)}
+    children = [
+        project(array.field(there[key(field)]), field.type, key)
+        if key(field) in there
+        else pa.nulls(len(array), field.type)
+        for field in wanted
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+
+
+def _list_offsets(array: pa.ListArray) -> pa.Array:
+    """Where each list begins among the flattened values, null for a null list, and where the last ends."""
+    lengths = pc.fill_null(pc.list_value_length(_as_list(array)), 0).to_numpy()
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    is_null = np.concatenate([array.is_null().to_numpy(zero_copy_only=False), [False]])
+    return pa.array(ends, pa.int32(), mask=is_null)
+
+
+def _as_list(array: pa.Array) -> pa.Array:
+    if not pa.types.is_map(array.type):
+        return array
+    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
+def renamed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the same values under other names, inside structs too; nothing is copied."""
+    columns = []
+    for column, wanted in zip(rows.columns, schema, strict=True):
+        is_same = column.type == wanted.type
+        chunks = column.chunks if is_same else [chunk.view(wanted.type) for chunk in column.chunks]
+        columns.append(pa.chunked_array(chunks, wanted.type))
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -2,25 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from spark_jobs.config.new_fields import Growth
+from spark_jobs.config.columns import Growth
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.bursts import MOST_ALONE, without_bursts
+from spark_jobs.protocol.schema_id import SchemaKey, Spans
+from spark_jobs.schema.arrow_schema import project
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution, evolved, made_of
-from spark_jobs.schema.iceberg_types import iceberg_schema, iceberg_type, known_fields
+from spark_jobs.schema.evolution import Evolution, Path, evolved, made_of
+from spark_jobs.schema.iceberg_types import iceberg_schema, iceberg_type, known_fields, type_text, widened
 from spark_jobs.schema.inference import Field, choose_types, evolve
-from spark_jobs.schema.known_schemas import KnownSchemas
-from spark_jobs.schema.minorities import minorities, told_of_columns
+from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place
+from spark_jobs.schema.proposals import minorities, told_of_columns
+from spark_jobs.schema.told import Forms, under
+from spark_jobs.schema.unknown_fields import MOST_ALONE, without_bursts
+from spark_jobs.schema.writer_schema import WriterSchema
 
 if TYPE_CHECKING:
     from spark_jobs.protocol.progress import ColumnMap
+
+
+# The schemas that a pipeline's values, and its records' keys, are read by, as far as they are known.
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSchemas:
+    """Schemas by what values name them by; None of one that the registry does not have, or that is not used.
+
+    ``unused`` says why of the latter.
+    Where values name none, the schema of all of them is under the key None, and is the only one.
+    ``has_indexes``: they name a message of it as well. ``is_framed``: they name any. ``of_key``: they are
+    keys of records. ``keys`` are those of the records' keys, each as one column; None where keys have none.
+    With ``spans`` it is where a record stands that names one of several.
+    """
+
+    by_key: Mapping[SchemaKey | None, WriterSchema | None] = field(default_factory=dict)
+    has_indexes: bool = False
+    is_framed: bool = True
+    of_key: bool = False
+    keys: KnownSchemas | None = None
+    spans: Spans = ()
+    unused: Mapping[SchemaKey | None, str] = field(default_factory=dict)
+
+    @property
+    def only(self) -> WriterSchema | None:
+        """Return the schema of all values, None where each names its own."""
+        return self.by_key.get(None)
+
+    @property
+    def names(self) -> set[SchemaKey | None]:
+        """Return what there is a schema of, of values and of keys."""
+        own = {key for key, schema in self.by_key.items() if schema is not None}
+        return own if self.keys is None else {*own, *self.keys.names}
+
+    def of(self, keys: Iterable[SchemaKey]) -> list[WriterSchema]:
+        """Return the schemas of these keys, as far as there are any, in the order of their ids."""
+        if self.only is not None:
+            return [self.only]
+        return [schema for key in sorted(set(keys)) if (schema := self.by_key.get(key)) is not None]
+
+    def why_none(self, key: SchemaKey | None) -> str:
+        """Return why nothing can be read by what is under this key."""
+        if key in self.by_key:
+            return self.unused.get(key) or f"the registry has no schema {key}"
+        return f"schema {key} was not asked for: too many that cannot be used are named beside it"
+
+    @property
+    def every(self) -> list[WriterSchema]:
+        """Return those of keys, then those of values, each in the order of their ids."""
+        own = self.of(key for key in self.by_key if key is not None)
+        return own if self.keys is None else [*self.keys.every, *own]
+
+    def told(self, forms: Forms) -> KnownSchemas:
+        """Return the same with the times of these fields of values told so."""
+        return replace(self, by_key={key: under(each, forms) for key, each in self.by_key.items()})
+
+    def placed(self, table: Schema, bound: ColumnMap, rules: Rules) -> KnownSchemas:
+        """Return the same under the names that their fields have, or are to get, in the table."""
+        every = self.every
+        _, names = place([schema.columns for schema in every], table, bound, rules)
+        # By the object: two ids of one schema have the same names.
+        named = {id(schema): placed(schema, each) for schema, each in zip(every, names, strict=True)}
+        keys = self.keys and replace(self.keys, by_key=_named(self.keys.by_key, named))
+        return replace(self, by_key=_named(self.by_key, named), keys=keys)
+
+
+def _named(
+    by_key: Mapping[SchemaKey | None, WriterSchema | None], named: Mapping[int, WriterSchema]
+) -> dict[SchemaKey | None, WriterSchema | None]:
+    return {key: schema and named[id(schema)] for key, schema in by_key.items()}
 
 
 class ColumnSource(Protocol):
@@ -150,3 +229,58 @@ def _clash(name: str) -> ConfigError:
         code="column-clash",
         hint="Call the key's another: `key: {as: order_key}`.",
     )
+
+
+# What a routed table lacks of its pipeline's columns: it has those alone that its rows have values in.
+
+
+def lacking(own: Schema, routed: Schema) -> dict[str, Evolution | None]:
+    """Return what gives the routed table each of the pipeline's columns that it cannot take as it is.
+
+    None where nothing does: a column of the name is there, of a type that does not hold these values.
+    """
+    there = {field.name: field.field_type for field in routed.fields}
+    found = {
+        field.name: _changes(there.get(field.name), field.field_type, (field.name,), field.doc)
+        for field in own.fields
+    }
+    return {name: changes for name, changes in found.items() if changes is None or changes}
+
+
+def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return the rows in a routed table's columns, found by name; what the rows do not have is null."""
+    every = dict(zip(rows.column_names, rows.columns, strict=True))
+    return pa.Table.from_arrays(
+        [_fitted(every.get(field.name), field.type, len(rows)) for field in columns], schema=columns
+    )
+
+
+def _fitted(column: pa.ChunkedArray | None, kind: pa.DataType, count: int) -> pa.ChunkedArray | pa.Array:
+    if column is None or (column.null_count == count and column.type != kind):
+        return pa.nulls(count, kind)
+    if column.type == kind:
+        return column
+    return project(column.combine_chunks(), kind, attrgetter("name"))
+
+
+def _changes(there: IcebergType | None, wanted: IcebergType, path: Path, doc: str | None) -> Evolution | None:
+    if there is None:
+        return Evolution([(path, wanted, doc)])
+    parts: list[tuple[IcebergType | None, IcebergType, str, str | None]]
+    if isinstance(there, StructType) and isinstance(wanted, StructType):
+        fields = {field.name: field.field_type for field in there.fields}
+        parts = [(fields.get(each.name), each.field_type, each.name, each.doc) for each in wanted.fields]
+    elif isinstance(there, ListType) and isinstance(wanted, ListType):
+        parts = [(there.element_type, wanted.element_type, "element", None)]
+    elif isinstance(there, MapType) and isinstance(wanted, MapType):
+        if type_text(there.key_type) != type_text(wanted.key_type):
+            return None
+        parts = [(there.value_type, wanted.value_type, "value", None)]
+    elif type_text(there) == type_text(wanted) or there in (widened(there, wanted), widened(wanted, there)):
+        return Evolution()
+    else:
+        return Evolution(widenings={path: wanted}) if widened(there, wanted) == wanted else None
+    found = [_changes(part, kind, (*path, step), told) for part, kind, step, told in parts]
+    if any(each is None for each in found):
+        return None
+    return reduce(Evolution.then, (each for each in found if each is not None), Evolution())

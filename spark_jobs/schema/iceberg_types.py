@@ -8,19 +8,31 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
-from spark_jobs.config.type_names import field_text, split_arguments, split_field
+from spark_jobs.config.iceberg_terms import field_text, split_arguments, split_field
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.evolution import Path
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, with_metadata_columns
-from spark_jobs.schema.widening import widened
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
 
 _PRIMITIVE: TypeAdapter[IcebergType] = TypeAdapter(IcebergType)
 _BY_NAME: dict[str, Primitive] = {primitive.value: primitive for primitive in Primitive}
@@ -79,7 +91,7 @@ def _field_type(kind: IcebergType) -> FieldType:
 def declared_type(text: str) -> IcebergType:
     """Read a type as declared in ``columns``: ``long``, ``decimal(9, 2)``, ``list<struct<a: int>>``.
 
-    Field ids in it are provisional. The text must have passed ``config.type_names.check_type_name``.
+    Field ids in it are provisional. The text must have passed ``config.iceberg_terms.check_type_name``.
     """
     ids = count(1)
     return _read(text.strip(), lambda: next(ids))
@@ -185,3 +197,105 @@ def _read(text: str, next_id: Callable[[], int]) -> IcebergType:
             for name, type_name in fields
         )
     )
+
+
+# What is said where a field is of a type that its column does not hold, and nobody is to guess.
+
+
+def incompatible(
+    written: NestedField,
+    path: Sequence[str],
+    there: IcebergType,
+    layout: Layout,
+    *,
+    is_declared: bool = False,
+    is_of_key: bool = False,
+) -> ConfigError:
+    """Return the error. ``is_of_key``: a rebuild met it, which takes any type but in a column of the key."""
+    column, kind, own = ".".join(path), type_text(there), type_text(written.field_type)
+    if is_of_key:
+        return ConfigError(
+            f"the source has {written.name} as {own}, column {column} is {kind}, and is of the key: rows of"
+            " one key would be there twice",
+            code="schema-incompatible",
+            hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and make the"
+            f" mirror anew from there: {mends.act('rebuild', 'PIPELINE', '--from TIME')}.",
+        )
+    if layout is Layout.MIRROR:
+        declared = f" Leave {column} out of `columns:`." if is_declared else ""
+        return ConfigError(
+            f"the source has {written.name} as {own}, column {column} is {kind}",
+            code="schema-incompatible",
+            hint=f"Nothing was committed.{declared} Make the mirror anew, which takes the new type:"
+            f" {mends.act('rebuild', 'PIPELINE')}. Or say `schema: {{incompatible: new_column}}`: a column"
+            " beside it has the values from then on.",
+        )
+    if layout is Layout.CHANGES:
+        return ConfigError(
+            f"the source has {written.name} as {own}, column {column} is {kind}",
+            code="schema-incompatible",
+            hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and let the"
+            " pipeline begin there with a table of another name, which gets the new type: `table:` and"
+            " `start: TIME`. Or say `schema: {incompatible: new_column}`: a column beside it has the values"
+            " from then on.",
+        )
+    return ConfigError(
+        f"a schema has {written.name} as {own}, and the column {column} is {kind}",
+        code="schema-incompatible",
+        hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}` (or"
+        " dead_letter), or give the column a type that holds both:"
+        f" {mends.act('retype', 'PIPELINE', path[0], 'TYPE')}.",
+    )
+
+
+# Which types hold all values of which others, and which a column can be widened to.
+#
+# Iceberg widens in the metadata alone: int to long, float to double, a decimal's precision.
+
+
+_INTEGER_DIGITS: dict[type[IcebergType], int] = {IntegerType: 10, LongType: 19}
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_MOST_DIGITS = 38
+
+
+def holds(column: IcebergType, written: IcebergType) -> bool:
+    """True if every value of ``written`` is one of ``column``."""
+    if column == written:
+        return True
+    if isinstance(column, DecimalType):
+        return _whole_digits(written) <= column.precision - column.scale and _scale(written) <= column.scale
+    if isinstance(written, IntegerType):
+        return isinstance(column, LongType | DoubleType)
+    return isinstance(written, FloatType) and isinstance(column, DoubleType)
+
+
+def may_hold(column: IcebergType, written: IcebergType) -> bool:
+    """True if some values of ``written`` are ones of ``column``: those that are none are found one by one."""
+    if column == written or isinstance(written, FloatType):
+        return holds(column, written)
+    if isinstance(written, DecimalType):
+        return isinstance(column, DecimalType)
+    return isinstance(written, IntegerType | LongType) and isinstance(column, _NUMBERS)
+
+
+def widened(column: IcebergType, written: IcebergType) -> IcebergType | None:
+    """Return what the column can be made to hold every value of both, None where Iceberg cannot."""
+    if isinstance(column, IntegerType) and isinstance(written, LongType):
+        return LongType()
+    if isinstance(column, FloatType) and isinstance(written, DoubleType):
+        return DoubleType()
+    if isinstance(column, DecimalType) and _scale(written) <= column.scale:
+        digits = max(column.precision, _whole_digits(written) + column.scale)
+        return DecimalType(digits, column.scale) if digits <= _MOST_DIGITS else None
+    return None
+
+
+def _whole_digits(kind: IcebergType) -> int:
+    """Return how many digits before the point its values have at most; more than any for no exact number."""
+    if isinstance(kind, DecimalType):
+        return kind.precision - kind.scale
+    return _INTEGER_DIGITS.get(type(kind), _MOST_DIGITS + 1)
+
+
+def _scale(kind: IcebergType) -> int:
+    return kind.scale if isinstance(kind, DecimalType) else 0

@@ -1,8 +1,9 @@
-"""``partition_by`` terms as an Iceberg partition spec."""
+"""``partition_by`` as an Iceberg partition spec, its fields' names, and ``sort_by`` as a sort order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.partitioning import (
@@ -11,7 +12,8 @@ from pyiceberg.partitioning import (
     PartitionField,
     PartitionSpec,
 )
-from pyiceberg.schema import build_position_accessors
+from pyiceberg.schema import Schema, build_position_accessors
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -20,20 +22,26 @@ from pyiceberg.transforms import (
     MonthTransform,
     Transform,
     TruncateTransform,
+    VoidTransform,
     YearTransform,
 )
 from pyiceberg.types import DecimalType, UUIDType
 
-from spark_jobs.config.partition_terms import PartitionTerm, misfit, parse_partition_term
+from spark_jobs.config.iceberg_terms import PartitionTerm, misfit, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.free_names import free_name
+from spark_jobs.schema.evolution import Evolution, Path
 from spark_jobs.schema.iceberg_types import type_text
-from spark_jobs.schema.metadata_columns import HEADERS
+from spark_jobs.schema.inference import RESERVED_COLUMNS
+from spark_jobs.schema.metadata_columns import HEADERS, IDENTITY
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
+
+    from spark_jobs.protocol.progress import ColumnMap
+    from spark_jobs.schema.column_source import ColumnSource
+    from spark_jobs.schema.evidence import Evidence
+
 
 _TRANSFORMS: dict[str, Callable[..., Transform[Any, Any]]] = {
     "identity": IdentityTransform,
@@ -133,3 +141,147 @@ def _refuse_second(
             code="partition-type",
             hint="Keep one, or write bucket(16, column) for the other.",
         )
+
+
+# ``sort_by`` as a table's Iceberg sort order, which ends in the rows' identity: no two rows are equal.
+#
+# An order that ends so is Sluice's; any other is another engine's, or none of an earlier version.
+
+
+def sort_order(schema: Schema, sort_by: Sequence[str] = ()) -> SortOrder:
+    """Return the order by the columns that are there, ascending, nulls first, then as records came.
+
+    Raises ``ConfigError`` (``sort-type``) for a column whose values have no order.
+    """
+    ids = {field.name: field.field_id for field in schema.fields}
+    named = (field for field in schema.fields if field.name in sort_by)
+    for field in (each for each in named if not each.field_type.is_primitive):
+        raise ConfigError(
+            f"sort_by: rows cannot be sorted by {field.name}, {type_text(field.field_type)}",
+            code="sort-type",
+            hint="Name columns with single values: no struct, list or map, and nothing inside one.",
+        )
+    names = [name for name in sort_by if name in ids]
+    names += [name for name in IDENTITY if name not in names]
+    return SortOrder(*(SortField(ids[name], transform=IdentityTransform()) for name in names))
+
+
+def columns_to_come(schema: Schema, sort_by: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns to sort by that the table does not have yet."""
+    there = {field.name for field in schema.fields}
+    return tuple(name for name in sort_by if name not in there)
+
+
+def order_to_set(schema: Schema, there: SortOrder, sort_by: Sequence[str]) -> SortOrder | None:
+    """Return the order to give a table; None where it has it, or where nobody asks and it is not ours."""
+    wanted = sort_order(schema, sort_by)
+    is_as_wanted = list(there.fields) == list(wanted.fields)
+    return None if is_as_wanted or not (sort_by or _is_ours(schema, there)) else wanted
+
+
+def ordered_by(schema: Schema, order: SortOrder) -> tuple[str, ...]:
+    """Return all columns of an order of ours that the table has; the identity for another."""
+    if not _is_ours(schema, order):
+        return IDENTITY
+    names = (schema.find_column_name(field.source_id) for field in order.fields)
+    return tuple(name for name in names if name is not None)
+
+
+def sorted_by(schema: Schema, order: SortOrder) -> tuple[str, ...]:
+    """Return what rows that come in order have to be sorted by: nothing without ``sort_by``."""
+    names = ordered_by(schema, order)
+    rests = (tuple(name for name in IDENTITY if name not in names[:at]) for at in range(len(names)))
+    return names[: next((at for at, rest in enumerate(rests) if names[at:] == rest), len(names))]
+
+
+def _is_ours(schema: Schema, order: SortOrder) -> bool:
+    identity = {field.field_id for field in schema.fields if field.name in IDENTITY}
+    plain = [SortField(field.source_id, transform=IdentityTransform()) for field in order.fields]
+    return identity <= {field.source_id for field in plain} and list(order.fields) == plain
+
+
+# Fields of records that are called as a field of a table's partitioning, now or before, and their columns.
+#
+# Iceberg has no column of such a name: specs are kept for ever, and readers refuse a table in which the two
+# differ. The field's column takes a free name, and the table keeps by the column's id which field it is of.
+
+
+_FIELD, _KIND = "field:", "column"
+
+
+def held_names(schema: Schema, specs: Iterable[PartitionSpec]) -> frozenset[str]:
+    """Return the names that no new column may have: those of partition fields that are no column's own."""
+    return frozenset(
+        field.name
+        for spec in specs
+        for field in spec.fields
+        if not isinstance(field.transform, IdentityTransform | VoidTransform)
+        or schema.find_column_name(field.source_id) != field.name
+    )
+
+
+def field_names(schema: Schema | None, bound: ColumnMap | None) -> dict[str, str]:
+    """Return by column the field that it is of, where the two are called differently."""
+    ids = {
+        column: identity.removeprefix(_FIELD)
+        for identity, kinds in (bound or {}).items()
+        if identity.startswith(_FIELD)
+        for column in kinds.get(_KIND, ())
+    }
+    return {
+        each.name: ids[each.field_id] for each in (schema.fields if schema else ()) if each.field_id in ids
+    }
+
+
+def as_fields(schema: Schema, names: dict[str, str]) -> Schema:
+    """Return the schema with its columns called as their fields are."""
+    return Schema(
+        *(each.model_copy(update={"name": names.get(each.name, each.name)}) for each in schema.fields)
+    )
+
+
+def free_evolution(
+    columns: ColumnSource,
+    schema: Schema,
+    specs: Iterable[PartitionSpec],
+    bound: ColumnMap,
+    evidence: Evidence,
+) -> tuple[Evolution, tuple[str, ...]]:
+    """Return what the source's ``evolution`` does, each column by a name that it can have."""
+    names = field_names(schema, bound)
+    lacks, told = columns.evolution(as_fields(schema, names), bound, evidence)
+    held = held_names(schema, specs) | names.keys()
+    new = {path[0] for path, _, _ in lacks.additions if len(path) == 1}
+    taken = {name.lower() for name in (*schema.column_names, *held, *new, *RESERVED_COLUMNS)}
+    freed = {name: free_name(name, taken) for name in sorted(new & held)}
+    if not names and not freed:
+        return lacks, told
+    column_of = {field: column for column, field in names.items()} | freed
+    of_schemas = {path for _, _, path in lacks.bindings}
+    fields = [
+        (_FIELD + name, _KIND, (column,)) for name, column in freed.items() if (name,) not in of_schemas
+    ]
+    renamed = Evolution(
+        [(_under(column_of, path), kind, doc) for path, kind, doc in lacks.additions],
+        {_under(column_of, path): kind for path, kind in lacks.widenings.items()},
+        {_under(column_of, path): doc for path, doc in lacks.docs.items()},
+        [*((identity, kind, _under(column_of, path)) for identity, kind, path in lacks.bindings), *fields],
+    )
+    return renamed, (*told, *(_sentence(name, column) for name, column in freed.items()))
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """Return the name with the first number under which it is not among those taken, which are lower case."""
+    free = next(each for each in (f"{name}_{number}" for number in count(1)) if each.lower() not in taken)
+    taken.add(free.lower())
+    return free
+
+
+def _under(column_of: Mapping[str, str], path: Path) -> Path:
+    return (column_of.get(path[0], path[0]), *path[1:])
+
+
+def _sentence(name: str, column: str) -> str:
+    return (
+        f"the field {name} is in the column {column}: the table's partitioning, now or before, has its name"
+    )

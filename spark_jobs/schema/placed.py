@@ -8,10 +8,18 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, IcebergType, ListType, MapType, NestedField, StringType, StructType
 
-from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of
-from spark_jobs.schema.writer_schema import Names, ReadValues, WriterColumns, WriterSchema
+from spark_jobs.schema.arrow_schema import arrow_schema, entries_of, items_of, list_of, map_of, one_array
+from spark_jobs.schema.writer_schema import (
+    Names,
+    ReadValues,
+    Unread,
+    UnreadableValueError,
+    WriterColumns,
+    WriterSchema,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +127,117 @@ def _renamed_item(item: Any, kind: IcebergType, inside: Names) -> Any:
         entries = item.items() if isinstance(item, Mapping) else item
         return [(key, _renamed_item(each, kind.value_type, inside)) for key, each in entries]
     return _renamed_row(item, kind, inside) if isinstance(kind, StructType) else item
+
+
+# All that a schema says as one column, behind the seam of ``writer_schema``: a key beside its value.
+
+
+OF_KEY = "key/"
+
+
+@dataclass(frozen=True, slots=True)
+class OneColumn:
+    """A record is a struct of that name, any other value the column itself; with ``is_struct`` in one."""
+
+    schema: WriterSchema
+    name: str
+    is_struct: bool = False
+
+    @property
+    def columns(self) -> WriterColumns:
+        """See ``WriterSchema``; identities begin with ``key/``, so that none is a value's."""
+        return _inside(self.schema, self.name, self._is_bare)
+
+    @property
+    def _is_bare(self) -> bool:
+        return self.schema.columns.is_whole and not self.is_struct
+
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return self.schema.reading, self.name, self.is_struct
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """See ``WriterSchema``."""
+        read = self.schema.read(values)
+        (kind,) = arrow_schema(Schema(*self.columns.struct.fields)).types
+        if self._is_bare:
+            column = read.table.column(0)
+        else:
+            parts = read.table.combine_chunks()
+            arrays = [one_array(part) for part in parts.columns]
+            column = pa.StructArray.from_arrays(arrays, fields=list(kind))
+        return ReadValues(pa.table({self.name: column}), read.rows, read.unread, read.ignored)
+
+    def read_plain(self, value: bytes) -> Mapping[str, Any]:
+        """See ``WriterSchema``."""
+        row = self.schema.read_plain(value)
+        return {self.name: next(iter(row.values())) if self._is_bare else row}
+
+
+@lru_cache(256)
+def _inside(schema: WriterSchema, name: str, is_bare: bool) -> WriterColumns:
+    columns = schema.columns
+    if is_bare:
+        (only,) = columns.struct.fields
+        field = NestedField(only.field_id, name, only.field_type, required=False, doc=only.doc)
+    else:
+        top = Schema(*columns.struct.fields).highest_field_id + 1
+        field = NestedField(top, name, columns.struct, required=False)
+    return WriterColumns(
+        StructType(field),
+        {key: f"{OF_KEY}{path}" for key, path in columns.identities.items()} | {field.field_id: OF_KEY},
+        {key: tuple(f"{OF_KEY}{path}" for path in paths) for key, paths in columns.aliases.items()},
+        tuple(f"{name}.{path}" for path in columns.as_text),
+    )
+
+
+# Values that are one column, ``value``: text or bytes, behind the seam of ``writer_schema``.
+
+
+VALUE = "value"
+_NO_TEXT = "the value is not UTF-8"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeValue:
+    """Every value is a row; with ``is_text`` those that are UTF-8."""
+
+    is_text: bool
+
+    @property
+    def columns(self) -> WriterColumns:
+        """See ``WriterSchema``."""
+        kind = StringType() if self.is_text else BinaryType()
+        column = NestedField(1, VALUE, kind, required=False, doc="the record's value")
+        return WriterColumns(StructType(column), {1: VALUE}, is_whole=True)
+
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return self
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """See ``WriterSchema``."""
+        bad = [index for index, value in enumerate(values) if not _is_text(value)] if self.is_text else []
+        left_out = set(bad)
+        rows = [index for index in range(len(values)) if index not in left_out] if bad else None
+        good = values if rows is None else [values[index] for index in rows]
+        column = pa.array(good, pa.binary()).cast(pa.string() if self.is_text else pa.binary())
+        unread = tuple(Unread(index, None, _NO_TEXT) for index in bad)
+        return ReadValues(pa.table({VALUE: column}), rows, unread)
+
+    def read_plain(self, value: bytes) -> Mapping[str, Any]:
+        """See ``WriterSchema``."""
+        try:
+            return {VALUE: value.decode() if self.is_text else value}
+        except UnicodeDecodeError:
+            raise UnreadableValueError(_NO_TEXT) from None
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from spark_jobs.config.new_fields import Incompatible
+from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Binding, Evolution, Path, innermost
-from spark_jobs.schema.incompatible import incompatible
+from spark_jobs.schema.iceberg_types import holds, incompatible, may_hold, widened
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.told import Forms
-from spark_jobs.schema.widening import holds, may_hold, widened
 from spark_jobs.schema.writer_schema import Names, WriterColumns
 
 if TYPE_CHECKING:

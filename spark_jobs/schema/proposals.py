@@ -1,13 +1,15 @@
-"""What a person might declare before the first batch decides: maps, decimals, a partitioning. Pure."""
+"""What people are told of inferred columns: where few values decided, what they might declare. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
-from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
+from spark_jobs.config.columns import Growth
+from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
 from spark_jobs.schema.inference import (
+    Addition,
     DeclaredType,
     Field,
     FieldType,
@@ -91,3 +93,162 @@ def _time_of(columns: Sequence[Field], evidence: Evidence) -> str:
 def _seen(evidence: Evidence, name: str) -> int:
     seen = evidence.fields.get(name)
     return 0 if seen is None else seen.count(Kind.TIMESTAMP)
+
+
+# In words: where few values decided the type of a new column, or lost to it.
+
+
+_NOUNS: Mapping[Kind, str] = {
+    Kind.BOOLEAN: "boolean",
+    Kind.LONG: "integer",
+    Kind.WIDE_LONG: "integer no double is equal to",
+    Kind.BIG_INTEGER: "integer past 64 bits",
+    Kind.DOUBLE: "number with a fraction or exponent",
+    Kind.STRING: "string",
+    Kind.TIMESTAMP: "string",
+    Kind.OBJECT: "object",
+    Kind.ARRAY: "array",
+}
+_FITTING: Mapping[Primitive, frozenset[Kind]] = {
+    Primitive.STRING: frozenset({Kind.STRING, Kind.TIMESTAMP}),
+    Primitive.TIMESTAMPTZ: frozenset({Kind.TIMESTAMP}),
+    Primitive.LONG: frozenset({Kind.LONG, Kind.WIDE_LONG}),
+    Primitive.DOUBLE: frozenset({Kind.LONG, Kind.DOUBLE}),
+    Primitive.BOOLEAN: frozenset({Kind.BOOLEAN}),
+}
+
+
+def minorities(additions: Iterable[Addition], evidence: Evidence) -> Iterator[str]:
+    """Return a sentence for each new column of which values become dead letters, or few decided the type."""
+    top = FieldEvidence((0, 0, 0), fields=evidence.fields)
+    for addition in additions:
+        if (seen := _at(top, addition.path)) is not None:
+            yield from _told(".".join(addition.path), addition.type, seen)
+
+
+def told_of_columns(
+    columns: Sequence[Field], declared: Sequence[Field], evidence: Evidence, growth: Growth
+) -> Iterator[str]:
+    """Return the same of a new table's columns, and of fields whose integers are too long for one."""
+    yield from minorities((Addition((each.name,), each.type) for each in columns[len(declared) :]), evidence)
+    for path, big in _too_long((), evidence.fields, columns):
+        fate = "left out" if growth.ignores else _fate(big.count)
+        hint = f": {_declare_long(path[0])}" if len(path) == 1 else ""
+        yield f"{'.'.join(path)}: no column; {_counted(Kind.BIG_INTEGER, big)}, {fate}{hint}"
+
+
+def impossible(declared: Sequence[Field], evidence: Evidence, growth: Growth) -> Iterator[str]:
+    """Return a sentence for each column that every record has a value for and none can fit.
+
+    Declared ones, and those for which integers past 64 bits are no evidence of a type.
+    """
+    for path, big in () if growth.ignores else _too_long((), evidence.fields, declared):
+        if len(path) == 1 and big.count == evidence.records:
+            counted = _counted(Kind.BIG_INTEGER, big)
+            yield f"{path[0]} has no type for {counted}: {_declare_long(path[0])}"
+    for column in declared:
+        seen = evidence.fields.get(column.name)
+        if seen is None or not evidence.records or seen.count(*_could_fit(column.type), Kind.NULL):
+            continue
+        if seen.count(*Kind) == evidence.records:
+            told = ", ".join(_counted(each, sighting) for each, sighting in seen.kinds.items())
+            yield f"{column.name} is declared {_name(column.type)}, and of {evidence.records:,} values {told}"
+
+
+def _declare_long(name: str) -> str:
+    return f'up to 38 digits, declare columns: {{{name}: "decimal(38,0)"}}'
+
+
+def _could_fit(kind: FieldType) -> frozenset[Kind]:
+    """Return the kinds of which some value may fit, whatever its text or size says.
+
+    Of a field's strings none is looked at as a time behind the first that is none.
+    """
+    if isinstance(kind, StructOf | MapOf):
+        return frozenset({Kind.OBJECT})
+    if isinstance(kind, ListOf):
+        return frozenset({Kind.ARRAY})
+    if isinstance(kind, Primitive) and kind not in {Primitive.DOUBLE, Primitive.TIMESTAMPTZ}:
+        return _FITTING[kind]
+    numbers = frozenset({Kind.LONG, Kind.WIDE_LONG, Kind.BIG_INTEGER, Kind.DOUBLE})
+    name = _name(kind)
+    if name.startswith("decimal"):
+        return numbers | _FITTING[Primitive.STRING]
+    return numbers if name in {"int", "float", "double"} else _FITTING[Primitive.STRING]
+
+
+def _too_long(
+    path: tuple[str, ...], fields: Mapping[str, FieldEvidence], made: Iterable[Field]
+) -> Iterator[tuple[tuple[str, ...], Sighting]]:
+    """Return the fields without a column, at any depth, of which only integers past 64 bits were seen."""
+    types = {each.name: each.type for each in made}
+    for name, seen in fields.items():
+        here, kind = (*path, name), types.get(name)
+        if kind is None and seen.kinds.keys() - {Kind.NULL} == {Kind.BIG_INTEGER}:
+            yield here, seen.kinds[Kind.BIG_INTEGER]
+        if kind is None or isinstance(kind, StructOf):
+            yield from _too_long(here, seen.fields, kind.fields if kind else ())
+        if seen.element is not None and (kind is None or isinstance(kind, ListOf)):
+            element = (Field("element", kind.element),) if kind else ()
+            yield from _too_long(here, {"element": seen.element}, element)
+
+
+def _at(top: FieldEvidence, path: tuple[str, ...]) -> FieldEvidence | None:
+    """Return what was seen at a path; None below a map, whose values were seen under many names."""
+    here: FieldEvidence | None = top
+    for name in path:
+        if here is None:
+            return None
+        here = here.element if here.element is not None and name == "element" else here.fields.get(name)
+    return here
+
+
+def _told(column: str, kind: FieldType, seen: FieldEvidence) -> Iterator[str]:
+    if isinstance(kind, StructOf):
+        fitting = frozenset({Kind.OBJECT})
+    elif isinstance(kind, ListOf):
+        fitting = frozenset({Kind.ARRAY})
+    elif isinstance(kind, Primitive):
+        fitting = _FITTING[kind]
+        yield from _deciders(column, kind, seen)
+    else:
+        return
+    lost = {each: sighting for each, sighting in seen.kinds.items() if each not in fitting | {Kind.NULL}}
+    if lost:
+        values = seen.count(*Kind) - seen.count(Kind.NULL)
+        told = ", ".join(_counted(each, sighting) for each, sighting in lost.items())
+        fate = _fate(sum(sighting.count for sighting in lost.values()))
+        yield f"{column}: {_name(kind)}; of {values:,} values {told}, {fate}"
+    if isinstance(kind, StructOf):
+        for field in kind.fields:
+            yield from _told(f"{column}.{field.name}", field.type, seen.fields[field.name])
+    if isinstance(kind, ListOf) and seen.element is not None:
+        yield from _told(f"{column}.element", kind.element, seen.element)
+
+
+def _deciders(column: str, kind: Primitive, seen: FieldEvidence) -> Iterator[str]:
+    """Return why a column is double or string though most of its values would have been something better."""
+    fraction, no_time = seen.kinds.get(Kind.DOUBLE), seen.kinds.get(Kind.STRING)
+    if kind is Primitive.DOUBLE and fraction and fraction.count < seen.count(Kind.LONG):
+        yield f"{column}: double because of {_counted(Kind.DOUBLE, fraction)}; integers are beside it"
+    if kind is Primitive.STRING and no_time and Kind.TIMESTAMP in seen.kinds:
+        yield f"{column}: string because of {_first(no_time)}; values before it are times with a zone"
+
+
+def _counted(kind: Kind, sighting: Sighting) -> str:
+    noun, space, rest = _NOUNS[kind].partition(" ")
+    return f"{sighting.count:,} {noun}{'s' * (sighting.count > 1)}{space}{rest} ({_first(sighting)})"
+
+
+def _first(sighting: Sighting) -> str:
+    return f"{sighting.example} at {sighting.partition}:{sighting.offset}"
+
+
+def _fate(count: int) -> str:
+    return "dead letters" if count > 1 else "a dead letter"
+
+
+def _name(kind: FieldType) -> str:
+    if isinstance(kind, Primitive | DeclaredType):
+        return kind.value if isinstance(kind, Primitive) else kind.name
+    return {StructOf: "struct", ListOf: "list", MapOf: "map"}[type(kind)]

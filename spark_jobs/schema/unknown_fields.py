@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
-from spark_jobs.schema.inference import Field, ListOf, MapOf, StructOf
+from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, every_field
+from spark_jobs.schema.inference import Field, ListOf, MapOf, StructOf, count_columns
 
 
 def unknown_fields(
@@ -37,3 +37,24 @@ def says_something(seen: FieldEvidence) -> bool:
     silent = {Kind.NULL, Kind.OBJECT, Kind.ARRAY}
     inside = (*seen.fields.values(), *(() if seen.element is None else (seen.element,)))
     return not seen.kinds.keys() <= silent or any(map(says_something, inside))
+
+
+# A record that alone brings so many new fields that they are no columns: keys that are data.
+
+
+# New fields that one record may bring which no other of its batch has.
+MOST_ALONE = 100
+
+
+def without_bursts(
+    evidence: Evidence, columns: tuple[Field, ...], max_columns: int, *, most_alone: int = MOST_ALONE
+) -> Evidence:
+    """Return the evidence without the new fields that one record brings too many of.
+
+    Those are more than ``most_alone`` that it alone has; or more than there is room for, at any depth, so
+    that it cannot be a row itself. What more records have stays.
+    """
+    room = max_columns - count_columns(columns)
+    unknown = dict(unknown_fields(columns, evidence))  # once each: a map has it by many keys
+    new = filter(says_something, every_field(unknown))
+    return evidence.without_bursts(new, room, most_alone)

@@ -22,12 +22,9 @@ from spark_jobs.hot.watermark import parse_offsets, parse_watermark
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.query.query import PARAMETERS
 from spark_jobs.serve import flight_info
-from spark_jobs.serve.flight_auth import Headers, NoHandshake, TokenCheck
-from spark_jobs.serve.flight_errors import told
+from spark_jobs.serve.flight_info import Headers, NoHandshake, TokenCheck
 from spark_jobs.serve.flight_messages import Command, not_flight_sql, packed, plain, read_command
-from spark_jobs.serve.flight_parameters import read_parameters
-from spark_jobs.serve.flight_statement import Statement, read_handle
-from spark_jobs.serve.flight_stream import Rows
+from spark_jobs.serve.flight_statement import Rows, Statement, read_handle, read_parameters, told
 from spark_jobs.serve.service import QueryService, Question
 
 if TYPE_CHECKING:

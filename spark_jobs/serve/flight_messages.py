@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessages
 
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.serve.flight_parameters import MOST_BYTES, too_long
+from spark_jobs.serve.flight_statement import MOST_BYTES, too_long
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

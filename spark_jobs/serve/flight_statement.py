@@ -6,14 +6,21 @@ A handle is signed by the process that gave it: no byte of one that was written 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from itertools import chain
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.types as kinds
+from pyarrow import flight
 
-from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.serve.flight_parameters import MOST_BYTES, too_long
+from spark_jobs.config.secrets import scrub
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 
 _SQL = b"sql"
 _DIGEST = "sha256"
@@ -65,3 +72,197 @@ def read_handle(handle: bytes, key: bytes) -> Statement:
         )
     bound = pa.ipc.open_stream(written).read_all()
     return Statement(bound.schema.metadata[_SQL].decode(), bound)
+
+
+# Errors as Flight's statuses, in the words of ours and without secrets.
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_OVER_TIME = {"query-timeout", "not-yet"}
+
+
+def told(method: _Method) -> _Method:
+    """Have a call of the server end with a Flight error and nothing else."""
+
+    @wraps(method)
+    def called(*arguments: Any, **named: Any) -> Any:
+        try:
+            return method(*arguments, **named)
+        except Exception as error:  # noqa: BLE001  (told to the client)
+            raise flight_error(error) from None
+
+    return called  # type: ignore[return-value]
+
+
+def flight_error(error: BaseException) -> Any:
+    """Return an error for the client: whose matter it is by its status, and whether asking again helps."""
+    if isinstance(error, flight.FlightError):
+        return error
+    if not isinstance(error, SluiceError):
+        return flight.FlightInternalError(scrub(f"unexpected {type(error).__name__}: {error}"))
+    text = scrub(f"{error.message} [{error.code}] {error.hint}")
+    if not isinstance(error, RetryableError):
+        return flight.FlightServerError(text)
+    return (
+        flight.FlightTimedOutError(text) if error.code in _OVER_TIME else flight.FlightUnavailableError(text)
+    )
+
+
+# An answer's rows on their way over Flight, which cannot be told to give up a client that takes nothing.
+
+
+_PART_BYTES = 4 << 20  # ADBC's driver takes no message of 16 MiB
+_SEND_SECONDS = 5.0  # what a client has to take the last of an answer after its time is over
+
+
+class Rows:
+    """Closes the query behind its last row, with whatever fails, and when its time is over.
+
+    Then its slot is free, whether the client takes what was sent or not; one that asks on is told, so that no
+    part of an answer looks whole.
+    """
+
+    def __init__(self, stack: ExitStack, batches: Iterator[pa.RecordBatch], seconds: float) -> None:
+        self._stack = stack
+        self._batches = chain.from_iterable(map(_parts, batches))
+        self._lock = threading.Lock()
+        self._is_late = False
+        # It does not keep this: once the client has gone, nobody else does, and the query ends.
+        self._timer = threading.Timer(seconds + _SEND_SECONDS, _give_up, [weakref.ref(self)])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __iter__(self) -> Rows:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        with self._lock:
+            if self._is_late:
+                raise flight_error(_too_slow())
+            try:
+                return next(self._batches)
+            except StopIteration:
+                self._close()
+                raise
+            except BaseException as error:
+                self._close()
+                raise flight_error(error) from error
+
+    def __del__(self) -> None:
+        self._close()
+
+    def give_up(self) -> None:
+        """Close it, whether the client takes what was sent or not."""
+        with self._lock:
+            self._is_late = True
+            self._stack.close()
+
+    def _close(self) -> None:
+        self._timer.cancel()
+        self._stack.close()
+
+
+def _give_up(of: weakref.ref[Rows]) -> None:
+    if (rows := of()) is not None:
+        rows.give_up()
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = max(1, len(batch) * _PART_BYTES // max(1, batch.nbytes))
+    return (batch.slice(first, rows) for first in range(0, len(batch), rows))
+
+
+def _too_slow() -> RetryableError:
+    return RetryableError(
+        "the answer was not taken in the time that a query may take",
+        code="query-timeout",
+        hint="Take it faster or ask for less at once, or raise `serve.query_timeout`.",
+    )
+
+
+# What clients bind to a statement: the only Arrow of others that is read, and no further than it goes.
+
+
+MOST_BYTES = 1_000_000
+_VIEWS = (kinds.is_string_view, kinds.is_binary_view)
+_FLAT = (
+    *(kinds.is_null, kinds.is_boolean, kinds.is_integer, kinds.is_floating, kinds.is_decimal),
+    *(kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary),
+    *(kinds.is_fixed_size_binary, kinds.is_temporal),
+)
+
+
+def read_parameters(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Return what is bound, checked. Raises ``ConfigError`` (``unreadable-request``)."""
+    try:
+        whole = pa.Table.from_batches(_checked(schema, batches), schema)
+        decoded = [c.cast(c.type.value_type) if kinds.is_dictionary(c.type) else c for c in whole.columns]
+        for column in decoded:
+            column[:1].to_pylist()  # a time beyond all years is a number of its type
+    except (pa.ArrowException, ValueError, OverflowError, LookupError, OSError) as error:
+        raise _unreadable("its parameters are damaged") from error
+    return pa.table(decoded, names=[str(n) for n in range(len(decoded))])
+
+
+def too_long() -> ConfigError:
+    """Return the refusal of a statement that has too much in it."""
+    return ConfigError(
+        f"the statement has more than {MOST_BYTES:,} bytes with its parameters",
+        code="unreadable-request",
+        hint="Ask with a shorter one.",
+    )
+
+
+def _checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for column in schema:
+        _check_kind(column.type)
+    left = MOST_BYTES
+    for batch in batches:
+        # Nothing else is asked of it before: what it says of itself is where others' memory would be read.
+        left -= batch.get_total_buffer_size() + 1
+        if left >= 0:
+            batch.validate(full=True)
+            left -= sum(map(_values, batch.columns))
+        if left < 0:
+            raise too_long()
+        yield batch
+
+
+def _check_kind(kind: pa.DataType) -> None:
+    """Refuse what holds one value in many places, which would be larger than what was sent."""
+    if kinds.is_dictionary(kind):
+        kind = kind.value_type
+    if not any(is_it(kind) for is_it in _VIEWS):
+        for part in _kinds_inside(kind):
+            if not any(is_it(part) for is_it in _FLAT):
+                raise _unreadable(f"a parameter is of type {part}")
+
+
+def _kinds_inside(kind: pa.DataType) -> Iterator[pa.DataType]:
+    if kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind):
+        yield from _kinds_inside(kind.value_type)
+    elif kinds.is_struct(kind):
+        for column in kind:
+            yield from _kinds_inside(column.type)
+    elif kinds.is_map(kind):
+        yield from (*_kinds_inside(kind.key_type), *_kinds_inside(kind.item_type))
+    else:
+        yield kind
+
+
+def _values(array: pa.Array) -> int:
+    """How many it has, and what is inside them: of nulls and empty structs there are many without a byte."""
+    kind = array.type
+    if kinds.is_map(kind):
+        return len(array) + _values(array.keys) + _values(array.items)
+    if kinds.is_struct(kind):
+        return len(array) + sum(_values(array.field(n)) for n in range(kind.num_fields))
+    return len(array) + (_values(array.values) if kinds.is_nested(kind) else 0)
+
+
+def _unreadable(why: str) -> ConfigError:
+    return ConfigError(
+        f"the request cannot be read: {why}",
+        code="unreadable-request",
+        hint="Bind numbers, texts, bytes, times, or lists, structs and maps of these.",
+    )

@@ -6,11 +6,16 @@ An answer that breaks off after its first rows ends its connection, so that no c
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import re
 import threading
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,11 +23,11 @@ from anyio.to_thread import run_sync
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.hot.status import State, TailStatus
+from spark_jobs.hot.told import State, TailStatus
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
 from spark_jobs.serve.http_requests import (
@@ -34,7 +39,6 @@ from spark_jobs.serve.http_requests import (
     status_of,
     unreadable,
 )
-from spark_jobs.serve.page import page
 from spark_jobs.serve.service import Answered, QueryService, Question, RecordKey
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from spark_jobs.config.settings import PipelineConfig
+
 
 WATERMARK_HEADER = "Sluice-Watermark"
 LAKE_HEADER = "Sluice-Lake"
@@ -266,3 +271,29 @@ def refusal_body(status: int, reason: str, headers: Mapping[str, str] | None = N
     body = {"code": f"http-{int(status)}", "message": reason, "hint": "See docs/SERVING.md#over-http."}
     asks = _ASK if status == HTTPStatus.UNAUTHORIZED else {}
     return JSONResponse(body, int(status), headers={**_NOT_KEPT, **asks, **(headers or {})})
+
+
+# The page at ``/``: one file, which runs no script but its own and asks nobody but this server.
+
+
+_FILE = Path(__file__).with_name("page.html")
+_INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+
+
+def page() -> Response:
+    """Return it, with a policy that names its parts by their hashes."""
+    text, policy = _read()
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"})
+
+
+@cache
+def _read() -> tuple[str, str]:
+    text = _FILE.read_text(encoding="utf-8")
+    allowed = " ".join(f"{kind}-src {_hash(inline)};" for kind, inline in _INLINE.findall(text))
+    rest = "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return text, f"default-src 'none'; {allowed} {rest}"
+
+
+def _hash(inline: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+    return f"'sha256-{digest}'"

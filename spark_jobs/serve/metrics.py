@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from spark_jobs.hot.status import State
+from spark_jobs.hot.told import State
 from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
 from spark_jobs.protocol.errors import SluiceError
 

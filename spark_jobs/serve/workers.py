@@ -28,7 +28,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.mapped import places
 from spark_jobs.protocol.errors import RetryableError, error_from_json
 from spark_jobs.query import worker
-from spark_jobs.query.ended import out_of_memory, out_of_time
+from spark_jobs.query.engine import out_of_memory, out_of_time
 from spark_jobs.query.query import Answer, Asked
 from spark_jobs.query.worker import TOLD, Work
 

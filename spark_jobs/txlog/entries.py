@@ -17,7 +17,9 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, WrittenFile
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.txlog.phases import Phase, phase_of, reached_phase
 
 LOG_FORMAT_VERSION = 1
@@ -299,3 +301,19 @@ def _format_of(text: str) -> object:
         return json.loads(text)["format"]
     except (ValueError, TypeError, KeyError):
         return None
+
+
+# What a log says of a batch at a quality gate: held, or waiting to be published.
+
+
+def is_held(attempt: Attempt) -> bool:
+    """True if its files failed a quality gate and no operator has published them."""
+    written = attempt.entry(ParquetWritten)
+    is_marked = written is not None and CommitSummary(written.summary).is_held
+    return is_marked and attempt.entry(Published) is None
+
+
+def is_waiting(attempt: Attempt, progress: Progress) -> bool:
+    """True if a held attempt still stands where the table's next batch begins."""
+    batch = attempt.batch
+    return is_held(attempt) and batch is not None and stands_at_starts(progress, batch)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.catalog_tables import drop_stillborn, locations_of, locations_of_others
-from spark_jobs.lake.locations import delete_file
 from spark_jobs.lake.named_files import named_of
+from spark_jobs.lake.tables import delete_file, drop_stillborn, locations_of, locations_of_others
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.file_listing import modified_us
 from spark_jobs.storage.paths import is_local, normalise_path

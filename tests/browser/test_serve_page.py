@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.config.listener import ServeSettings
-from spark_jobs.hot.status import State, TailStatus
+from spark_jobs.hot.told import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.serve.service import QueryService

@@ -9,8 +9,8 @@ import pytest
 from cli.commands.state_word import PipelineFacts, StateWord, judge
 from cli.commands.status import _is_outdated, show
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.shape import shape_digest
 from spark_jobs.config.value_format import Layout, ValueSettings
+from spark_jobs.connections.shape import shape_digest
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import RetryableError, SourceChanged

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.commit.birth import create_dead_letter_table
+from spark_jobs.commit.birth import create_dead_letter_table, create_routed_table
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.routed_birth import create_routed_table
 from spark_jobs.lake.evolution import set_partitioning
-from spark_jobs.lake.locations import data_location
-from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.lake.tables import data_location, dead_letters_of, progress_of
 from spark_jobs.protocol.errors import CommitConflict, CorruptLog
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import OwedRoutes, PendingDeadLetters

@@ -20,7 +20,7 @@ from pyiceberg.exceptions import CommitFailedException, ServerError, Unauthorize
 from prove.lab import fault_proxy
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from prove.lab.http_proxy import HttpProxy, Response
-from spark_jobs.acts.pause import pause
+from spark_jobs.acts.act import pause
 from spark_jobs.commit import landing
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.landing import land

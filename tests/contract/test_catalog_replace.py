@@ -16,10 +16,9 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.parquet_writer import SplitWriter
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import data_location, progress_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters

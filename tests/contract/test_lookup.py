@@ -25,8 +25,7 @@ from pyiceberg.types import (
 
 from spark_jobs.hot.prefix import Prefix
 from spark_jobs.hot.seam import Seam
-from spark_jobs.hot.segment import Segment
-from spark_jobs.hot.tail import Share
+from spark_jobs.hot.segment import Segment, Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.engine import Engine

@@ -36,7 +36,7 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.commit.birth import create_table
-from spark_jobs.config.parquet_codecs import Encoding
+from spark_jobs.config.iceberg_terms import Encoding
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import ConfigError, RetryableError

@@ -20,7 +20,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 from spark_jobs.commit.birth import create_table, give_birth
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter
-from spark_jobs.config.partition_terms import TRANSFORMS, misfit, parse_partition_term
+from spark_jobs.config.iceberg_terms import TRANSFORMS, misfit, parse_partition_term
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.evolution import exchange_spec
 from spark_jobs.lake.parquet_writer import SplitWriter

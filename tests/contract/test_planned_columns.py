@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import DoubleType, IntegerType, StringType
 
-from spark_jobs.commit.planned_columns import PlannedColumns
+from spark_jobs.commit.columns_commit import PlannedColumns
 from spark_jobs.commit.swap import send, stage_append, stage_rewind
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import progress_of

@@ -19,16 +19,14 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.hot.prefix import Prefix
 from spark_jobs.hot.seam import load_seam
-from spark_jobs.hot.segment import Segment
-from spark_jobs.hot.tail import Share
+from spark_jobs.hot.segment import Segment, Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.query.duckdb_source import TableSource
+from spark_jobs.query.duckdb_source import HotRows, TableSource
 from spark_jobs.query.engine import Engine
-from spark_jobs.query.hot_rows import HotRows
 from spark_jobs.query.query import Asked, answered, query
 from tests.support.recovery_scene import Scene, make_scene
 

@@ -28,8 +28,8 @@ from prove.lab.registry_stand_in import RegistryStandIn, basic
 from spark_jobs.config.settings import RegistryAuth, RegistrySettings
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.schema_id import SchemaId
-from spark_jobs.registry.access import access_of
 from spark_jobs.registry.client import RegistryClient
+from spark_jobs.registry.http_get import access_of
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.writer_schema import Language
 from spark_jobs.storage.create_only import CreateOnlyStore

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyarrow import flight
 
 from spark_jobs.config.listener import Address, ServeSettings
-from spark_jobs.serve import flight_stream
+from spark_jobs.serve import flight_statement
 from spark_jobs.serve.flight_api import FlightApi
 from spark_jobs.serve.flight_messages import packed
 from spark_jobs.serve.service import QueryService
@@ -217,7 +217,7 @@ def test_a_query_ends_when_its_time_is_over_whoever_takes_it(
     tails: Drained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that computes is told; one that is not taken leaves its place, and is never whole."""
-    monkeypatch.setattr(flight_stream, "_SEND_SECONDS", 0.2)
+    monkeypatch.setattr(flight_statement, "_SEND_SECONDS", 0.2)
     with serving(tails, query_timeout="1s", max_queries=1) as api, adbc_to(api) as client:
         with client.cursor() as cursor, pytest.raises(adbc.Error, match="query-timeout"):
             cursor.execute("SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)")

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect
 
 from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.secrets import remember
-from spark_jobs.hot.status import State, TailStatus
+from spark_jobs.hot.told import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
 from spark_jobs.serve import http_api

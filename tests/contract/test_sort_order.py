@@ -36,7 +36,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
-from spark_jobs.schema.sort_order import ordered_by, sorted_by
+from spark_jobs.schema.partitioning import ordered_by, sorted_by
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

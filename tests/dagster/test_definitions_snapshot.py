@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestration.build import build_definitions
-from spark_jobs.config.hot import HotSettings
+from spark_jobs.config.sections import HotSettings
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.config.suites import Expectation, Severity, Suite, When
 

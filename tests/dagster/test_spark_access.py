@@ -30,7 +30,7 @@ from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.connections.spark_address import connect_url, refuse_clear
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.spark.shipped_code import package_zip
+from spark_jobs.spark.shipped import package_zip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import yaml
 
 from servers.dagster import DagsterSettings, start_dagster
 from servers.process import free_ports
+from spark_jobs.config.build import safe_name
 from spark_jobs.config.file import load_config
-from spark_jobs.config.templates import safe_name
 from tests.dagster.test_code_server import PATIENCE_SECONDS, tables
 
 if TYPE_CHECKING:

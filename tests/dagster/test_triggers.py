@@ -16,8 +16,8 @@ from orchestration.triggers import (
     state_key,
     uncompacted_files,
 )
+from spark_jobs.config.quantities import Start, StartKind
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.start import Start, StartKind
 
 PIPELINE = PipelineConfig(
     name="orders",

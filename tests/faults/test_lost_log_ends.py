@@ -17,9 +17,9 @@ from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.pipeline_lab import configure, orders, progress
 from spark_jobs.acts.accept_source import accept_source, compare_source
+from spark_jobs.acts.act import skip
 from spark_jobs.acts.rollback import rollback
-from spark_jobs.acts.skip import skip
-from spark_jobs.config.start import Start
+from spark_jobs.config.quantities import Start
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyed, Surveyor
 from spark_jobs.protocol.errors import OffsetsUnavailable

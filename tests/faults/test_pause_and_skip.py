@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.pipeline_lab import orders, progress
-from spark_jobs.acts.pause import pause, resume
-from spark_jobs.acts.skip import skip
+from spark_jobs.acts.act import pause, resume, skip
 from spark_jobs.drain.last_line import ended_line
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.kept import Skip
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.skips import Skip
 from spark_jobs.recovery.recover import recover
 from tests.support.lake import Once
 

@@ -8,7 +8,7 @@ import pytest
 
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders, progress
-from spark_jobs.acts.skip import skip
+from spark_jobs.acts.act import skip
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from tests.support.dying_worker import DiesOf

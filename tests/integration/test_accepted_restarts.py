@@ -9,7 +9,7 @@ import pytest
 
 from prove.lab.generated_changes import MadeUp, Told
 from prove.lab.pipeline_lab import progress
-from spark_jobs.acts.accept_restart import Restart, accept_restart, find_restart
+from spark_jobs.acts.accept_source import Restart, accept_restart, find_restart
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.health.table_facts import table_facts
 from spark_jobs.protocol.errors import CommitConflict, OffsetsUnavailable, SourceChanged

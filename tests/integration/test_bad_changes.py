@@ -14,7 +14,7 @@ from prove.lab.beside_changes import BESIDE
 from prove.lab.debezium_events import TIME, Column, Source
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import PIPELINE, configure
-from spark_jobs.acts.skip import skip
+from spark_jobs.acts.act import skip
 from spark_jobs.audit.audit import audit
 from spark_jobs.audit.trace import trace
 from spark_jobs.audit.trace_answers import Where

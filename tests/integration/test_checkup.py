@@ -16,8 +16,7 @@ from cli.commands.state_word import StateWord
 from cli.commands.status import look as look_for_status
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import configure, make_lab
-from spark_jobs.acts.pause import pause, resume
-from spark_jobs.acts.skip import skip
+from spark_jobs.acts.act import pause, resume, skip
 from spark_jobs.connections.endpoints import read_endpoints, write_endpoints
 from spark_jobs.drain.last_line import ended_line
 from spark_jobs.health.table_facts import shows_history

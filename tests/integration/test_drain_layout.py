@@ -15,7 +15,7 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import TABLE, by_offset, configure
-from spark_jobs.config.parquet_codecs import CODEC, CODECS, LEVEL
+from spark_jobs.config.iceberg_terms import CODEC, CODECS, LEVEL
 from spark_jobs.config.secrets import resolve
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.protocol.errors import ConfigError

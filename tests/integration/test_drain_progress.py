@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import by_offset, progress
 from spark_jobs import __version__
-from spark_jobs.acts.skip import skip
+from spark_jobs.acts.act import skip
 from spark_jobs.drain.drain import drain
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges

@@ -20,7 +20,7 @@ from prove.servers import SPARK
 from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.config.redaction import MASK, is_secret_key
-from spark_jobs.connections.spark_catalog import catalog_conf
+from spark_jobs.connections.spark_address import catalog_conf
 from spark_jobs.protocol.errors import Unexpected
 from spark_jobs.upkeep.figures import MIN_FILES_TO_MERGE
 from tests.support.new_lab import as_json

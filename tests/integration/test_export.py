@@ -14,7 +14,7 @@ from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import Lab, progress
 from prove.lab.signal_at import SignalAt
 from prove.lab.streams import stream as placed
-from spark_jobs.export import archived
+from spark_jobs.export import plan
 from spark_jobs.export.export import Exported, export
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
@@ -61,7 +61,7 @@ def test_a_stream_comes_back_as_it_was(
     new_lab: NewLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when killed in the middle; run again it brings what is lacking, and then nothing."""
-    monkeypatch.setattr(archived, "MAX_WINDOW_OFFSETS", 2_500)
+    monkeypatch.setattr(plan, "MAX_WINDOW_OFFSETS", 2_500)
     doubled = [("a", b"1"), ("a", None), ("", b"")]
     first = [
         Record(b"v", key=b"k", headers=doubled, timestamp_ms=1_700_000_000_123, partition=0),

@@ -23,10 +23,10 @@ from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.rollback import rollback
-from spark_jobs.config.start import Start
+from spark_jobs.config.quantities import Start
 from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.follower import Follower
-from spark_jobs.hot.status import State
+from spark_jobs.hot.told import State
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from prove.lab.fresh_oracle import Pin
     from prove.lab.kafka_server import KafkaBroker
     from prove.lab.pipeline_lab import Lab
-    from spark_jobs.hot.status import TailStatus
+    from spark_jobs.hot.told import TailStatus
 
 pytestmark = pytest.mark.kafka
 

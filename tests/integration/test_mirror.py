@@ -12,8 +12,8 @@ from confluent_kafka.cimpl import NewPartitions
 from prove.lab.generated_changes import UNAVAILABLE, MadeUp, Told
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import progress
+from spark_jobs.acts.act import skip
 from spark_jobs.acts.rollback import rollback
-from spark_jobs.acts.skip import skip
 from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError, SluiceError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.replay.rebuild import rebuild

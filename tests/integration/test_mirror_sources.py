@@ -12,8 +12,8 @@ import pytest
 from prove.lab.debezium_events import Source
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import progress
-from spark_jobs.acts.accept_restart import accept_restart, find_restart
-from spark_jobs.acts.skip import skip
+from spark_jobs.acts.accept_source import accept_restart, find_restart
+from spark_jobs.acts.act import skip
 from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from tests.integration.test_mirror import new_lab

@@ -13,7 +13,7 @@ from pyiceberg.types import StringType
 from prove.lab.debezium_events import Column, Source, base64_of, decimal
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import PIPELINE, configure, progress
-from spark_jobs.acts.pause import pause
+from spark_jobs.acts.act import pause
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.trace import trace
 from spark_jobs.drain import table_columns

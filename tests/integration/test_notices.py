@@ -19,8 +19,8 @@ from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import NotifySettings
+from spark_jobs.notices import sender
 from spark_jobs.notices import sender as notices
-from spark_jobs.notices import webhook
 from spark_jobs.notices.notice import KEPT_US
 from spark_jobs.notices.sender import NoticesSent, send_owed, tell_at_once
 from spark_jobs.protocol.batch import BatchKind
@@ -219,7 +219,7 @@ def test_a_slow_receiver_holds_nothing_up(
     new_lab: NewLab, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A drain ends while the receiver still thinks; the notice comes with a later one."""
-    monkeypatch.setattr(webhook, "ANSWER_SECONDS", 600.0)
+    monkeypatch.setattr(sender, "ANSWER_SECONDS", 600.0)
     lab = _lab(new_lab, receiver)
     receiver.delay_seconds = 300.0
     began = time.monotonic()

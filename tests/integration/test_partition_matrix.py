@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from prove.lab.pipeline_lab import by_offset, configure
-from spark_jobs.config.partition_terms import TRANSFORMS
+from spark_jobs.config.iceberg_terms import TRANSFORMS
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.reshape.retype import retype

@@ -24,7 +24,7 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.query.query import query
 from spark_jobs.recovery.recover import recover
 from spark_jobs.replay.redrive_plan import AHEAD, EARLIER_GENERATION, HAS_ROW, NO_TIME, Wanted
-from spark_jobs.replay.redrive_trial import try_redrive
+from spark_jobs.replay.trial_rows import try_redrive
 from tests.support.lake import TOPIC, Lake, write_letters
 from tests.support.new_lab import DEAD_LETTERS
 

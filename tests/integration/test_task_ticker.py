@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.pipeline_lab import make_lab
-from spark_jobs.spark.task_ticker import told
+from spark_jobs.spark.tasks import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ def run_two_tasks(session: SparkSession, heard: Path) -> None:
                 time.sleep(0.05)
             yield batch
 
-    log, listener = logging.getLogger("spark_jobs.spark.task_ticker"), _Listener(heard)
+    log, listener = logging.getLogger("spark_jobs.spark.tasks"), _Listener(heard)
     log.setLevel(logging.INFO)
     log.addHandler(listener)
     try:

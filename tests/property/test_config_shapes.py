@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.config.build import build_config
+from spark_jobs.config.file import parse_document
 from spark_jobs.config.quantities import (
     format_duration,
     format_size,
@@ -15,7 +16,6 @@ from spark_jobs.config.quantities import (
 )
 from spark_jobs.config.settings import SparkSettings
 from spark_jobs.config.written import WrittenFile, WrittenPipeline
-from spark_jobs.config.yaml_document import parse_document
 
 SECRET = "s3cr3t-canary"
 KEYS = [

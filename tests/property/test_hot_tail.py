@@ -11,8 +11,7 @@ import pyarrow as pa
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from spark_jobs.hot.segment import SMALL_ROWS, Segment, merged
-from spark_jobs.hot.tail import Share, Tail, shares_of
+from spark_jobs.hot.segment import SMALL_ROWS, Segment, Share, Tail, merged, shares_of
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.schema.metadata_columns import OFFSET
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.hot.key_prints import print_of, prints_of
+from spark_jobs.hot.segment import print_of, prints_of
 
 KEYS = st.lists(st.none() | st.binary(max_size=20) | st.sampled_from([b"", b"k", b"order-1", b"order-12"]))
 

@@ -18,14 +18,12 @@ from cli.stand.recorded_changes import recording
 from prove.lab.generated_changes import UNAVAILABLE, MadeUp, Told
 from spark_jobs.audit.plain_fold import OLD_KEY
 from spark_jobs.audit.plain_fold import fold as plain_fold
-from spark_jobs.mirror.fold import FILE, ROW, Fate, fold
+from spark_jobs.mirror.fold import FILE, ROW, Fate, first_new, fold
 from spark_jobs.mirror.identity import identity_of
-from spark_jobs.mirror.retold import first_new
 from spark_jobs.mirror.unavailable import NotToldYetError, Telling, source_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
-from spark_jobs.schema.change_columns import COMMIT_SEQUENCE, OPERATION, ROW_ID, SEQUENCE
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,8 +11,7 @@ import pytest
 
 from cli.stand.recorded_changes import recording
 from prove.lab.generated_changes import Told
-from spark_jobs.mirror.fold import Fate, fold
-from spark_jobs.mirror.retold import first_new
+from spark_jobs.mirror.fold import Fate, first_new, fold
 from spark_jobs.protocol.cdc import Cdc
 from tests.property.test_mirror_fold import Mirror, as_events, recorded_log
 

@@ -13,10 +13,9 @@ from spark_jobs.acts.changes import Rewind, follow_source, rewound
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
-from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.protocol.schema_spans import spans_of
+from spark_jobs.protocol.schema_id import SchemaKey, spans_of
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.records.by_place import spans_at
+from spark_jobs.records.framing import spans_at
 
 Read: TypeAlias = dict[tuple[int, int], tuple[SchemaKey, ...]]
 

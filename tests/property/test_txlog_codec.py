@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.batch import Balance, Batch, BatchKind, WrittenFile
-from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold

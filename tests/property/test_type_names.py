@@ -18,7 +18,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_jobs.config.type_names import PRIMITIVES, check_type_name
+from spark_jobs.config.iceberg_terms import PRIMITIVES, check_type_name
 from spark_jobs.schema.iceberg_types import declared_type, type_text
 
 NAMES = st.one_of(

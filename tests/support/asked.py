@@ -14,7 +14,7 @@ import uvicorn
 from servers.browser_guard import BrowserGuard
 from spark_jobs.hot.prefix import Prefix, prefix_of
 from spark_jobs.hot.seam import load_seam
-from spark_jobs.hot.status import State, TailStatus
+from spark_jobs.hot.told import State, TailStatus
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.serve.http_api import HttpApi, refusal_body
 

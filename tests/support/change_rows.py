@@ -7,16 +7,16 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from spark_jobs.config.cdc import CdcSettings, Envelope
+from spark_jobs.config.sections import CdcSettings, Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.decoder import Decoded
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evolution import bind, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
-from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 
 

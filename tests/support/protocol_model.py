@@ -17,9 +17,8 @@ from spark_jobs.lake.named_files import unnamed_files
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.fences import is_stale, may_come_late, may_replay, stands_at_starts
 from spark_jobs.recovery.decide import decide
-from spark_jobs.txlog.entries import Published
+from spark_jobs.txlog.entries import Published, is_held, is_waiting
 from spark_jobs.txlog.phases import is_settled
-from spark_jobs.txlog.states import is_held, is_waiting
 from tests.support.protocol_dead_letters import (
     check_dead_letters,
     check_none_lost,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import Connections
-from spark_jobs.lake.locations import data_location
-from spark_jobs.lake.tables import dead_letters_of
+from spark_jobs.lake.tables import data_location, dead_letters_of
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.recovery.recover import recover
 from spark_jobs.storage.file_listing import list_files

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from spark_jobs.avro.schema import avro_schema
-from spark_jobs.config.new_fields import GROWTH
+from spark_jobs.config.columns import GROWTH
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
@@ -22,12 +22,11 @@ from spark_jobs.records.json_by_schema import json_schema
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.schema.archive_columns import ArchiveColumns
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.column_source import SeenColumns, WrittenColumns
+from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
-from spark_jobs.schema.one_column import OneColumn
+from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.placing import Rules
 from spark_jobs.schema.writer_schema import Language, SchemaText
 

@@ -20,8 +20,8 @@ from spark_jobs.debezium.row_types import Entries, Kind, Leaf, Type, row_type
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.decoder import Decoded, Phase
-from spark_jobs.schema.known_schemas import KnownSchemas
-from spark_jobs.schema.one_column import OneColumn
+from spark_jobs.schema.column_source import KnownSchemas
+from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 from tests.support.change_rows import Table, chunk_of
 from tests.unit.test_changes import ROW, TYPED

@@ -13,7 +13,7 @@ import yaml
 
 from spark_jobs.config.build import build_config
 from spark_jobs.config.expressions import judge_expressions
-from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.config.file import parse_document
 from spark_jobs.expressions import engine
 from spark_jobs.expressions.judging import judge
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.config.new_fields import Growth
+from spark_jobs.config.columns import Growth
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json import decode_chunk
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.bursts import MOST_ALONE
 from spark_jobs.schema.column_source import SeenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved, made_of
 from spark_jobs.schema.iceberg_types import iceberg_schema
 from spark_jobs.schema.inference import Field, MapOf, Primitive, StructOf
+from spark_jobs.schema.unknown_fields import MOST_ALONE
 
 COLUMNS = (Field("id", Primitive.LONG), Field("inner", StructOf((Field("a", Primitive.LONG),))))
 TABLE = iceberg_schema(COLUMNS)

@@ -16,19 +16,17 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from spark_jobs.avro.schema import AvroSchema, avro_schema
-from spark_jobs.config.new_fields import Growth, NewFields
+from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
-from spark_jobs.protocol.schema_spans import SchemaSpan
+from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.encoded import Encoded
+from spark_jobs.records.framing import Encoded
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.column_source import WrittenColumns
+from spark_jobs.schema.column_source import KnownSchemas, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import bind, evolved
 from spark_jobs.schema.inference import Field, Primitive
-from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.placing import Rules
 from spark_jobs.schema.writer_schema import Language, SchemaText

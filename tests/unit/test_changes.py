@@ -15,18 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prove.lab.debezium_events import DATA, TIME, Column, Source, base64_of, decimal
-from spark_jobs.config.cdc import Envelope
-from spark_jobs.config.columns import ColumnSettings
-from spark_jobs.config.new_fields import NewFields
+from spark_jobs.config.columns import ColumnSettings, NewFields
+from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import SchemaSettings
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.records.debezium_rows import RowSchema
+from spark_jobs.records.change_source import RowSchema
 from spark_jobs.records.decoder import Phase
 from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import column_of
-from spark_jobs.schema.change_columns import CHANGE_NAMES
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence, Seen
 from spark_jobs.schema.iceberg_types import declared_fields
+from spark_jobs.schema.metadata_columns import CHANGE_NAMES
 from spark_jobs.schema.writer_schema import UnreadableValueError
 from tests.support.change_rows import Table, chunk_of
 

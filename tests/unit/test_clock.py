@@ -8,8 +8,8 @@ from itertools import islice, pairwise
 import pytest
 from dagster._utils.schedules import is_valid_cron_schedule, schedule_execution_time_iterator
 
-from spark_jobs.config.clock import next_tick_ms, parse_cron
 from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.quantities import next_tick_ms, parse_cron
 
 CRONS = ("0 2 * * *", "30 2 * * *", "30 1 * * *", "0 * * * *", "*/15 * * * *", "0 9 * * 1-5", "5 1-3 * * *")
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata")

@@ -13,8 +13,7 @@ from spark_jobs.config import judged_apart
 from spark_jobs.config.build import build_config
 from spark_jobs.config.expansion import expand
 from spark_jobs.config.expressions import judge_expressions
-from spark_jobs.config.file import MOST_TEAM_BYTES, read_config
-from spark_jobs.config.yaml_document import MOST_BY_ALIASES, parse_document
+from spark_jobs.config.file import MOST_BY_ALIASES, MOST_TEAM_BYTES, parse_document, read_config
 from spark_jobs.expressions.judging import ExpressionError
 from spark_jobs.expressions.regex import whole_matches
 

@@ -10,11 +10,11 @@ import pytest
 from cli.commands.config_template import render_config
 from cli.pages.configuration import DOCS, render_config_md, render_schema
 from spark_jobs.config.build import build_config
+from spark_jobs.config.file import parse_document
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.settings import SparkSettings, UpkeepSettings
 from spark_jobs.config.suites import Suite
 from spark_jobs.config.written import WrittenFile, WrittenPipeline
-from spark_jobs.config.yaml_document import parse_document
 
 
 @pytest.mark.parametrize(

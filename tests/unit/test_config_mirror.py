@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.build import ConfigReading, build_config
+from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.expressions import judge_expressions
-from spark_jobs.config.mirror import BadChanges
-from spark_jobs.config.new_fields import Incompatible
 from spark_jobs.config.problems import Document
+from spark_jobs.config.sections import BadChanges
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import ConfigError

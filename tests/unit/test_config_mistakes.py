@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.config.build import build_config
 from spark_jobs.config.expressions import judge_expressions
-from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.config.file import parse_document
 
 HEAD = "version: 1\n"
 

@@ -7,12 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from cli.demo.change_data import CDC_CONFIG, CHANGES, MIRROR
-from spark_jobs.config.build import build_config
+from spark_jobs.config.build import build_config, safe_name
 from spark_jobs.config.expansion import contested, expand
-from spark_jobs.config.file import DEMO_CONFIG, DEMO_FILE, load_config, write_topics
-from spark_jobs.config.start import StartKind
-from spark_jobs.config.templates import safe_name
-from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.config.file import DEMO_CONFIG, DEMO_FILE, load_config, parse_document, write_topics
+from spark_jobs.config.quantities import StartKind
 from spark_jobs.connections.lake import open_log
 from spark_jobs.protocol.errors import ConfigError
 

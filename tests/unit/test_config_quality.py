@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.config.build import build_config
+from spark_jobs.config.file import parse_document
 from spark_jobs.config.suites import Expectation, OnFailure, Severity, Suite, When
-from spark_jobs.config.yaml_document import parse_document
 
 BEFORE = """\
 version: 1

@@ -9,9 +9,9 @@ import pytest
 
 from spark_jobs.config.file import read_config
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.connections.registry import open_registry
+from spark_jobs.connections.connect import open_registry
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.registry.access import access_of
+from spark_jobs.registry.http_get import access_of
 from spark_jobs.storage.create_only import CreateOnlyStore
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.build import build_config
 from spark_jobs.config.problems import Document
-from spark_jobs.config.validation import _model_in
-from spark_jobs.config.written import WrittenFile
+from spark_jobs.config.written import WrittenFile, _model_in
 
 
 def _build(defaults: dict, pipeline: dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.config.partition_terms import PartitionTerm, parse_partition_term
+from spark_jobs.config.iceberg_terms import PartitionTerm, check_type_name, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import (
     format_duration,
@@ -12,7 +12,6 @@ from spark_jobs.config.quantities import (
     parse_duration_seconds,
     parse_size_bytes,
 )
-from spark_jobs.config.type_names import check_type_name
 from spark_jobs.storage.paths import is_inside
 
 

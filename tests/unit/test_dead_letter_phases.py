@@ -12,8 +12,7 @@ from spark_jobs.books.totals import Totals
 from spark_jobs.drain.written import add_up
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.monitoring.metric_families import FAMILIES
-from spark_jobs.monitoring.metrics import _add_totals, _family
-from spark_jobs.monitoring.totals import TableTotals
+from spark_jobs.monitoring.metrics import TableTotals, _add_totals, _family
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.commit_summary import CommitSummary, counts_summary
 from spark_jobs.protocol.words import counts

@@ -15,11 +15,9 @@ import pytest
 from cli import output
 from spark_jobs.books.entries import entry_of
 from spark_jobs.books.totals import Totals
-from spark_jobs.drain.batch_run import BatchResult
-from spark_jobs.drain.progress_lines import committed_line
+from spark_jobs.drain.batch_run import BatchResult, committed_line
 from spark_jobs.monitoring.metric_families import FAMILIES
-from spark_jobs.monitoring.metrics import _add_totals, _family
-from spark_jobs.monitoring.totals import TableTotals
+from spark_jobs.monitoring.metrics import TableTotals, _add_totals, _family
 from spark_jobs.protocol.batch import Balance, BatchCounts, total, unbalanced
 from spark_jobs.protocol.commit_summary import CommitSummary, counts_summary
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, outcome_from_json

@@ -18,11 +18,10 @@ from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.asked_schemas import AskedSchemas, SchemasAsked
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.follower import Follower
-from spark_jobs.hot.held import Held
 from spark_jobs.hot.pipeline_follower import PipelineFollower
+from spark_jobs.hot.prefix import Held
 from spark_jobs.hot.seam import Seam
-from spark_jobs.hot.segment import Segment, merged
-from spark_jobs.hot.tail import Tail
+from spark_jobs.hot.segment import Segment, Tail, merged
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
 from spark_jobs.protocol.progress import Progress

@@ -18,8 +18,8 @@ from servers.gateway import options_of
 from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.gateway import gateway as gateway_module
 from spark_jobs.gateway import lane as lane_module
+from spark_jobs.gateway.messages import SLOTS, slot_of
 from spark_jobs.gateway.topics import Owner, StreamTopics
-from spark_jobs.gateway.words import SLOTS, slot_of
 from tests.support.certificates import make_certificates
 from tests.support.fake_gateway_kafka import FakeKafka
 from tests.support.gateway_server import MANY, PATH, ask, away, eventually, gateway, posted, sent, talking

@@ -25,11 +25,10 @@ from spark_jobs.gateway import lane as lane_module
 from spark_jobs.gateway import persisted as persisted_module
 from spark_jobs.gateway import spool as spool_module
 from spark_jobs.gateway import topics as topics_module
-from spark_jobs.gateway.flushes import Flush, Flushes
 from spark_jobs.gateway.intake import Intake
 from spark_jobs.gateway.lane import Lane
-from spark_jobs.gateway.messages import Batch, Event
-from spark_jobs.gateway.persisted import Persisted
+from spark_jobs.gateway.messages import Ack, Answer, Batch, Event, Nack, Reason, State, Status, slot_of
+from spark_jobs.gateway.persisted import Flush, Flushes, Persisted
 from spark_jobs.gateway.spool import Spool, SpoolFullError
 from spark_jobs.gateway.topics import (
     BATCH_ID,
@@ -41,8 +40,7 @@ from spark_jobs.gateway.topics import (
     Stand,
     StreamTopics,
 )
-from spark_jobs.gateway.words import Ack, Answer, Nack, Reason, State, Status, slot_of
-from spark_jobs.monitoring.spool_look import spool_facts
+from spark_jobs.monitoring.checkup import spool_facts
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from tests.support.fake_gateway_kafka import FakeKafka
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.config.gateway import GatewaySettings, StreamEnvelope, StreamSettings
-from spark_jobs.gateway.limits import WINDOW_BYTES, Bucket, Buckets, Limits, Pace
 from spark_jobs.gateway.messages import MOST_EVENTS, RefusedError, parse, parse_lines, read_batch
-from spark_jobs.gateway.tokens import Tokens
+from spark_jobs.gateway.tokens import WINDOW_BYTES, Bucket, Buckets, Limits, Pace, Tokens
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 PLAIN = StreamSettings(topic="t")

@@ -18,7 +18,7 @@ from spark_jobs.checks.facts import (
     TableFacts,
 )
 from spark_jobs.checks.registry import CHECKS
-from spark_jobs.config.routes import RouteSettings
+from spark_jobs.config.sections import RouteSettings
 from spark_jobs.config.settings import DeadLetterSettings, PipelineConfig
 from spark_jobs.config.value_format import Layout
 from spark_jobs.config.written_checks import WrittenChecks

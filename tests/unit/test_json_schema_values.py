@@ -13,7 +13,7 @@ from spark_jobs.config.value_format import KeySettings, UnknownFields, ValueForm
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.json_by_schema import JsonSchema, json_schema
-from spark_jobs.schema.one_column import OneColumn
+from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError, WriterSchema
 
 _STRING, _INTEGER, _NUMBER = ({"type": name} for name in ("string", "integer", "number"))

@@ -16,15 +16,15 @@ from pyiceberg.types import DoubleType, IcebergType, ListType, LongType, NestedF
 
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.avro.schema import avro_schema
-from spark_jobs.config.new_fields import GROWTH, Growth, NewFields
+from spark_jobs.config.columns import GROWTH, Growth, NewFields
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept_columns import KeptColumn
+from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.row_maker import ChunkRows, RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
 from spark_jobs.schema.writer_schema import Language, SchemaText
 

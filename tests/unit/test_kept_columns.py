@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.kept_columns import KeptColumn, fallbacks_at, unfinished
+from spark_jobs.protocol.kept import KeptColumn, Skip, fallbacks_at, unfinished
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.skips import Skip
 from spark_jobs.records.json import decode_chunk
 
 KEPT = KeptColumn("id", "_id_was_double", 1, {0: 100, 1: 50}, {0: 0, 1: 20})

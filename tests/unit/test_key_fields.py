@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_jobs.mirror.key_fields import fields_of, first_of_others
+from spark_jobs.mirror.keys import fields_of, first_of_others
 
 _NAMES = st.sampled_from(["id", "a b", 'quo"te', "é", "x.y", "a,b"])
 _ITEMS = st.one_of(

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from spark_jobs.avro.schema import avro_schema
-from spark_jobs.config.new_fields import GROWTH
+from spark_jobs.config.columns import GROWTH
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
@@ -24,13 +24,11 @@ from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.column_source import KeyedColumns, SeenColumns, WrittenColumns
+from spark_jobs.schema.column_source import KeyedColumns, KnownSchemas, SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
-from spark_jobs.schema.one_column import OneColumn
+from spark_jobs.schema.placed import OneColumn, WholeValue
 from spark_jobs.schema.placing import Rules
-from spark_jobs.schema.whole_value import WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
 NUMBER = {"type": "record", "name": "K", "fields": [{"name": "number", "type": "int"}]}

@@ -12,8 +12,8 @@ from cli.commands.history import _why
 from cli.commands.state_word import StateWord, judge
 from spark_jobs.books.history import State
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.notices.failure import Failure
 from spark_jobs.notices.failures import last_failures, work_failed, work_succeeded
+from spark_jobs.notices.notice import Failure
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from tests.cli.test_state_word import NOW_MS, SEEN
 

@@ -19,7 +19,7 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
-from spark_jobs.records.encoded import Encoded
+from spark_jobs.records.framing import Encoded
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence
@@ -30,7 +30,7 @@ from spark_jobs.storage.create_only import CreateOnlyStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from spark_jobs.schema.known_schemas import KnownSchemas
+    from spark_jobs.schema.column_source import KnownSchemas
 
 ID = Schema(NestedField(1, "id", LongType(), required=False))
 TABLE = Progress("orders", 1, {0: 9})

@@ -11,8 +11,8 @@ import yaml
 from spark_jobs.config.build import build_config
 from spark_jobs.config.columns import LetterColumn
 from spark_jobs.config.expressions import judge_expressions
+from spark_jobs.config.file import parse_document
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import BadValue, Phase

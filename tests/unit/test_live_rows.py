@@ -23,8 +23,15 @@ from spark_jobs.mirror.live_rows import locate
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.change_columns import MIRROR_COLUMNS, OPERATION, ROW_ID, SEQUENCE
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.metadata_columns import (
+    GENERATION,
+    MIRROR_COLUMNS,
+    OFFSET,
+    OPERATION,
+    PARTITION,
+    ROW_ID,
+    SEQUENCE,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.config.new_fields import GROWTH, Growth, NewFields
+from spark_jobs.config.columns import GROWTH, Growth, NewFields
 from spark_jobs.records.infer import observe
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.schema.inference import choose_types
-from spark_jobs.schema.minorities import impossible, told_of_columns
+from spark_jobs.schema.proposals import impossible, told_of_columns
 
 BIG = "integer past 64 bits (1.8446744073709552e+19 at 2:0)"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from prove.lab.debezium_events import Column, Source
-from spark_jobs.config.cdc import Envelope
+from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import BadRecord, ConfigError
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.decoder import Phase
-from spark_jobs.schema.change_columns import MIRROR_NAMES
+from spark_jobs.schema.metadata_columns import MIRROR_NAMES
 from tests.support.change_rows import Table, chunk_of
 
 PLAIN = Source()

@@ -14,7 +14,7 @@ from cli.listing import COMMANDS
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.gateway.metrics import GATEWAY_FAMILIES
-from spark_jobs.hot.status import State
+from spark_jobs.hot.told import State
 from spark_jobs.monitoring.metric_families import COUNTER, HISTOGRAM
 from spark_jobs.monitoring.metric_families import FAMILIES as EXPORTED
 from spark_jobs.serve.metrics import SERVE_FAMILIES

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from spark_jobs.checks.registry import BY_NAME
-from spark_jobs.spark.shipped_code import package_zip
+from spark_jobs.spark.shipped import package_zip
 from spark_jobs.upkeep import registry as upkeep
 
 ROOT = Path(__file__).parents[2]

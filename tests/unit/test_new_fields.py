@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.config.new_fields import Growth, NewFields
+from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json import decode_chunk
 from spark_jobs.schema.evidence import Evidence

@@ -26,14 +26,14 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.avro.schema import avro_schema
-from spark_jobs.config.new_fields import Incompatible
+from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Evolution, bind, evolved, moved
+from spark_jobs.schema.iceberg_types import holds, may_hold, widened
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place, unlike
-from spark_jobs.schema.widening import holds, may_hold, widened
 from spark_jobs.schema.writer_schema import Language, Names, SchemaText, WriterColumns
 
 RULES = Rules(100)

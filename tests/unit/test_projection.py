@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.audit.plain_fold import is_untold
-from spark_jobs.config.new_fields import GROWTH, Growth, NewFields
+from spark_jobs.config.columns import GROWTH, Growth, NewFields
 from spark_jobs.mirror.unavailable import is_unavailable
 from spark_jobs.records.projection import Projected, project
-from spark_jobs.schema.arrow_schema import column_of
-from spark_jobs.schema.nested_arrays import items_of
+from spark_jobs.schema.arrow_schema import column_of, items_of
 
 NESTED = pa.struct([("a", pa.int64()), ("b", pa.string())])
 

@@ -17,7 +17,7 @@ from prove.lab.debezium_events import Column, Source
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.config.settings import RegistrySettings
 from spark_jobs.config.value_format import ValueFormat
-from spark_jobs.connections.registry import open_registry
+from spark_jobs.connections.connect import open_registry
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.prospects import Prospect, prospect
 from spark_jobs.registry import http_get

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from cli.commands.config_template import proposals, render_config
 from prove.lab.debezium_events import Column, Source
+from spark_jobs.config.file import parse_document
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.prospects import Prospect, prospect
 from spark_jobs.preview.recognition import Sample, Use, recognize
-from spark_jobs.preview.written_in import read_as
+from spark_jobs.preview.sample import read_as
 from spark_jobs.schema.inference import choose_types
 from tests.support.shaped import NOON_MS, Shaped, column, letters
 

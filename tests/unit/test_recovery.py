@@ -13,8 +13,7 @@ from spark_jobs.protocol.fences import has_passed, may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.recovery.decide import Decision, decide
-from spark_jobs.txlog.entries import Attempt, Held, Published, fold
-from spark_jobs.txlog.states import is_waiting
+from spark_jobs.txlog.entries import Attempt, Held, Published, fold, is_waiting
 from tests.support.log_entries import (
     TABLE_UUID,
     finished_phases,

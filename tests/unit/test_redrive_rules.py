@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.fences import has_passed, is_stale, may_replay, stands_at_starts, with_dead_letters
-from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 from spark_jobs.protocol.shaped_spans import (

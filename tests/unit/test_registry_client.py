@@ -19,8 +19,8 @@ from spark_jobs.config.settings import RegistryAuth, RegistrySettings
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.schema_id import SchemaId
 from spark_jobs.registry import client, http_get
-from spark_jobs.registry.access import access_of
 from spark_jobs.registry.client import RegistryClient
+from spark_jobs.registry.http_get import access_of
 from spark_jobs.schema.writer_schema import Language, SchemaText
 from tests.support.certificates import Certificates, make_certificates
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.config.file import load_config
 from spark_jobs.config.secrets import scrub
-from spark_jobs.connections.remote_command import ask_for_remote
+from spark_jobs.connections.spark_address import ask_for_remote
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 
 TOKEN = "hunter2-Tr0ub4dor"

@@ -8,7 +8,7 @@ import pytest
 
 from cli.commands.reset import kept
 from spark_jobs.config.build import build_config
-from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.config.file import parse_document
 from spark_jobs.storage.state_files import foreign_entries, make_state_folder
 
 HOME = "/srv/.sluice"

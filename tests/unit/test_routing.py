@@ -17,8 +17,8 @@ from pyiceberg.types import (
     StructType,
 )
 
+from spark_jobs.schema.column_source import lacking
 from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.routed_columns import lacking
 from tests.support.shaped import column, letters, shaped
 
 ROUTE = {"by": "kind", "tables": {"refund": "lake.refunds", "void": "lake.voids", "sale": "lake.orders"}}

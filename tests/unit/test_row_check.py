@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
-from spark_jobs.audit.rounded import RoundedColumn, merged
+from spark_jobs.audit.findings import RoundedColumn, merged
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.formats import JSON

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.records.row_comparison import equal_values
+from spark_jobs.audit.row_check import equal_values
 
 NAN = float("nan")
 POINT = pa.struct([("x", pa.int64()), ("parts", pa.list_(pa.struct([("y", pa.int64())])))])

@@ -14,7 +14,7 @@ import pytest
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.row_condition import columns, rows_that_meet
 from spark_jobs.config.suites import Suite
-from spark_jobs.quality.frames import to_frame
+from spark_jobs.quality.judge import to_frame
 
 FRAME = pd.DataFrame(
     {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.schema.changes import Column, schema_changes
+from spark_jobs.health.table_facts import Column, schema_changes
 
 
 def test_each_change_is_one_phrase() -> None:

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.config.cdc import CdcSettings, Envelope
-from spark_jobs.config.columns import ColumnSettings, FieldForm
-from spark_jobs.config.new_fields import Incompatible, NewFields
+from spark_jobs.config.columns import ColumnSettings, FieldForm, Incompatible, NewFields
+from spark_jobs.config.sections import CdcSettings, Envelope
 from spark_jobs.config.settings import KeyFormat, PipelineConfig, SchemaSettings
-from spark_jobs.config.shape import SHAPING, shape_digest
 from spark_jobs.config.value_format import KeySettings, Layout, UnknownFields, ValueFormat, ValueSettings
+from spark_jobs.connections.shape import SHAPING, shape_digest
 
 PLAIN = PipelineConfig(name="a", topic="t", table="l.a")
 # Rows are the same by any of these: when, where, how fast, in which order and who is told.

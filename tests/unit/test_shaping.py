@@ -18,7 +18,7 @@ from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.exact import placed
 from spark_jobs.records.infer import observe
 from spark_jobs.records.row_maker import NewFieldsSeen
-from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import Language, SchemaText
 from tests.support.shaped import Shaped, chunk_of, column, letters, shaped
 

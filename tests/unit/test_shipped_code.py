@@ -6,7 +6,7 @@ import threading
 import zipfile
 from typing import TYPE_CHECKING
 
-from spark_jobs.spark.shipped_code import package_zip
+from spark_jobs.spark.shipped import package_zip
 
 if TYPE_CHECKING:
     from pathlib import Path

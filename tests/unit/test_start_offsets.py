@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.config.start import Start, StartKind
+from spark_jobs.config.quantities import Start, StartKind
 from spark_jobs.drain.planning import resolve_start
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.source import SourceState

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from spark_jobs.protocol.batch import Balance, Pause, WrittenFile
 from spark_jobs.protocol.cdc import Cdc, Position
-from spark_jobs.protocol.kept_columns import KeptColumn
-from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.protocol.kept import KeptColumn, KeptLetters, Skip
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import (
     CommitRecord,
@@ -17,10 +16,8 @@ from spark_jobs.protocol.progress import (
     Progress,
     progress_from_properties,
 )
-from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.protocol.schema_spans import SchemaSpan
+from spark_jobs.protocol.schema_id import SchemaKey, SchemaSpan
 from spark_jobs.protocol.shaped_spans import ShapedSpan
-from spark_jobs.protocol.skips import Skip
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import make_batch
 

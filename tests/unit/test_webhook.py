@@ -12,8 +12,7 @@ from pydantic import SecretStr
 
 from spark_jobs.config.settings import NotifySettings
 from spark_jobs.notices.notice import MAX_PARTITIONS, _touched
-from spark_jobs.notices.sender import receiver_of
-from spark_jobs.notices.webhook import Delivery, Posted, post, signature
+from spark_jobs.notices.sender import Delivery, Posted, post, receiver_of, signature
 from spark_jobs.protocol.batch import BatchKind
 from tests.support.webhook_receiver import Receiver, receiving
 

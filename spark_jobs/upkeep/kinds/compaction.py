@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.config.parquet_codecs import LEVEL, codec_of
+from spark_jobs.config.iceberg_terms import LEVEL, codec_of
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.figures import MEDIUM, MIN_FILES_TO_MERGE, SMALL, TableFigures, Tier
 from spark_jobs.upkeep.kind import Done, State, UpkeepKind
@@ -142,7 +142,7 @@ def _rewrite(
     """
     from spark_jobs.books.columns import STARTED_AT  # noqa: PLC0415  (the sensor asks only what is due)
     from spark_jobs.schema.metadata_columns import INGESTED_AT  # noqa: PLC0415
-    from spark_jobs.schema.sort_order import ordered_by  # noqa: PLC0415
+    from spark_jobs.schema.partitioning import ordered_by  # noqa: PLC0415
 
     which = f"{tier.name} files, {'cold ones' if ingested_before else 'all'}"
     work.say(f"{work.identifier}: merging {'files with deleted rows' if leaves_out_deleted else which}")

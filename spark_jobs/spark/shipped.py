@@ -1,8 +1,4 @@
-"""Python and the packages that tasks import as one archive, for Spark's workers that have neither.
-
-Spark unpacks it wherever it works, so a launcher tells Python where its files are by now. PySpark is not in
-it: workers have their Spark's own. The archive's name carries the versions of all that is in it.
-"""
+"""What is shipped to Spark servers that lack it: the job's own code, and Python with its packages."""
 
 from __future__ import annotations
 
@@ -11,12 +7,48 @@ import io
 import sys
 import sysconfig
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from packaging.requirements import Requirement
+
+from spark_jobs.storage.state_files import write_whole
+
+# The job's own code as one zip, for Spark servers that do not have Sluice installed.
+#
+# The zip is the same byte for byte for the same sources, and its name carries their hash: a session that
+# already holds it accepts it again, and a newer version never collides with an older one.
+
+
+PACKAGE = "spark_jobs"
+SUFFIXES = {".py", ".txt"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def package_zip(folder: Path) -> Path:
+    """Write ``spark_jobs`` as ``spark_jobs-<hash>.zip`` into ``folder`` and return its path."""
+    root = Path(__file__).resolve().parents[2]
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(each for each in (root / PACKAGE).rglob("*") if each.suffix in SUFFIXES):
+            name = source.relative_to(root).as_posix()
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), source.read_bytes())
+    content = buffer.getvalue()
+    path = folder / f"{PACKAGE}-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    # Another process may be uploading it. One that was cut short, as earlier versions could leave, is mended.
+    if not (path.exists() and path.read_bytes() == content):
+        write_whole(path, content)
+    return path
+
+
+# Python and the packages that tasks import as one archive, for Spark's workers that have neither.
+#
+# Spark unpacks it wherever it works, so a launcher tells Python where its files are by now. PySpark is not in
+# it: workers have their Spark's own. The archive's name carries the versions of all that is in it.
+
 
 LAUNCHER = "bin/python3"
 # What tasks import; what these require comes with them.
