@@ -29,9 +29,9 @@ from bench.export_loop import ExportResult, measure_export
 from bench.lab import Lab
 from bench.order_formats import AVRO, avro_value, avro_values, descriptor, protobuf_value, protobuf_values
 from bench.records import JSON_SCHEMA, ORDERS, Shape, fill, generate, order_values
-from spark_jobs.avro.schema import avro_schema
+from spark_jobs.formats.avro.schema import avro_schema
+from spark_jobs.formats.protobuf.schema import protobuf_schema
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.decoder import Decoder

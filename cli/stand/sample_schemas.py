@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from cli.stand.sample_data import SampleTopic
-from spark_jobs.protobuf.compiling import compiled
+from spark_jobs.formats.protobuf.compiling import compiled
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.schema.writer_schema import Language, SchemaText
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.connections.tables import PipelineTables
-    from spark_jobs.debezium.keys import Spelling
+    from spark_jobs.formats.connect.keys import Spelling
     from spark_jobs.kafka.reader import Chunk, RangeReader
     from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.offsets import OffsetRange

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from spark_jobs.debezium.events import DELETE, TRUNCATE
+from spark_jobs.formats.connect.events import DELETE, TRUNCATE
 from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 
 Row: TypeAlias = dict[str, Any]

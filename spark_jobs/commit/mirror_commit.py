@@ -29,7 +29,7 @@ from pyiceberg.typedef import Record
 
 from spark_jobs.commit.replace import FilesByPath
 from spark_jobs.commit.swap import stage
-from spark_jobs.debezium.keys import Spelling
+from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.mirror.fold import FILE, ROW, Folded, fold
 from spark_jobs.mirror.identity import each_once

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.sections import BadChanges
-from spark_jobs.debezium.events import NAMELESS
+from spark_jobs.formats.connect.events import NAMELESS
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import BadRecord, SourceChanged

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.debezium.events import SNAPSHOT, TRUNCATE
 from spark_jobs.drain.bad_changes import refuse_foreign, stop_at_bad_changes, tell_first_source
 from spark_jobs.drain.batch_run import BatchRun
+from spark_jobs.formats.connect.events import SNAPSHOT, TRUNCATE
 from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import Fate, Folded, first_new, fold, had_by

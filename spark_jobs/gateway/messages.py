@@ -18,7 +18,7 @@ from zlib import crc32
 import orjson
 
 from spark_jobs.config.gateway import SLOTS, StreamSettings
-from spark_jobs.debezium.events import DELETE, OPERATIONS
+from spark_jobs.formats.connect.events import DELETE, OPERATIONS
 
 # The words of the protocol: what is answered to a batch, and why one is turned away.
 

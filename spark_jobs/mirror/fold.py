@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import FileScanTask
 
-from spark_jobs.debezium.events import DELETE, NAMELESS, TRUNCATE
+from spark_jobs.formats.connect.events import DELETE, NAMELESS, TRUNCATE
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_between
 from spark_jobs.mirror.identity import Cut, each_once, identities_of

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import FileScanTask
 
-from spark_jobs.debezium.documents import Documents, KeyNotReadError
-from spark_jobs.debezium.keys import ITEM, NAME
+from spark_jobs.formats.connect.documents import Documents, KeyNotReadError
+from spark_jobs.formats.connect.keys import ITEM, NAME
 from spark_jobs.lake.data_files import to_scanned_file
 from spark_jobs.lake.file_rows import rows_of_file, stream
 from spark_jobs.lake.tables import progress_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from spark_jobs.debezium.keys import Spelling
+    from spark_jobs.formats.connect.keys import Spelling
     from spark_jobs.protocol.batch import WrittenFile
 
 

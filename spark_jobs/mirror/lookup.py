@@ -19,9 +19,9 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.snapshots import ancestors_of
 
-from spark_jobs.debezium.documents import Documents, NotReadError
-from spark_jobs.debezium.events import DELETE, SNAPSHOT
-from spark_jobs.debezium.keys import Spelling
+from spark_jobs.formats.connect.documents import Documents, NotReadError
+from spark_jobs.formats.connect.events import DELETE, SNAPSHOT
+from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_among
 from spark_jobs.lake.tables import progress_of, summary_of

@@ -15,7 +15,7 @@ from pyiceberg.expressions import EqualTo, Reference
 from pyiceberg.types import BinaryType
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.debezium.documents import Documents
+from spark_jobs.formats.connect.documents import Documents
 from spark_jobs.hot.prefix import Prefix
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.hot.segment import print_of

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.columns import Growth, NewFields
+from spark_jobs.formats.lanes.packed_values import PackedValues
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder, is_storable
 from spark_jobs.records.decoder import Decoded, Decoder, PlainDecoder, PlainRows
@@ -22,7 +23,6 @@ from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.metadata_columns import HEADERS as KAFKA_HEADERS
 from spark_jobs.schema.metadata_columns import KEY as KAFKA_KEY
-from spark_jobs.schema.packed_values import PackedValues
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from spark_jobs.config.columns import GROWTH, Growth
+from spark_jobs.formats.lanes.packed_values import joined
 from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
@@ -38,7 +39,6 @@ from spark_jobs.schema.inference import (
     name_clash,
 )
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
-from spark_jobs.schema.packed_values import joined
 from spark_jobs.schema.writer_schema import WriterSchema
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from spark_jobs.config.columns import Growth, NewFields
-from spark_jobs.debezium.block import made, written_type
-from spark_jobs.debezium.columns import columns_of
-from spark_jobs.debezium.plain import PlainRows
-from spark_jobs.debezium.row_types import Record, row_type
+from spark_jobs.formats.connect.block import made, written_type
+from spark_jobs.formats.connect.columns import columns_of
+from spark_jobs.formats.connect.plain import PlainRows
+from spark_jobs.formats.connect.types import Record, row_type
+from spark_jobs.formats.lanes.packed_values import BlockFirst, MadeOnce, PackedValues, Readers
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.records.json import decode_chunk
@@ -24,7 +25,6 @@ from spark_jobs.schema.arrow_schema import arrow_schema, one_array
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.metadata_columns import CHANGE_COLUMNS
-from spark_jobs.schema.packed_values import BlockFirst, MadeOnce, PackedValues, Readers
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place, unlike
 from spark_jobs.schema.told import Forms

@@ -14,15 +14,23 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.columns import Growth
-from spark_jobs.debezium.documents import Documents, KeyNotReadError, NotReadError
-from spark_jobs.debezium.events import NAMELESS, TRUNCATE, Beside, Change, Events, read_enveloped, read_upsert
-from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
+from spark_jobs.formats.connect.documents import Documents, KeyNotReadError, NotReadError
+from spark_jobs.formats.connect.events import (
+    NAMELESS,
+    TRUNCATE,
+    Beside,
+    Change,
+    Events,
+    read_enveloped,
+    read_upsert,
+)
+from spark_jobs.formats.connect.keys import AS_WRITTEN, Spelling
+from spark_jobs.formats.json.parsing import NotAnObjectError, parse_object
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
 from spark_jobs.records.change_source import PlacedRows
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.json_parsing import NotAnObjectError, parse_object
 from spark_jobs.records.shape import NO_TIMESTAMP, is_unshowable
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.evidence import Evidence, Seen

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.debezium.documents import KeyNotReadError, NotReadError
-from spark_jobs.debezium.events import Change, beside, change_of
-from spark_jobs.records.avro_documents import AvroDocument, documents_of
+from spark_jobs.formats.connect.avro_documents import AvroDocument, documents_of
+from spark_jobs.formats.connect.documents import KeyNotReadError, NotReadError
+from spark_jobs.formats.connect.events import Change, beside, change_of
 from spark_jobs.records.by_schema import SchemaDecoder, framed_values
 from spark_jobs.records.changes import ChangesDecoder, Told, keyed
 from spark_jobs.records.changes_plain import PlainChangesDecoder, plain_change

@@ -13,8 +13,8 @@ import orjson
 import pyarrow as pa
 
 from spark_jobs.config.columns import Growth
-from spark_jobs.debezium.documents import NotReadError
-from spark_jobs.debezium.events import (
+from spark_jobs.formats.connect.documents import NotReadError
+from spark_jobs.formats.connect.events import (
     DELETE,
     TRUNCATE,
     WITH_A_ROW,
@@ -28,7 +28,7 @@ from spark_jobs.debezium.events import (
     time_us,
     transaction,
 )
-from spark_jobs.debezium.keys import AS_WRITTEN, Spelling
+from spark_jobs.formats.connect.keys import AS_WRITTEN, Spelling
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.change_source import PlacedRows

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.columns import GROWTH
+from spark_jobs.formats.json.parsing import FractionLiteral, NearestLiteral
 from spark_jobs.records.fitting import MisfitError, fit_record
-from spark_jobs.records.json_parsing import FractionLiteral, NearestLiteral
 from spark_jobs.schema.arrow_schema import column_of
 
 _VALUE = "value"

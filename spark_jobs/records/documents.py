@@ -13,15 +13,15 @@ import pyarrow as pa
 from spark_jobs.config.columns import FieldForm
 from spark_jobs.expressions.judging import ExpressionError
 from spark_jobs.expressions.paths import found
-from spark_jobs.records.exact import Misfits, column_read, fitting
-from spark_jobs.records.fitting import MisfitError
-from spark_jobs.records.json_parsing import (
+from spark_jobs.formats.json.parsing import (
     FractionLiteral,
     HugeIntegerLiteral,
     json_kind,
     json_text,
     parse_object,
 )
+from spark_jobs.records.exact import Misfits, column_read, fitting
+from spark_jobs.records.fitting import MisfitError
 
 _WITH_DECIMALS = json.JSONDecoder(parse_float=Decimal)
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.columns import GROWTH, ColumnSettings
+from spark_jobs.formats.json.arrow_reader import is_certain
+from spark_jobs.formats.json.parsing import FractionLiteral, shortened
 from spark_jobs.records.fitting import MisfitError, fit_record
-from spark_jobs.records.json_arrow_reader import is_certain
-from spark_jobs.records.json_parsing import FractionLiteral, shortened
 from spark_jobs.records.timestamps import FINER, WITHOUT_FINER
 from spark_jobs.schema.arrow_schema import column_of
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from spark_jobs.config.columns import Growth, NewFields
-from spark_jobs.records.json_parsing import (
+from spark_jobs.formats.json.parsing import (
     FractionLiteral,
     HugeIntegerLiteral,
     NearestLiteral,

@@ -16,7 +16,7 @@ from spark_jobs.config.columns import GROWTH, Growth, Incompatible
 from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
-from spark_jobs.debezium.keys import Spelling
+from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder

@@ -17,8 +17,8 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.formats.lanes.packed_values import PackedValues, words_at
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, Spans
-from spark_jobs.schema.packed_values import PackedValues, words_at
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from spark_jobs.records.json_parsing import shortened
-from spark_jobs.records.nesting import is_too_deep
+from spark_jobs.formats.json.nesting import is_too_deep
+from spark_jobs.formats.json.parsing import shortened
 from spark_jobs.records.timestamps import parse_zoned
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
 

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, cast
 import pyarrow as pa
 
 from spark_jobs.config.columns import GROWTH, Growth
+from spark_jobs.formats.json.arrow_reader import are_objects, read_chunk, read_schema
+from spark_jobs.formats.json.parsing import BLANKS, NotAnObjectError, parse_object, says_something, shortened
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.kept import KeptColumn, kept_names
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.records.infer import observe
-from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
-from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object, says_something, shortened
 from spark_jobs.records.keeping import fallbacks_of
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows

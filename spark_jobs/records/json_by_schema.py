@@ -14,13 +14,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType, TimestamptzType
 
 from spark_jobs.config.columns import Growth, NewFields
-from spark_jobs.json_schema.columns import columns_of
-from spark_jobs.json_schema.parsing import VALUE, are_closed, forbidden, parse
+from spark_jobs.formats.json.parsing import NotAnObjectError, parse_any, parse_object, says_something
+from spark_jobs.formats.json_schema.columns import columns_of
+from spark_jobs.formats.json_schema.types import VALUE, are_closed, forbidden, parse
+from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
 from spark_jobs.records.json import decode_chunk
 from spark_jobs.records.json_by_schema_plain import PlainReader
-from spark_jobs.records.json_parsing import NotAnObjectError, parse_any, parse_object, says_something
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.packed_values import MadeOnce, Readers
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, WriterColumns
 

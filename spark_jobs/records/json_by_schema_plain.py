@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from spark_jobs.json_schema.parsing import VALUE, Root, forbidden
+from spark_jobs.formats.json.nesting import is_too_deep
+from spark_jobs.formats.json_schema.types import VALUE, Root, forbidden
 from spark_jobs.records.json_plain import UNREADABLE, Beside, read_exactly, read_of, says_something
-from spark_jobs.records.nesting import is_too_deep
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 import orjson
 import pyarrow as pa
 
+from spark_jobs.formats.json.nesting import is_too_deep
 from spark_jobs.records.decoder import PlainRows
-from spark_jobs.records.nesting import is_too_deep
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 

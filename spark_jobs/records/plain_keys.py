@@ -1,4 +1,4 @@
-"""The one spelling of keys by code of its own, for ``audit`` alone; ``debezium.keys`` says the rule."""
+"""The one spelling of keys by code of its own, for ``audit`` alone; ``connect.keys`` says the rule."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.debezium.documents import NotReadError
+from spark_jobs.formats.connect.documents import NotReadError
 from spark_jobs.records.json_plain import UNREADABLE, read_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spark_jobs.debezium.keys import Spelling
+    from spark_jobs.formats.connect.keys import Spelling
 
 _FIRST_PLAIN, _LAST_PLAIN = -7, 39
 _EXACT = Context(MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)

@@ -12,7 +12,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from cli.stand.sample_data import read_sample
 from cli.stand.sample_schemas import samples_with_schemas
 from prove.lab.registry_stand_in import RegistryStandIn
-from spark_jobs.protobuf.schema import protobuf_schema
+from spark_jobs.formats.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.schema.writer_schema import Language, SchemaText
 from tests.support.confluent_serializers import registering

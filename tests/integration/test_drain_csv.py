@@ -9,9 +9,9 @@ import pytest
 from prove.lab.pipeline_lab import PIPELINE, configure
 from spark_jobs.audit.trace import trace
 from spark_jobs.audit.trace_answers import Where
+from spark_jobs.formats.csv.lines import HEADER_LINES
 from spark_jobs.preview.preview import preview
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.schema.csv_lines import HEADER_LINES
 from tests.support.new_lab import DEAD_LETTERS, NewLab, column_types
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from prove.lab.debezium_events import Column, Source
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import PIPELINE, configure, progress
 from spark_jobs.commit import mirror_commit
-from spark_jobs.debezium.keys import Key, Spelling
+from spark_jobs.formats.connect.keys import Key, Spelling
 from spark_jobs.protocol.errors import BadRecord, ConfigError
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.replay.rebuild import rebuild

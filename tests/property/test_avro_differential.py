@@ -14,7 +14,7 @@ from fastavro.schema import UnknownType
 from hypothesis import given, settings
 from pyiceberg.schema import Schema
 
-from spark_jobs.avro.schema import AvroSchema, avro_schema
+from spark_jobs.formats.avro.schema import AvroSchema, avro_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
@@ -62,7 +62,7 @@ def test_every_value_is_a_right_row_or_unread(seed: int) -> None:
     wanted = _wanted(reference, values)
     good, plain = _plain_rows(schema, values, wanted)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark_jobs.avro.block._FEWEST_LANES", chance.choice([1, 16]))
+        patch.setattr("spark_jobs.formats.avro.block._FEWEST_LANES", chance.choice([1, 16]))
         read = schema.read(values)
     assert [*range(len(values))] == sorted([*good, *(each.index for each in read.unread)])
     assert good == (read.rows if read.rows is not None else [*range(len(values))])

@@ -11,7 +11,7 @@ from io import StringIO
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.schema.csv_lines import HEADER_LINES, CsvLines
+from spark_jobs.formats.csv.lines import HEADER_LINES, CsvLines
 from spark_jobs.schema.writer_schema import NoRowError, UnreadableValueError
 
 # SLUICE_EXAMPLES=100000 for a night of it.

@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.protobuf.schema import ProtobufSchema, protobuf_schema
+from spark_jobs.formats.protobuf.schema import ProtobufSchema, protobuf_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
 from tests.support.damage import EXAMPLES, SEEDS, VALUES, damaged
@@ -72,7 +72,7 @@ def read_rows(
 ) -> list[dict[str, Any] | None]:
     """Return each value as it is read among the others, a list also where it is long beside them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark_jobs.protobuf.block._FEWEST_LANES", chance.choice([1, 16]))
+        patch.setattr("spark_jobs.formats.protobuf.block._FEWEST_LANES", chance.choice([1, 16]))
         read = schema.read(values)
     rows: list[dict[str, Any] | None] = [None] * len(values)
     kinds = read.table.schema

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prove.lab.debezium_events import TIME, Column, Source
-from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout, ValueSettings
+from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.appearance import appearance, first_batch_unreadable, frequent_reason

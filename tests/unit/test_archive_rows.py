@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
-from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.columns import GROWTH
+from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder

@@ -12,11 +12,11 @@ from cli.stand.recorded_changes import recording
 from prove.lab.connect_avro import AvroConverter
 from prove.lab.connect_avro import avro_schema as avro_schema_of
 from prove.lab.debezium_events import DATA, TIME, Column, Source
-from spark_jobs.avro.parsing import parse
-from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
-from spark_jobs.debezium.avro_schemas import connect_schema
-from spark_jobs.debezium.row_types import Entries, Kind, Leaf, Type, row_type
+from spark_jobs.formats.avro.schema import avro_schema
+from spark_jobs.formats.avro.types import parse
+from spark_jobs.formats.connect.avro_schemas import connect_schema
+from spark_jobs.formats.connect.types import Entries, Kind, Leaf, Type, row_type
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.decoder import Decoded, Phase

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.avro.schema import AvroSchema, avro_schema
+from spark_jobs.formats.avro.schema import AvroSchema, avro_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.iceberg_types import type_text
 from spark_jobs.schema.writer_schema import Language, SchemaText

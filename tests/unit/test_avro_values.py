@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from spark_jobs.avro.schema import AvroSchema, avro_schema
+from spark_jobs.formats.avro.schema import AvroSchema, avro_schema
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
 
 _MANY = 300
@@ -217,7 +217,9 @@ def test_good_values_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     fastavro.schemaless_writer(file, fastavro.parse_schema(text), value)
     plain = schema.read([file.getvalue()]).table
-    monkeypatch.setattr("spark_jobs.avro.plain.PlainReader.read", lambda *_: pytest.fail("one by one"))
+    monkeypatch.setattr(
+        "spark_jobs.formats.avro.plain.PlainReader.read", lambda *_: pytest.fail("one by one")
+    )
     at_once = schema.read([file.getvalue()] * _MANY)
     assert at_once.table.slice(_MANY - 1).to_pylist() == plain.to_pylist()
     assert at_once.rows is None

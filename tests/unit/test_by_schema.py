@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from spark_jobs.avro.schema import AvroSchema, avro_schema
 from spark_jobs.config.columns import Growth, NewFields
+from spark_jobs.formats.avro.schema import AvroSchema, avro_schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark_jobs.formats.json.arrow_reader import read_chunk, read_schema
+from spark_jobs.formats.json.nesting import MAX_NESTING
 from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.records.json import decode_chunk
-from spark_jobs.records.json_arrow_reader import read_chunk, read_schema
-from spark_jobs.records.nesting import MAX_NESTING
 from tests.support.json_reference import POINT, SCHEMA
 
 READ_AS = read_schema(SCHEMA)

@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, ListType, LongType, NestedField, StringType, StructType
 
 from spark_jobs.audit.row_check import RowCheck
-from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.columns import GROWTH, Growth, NewFields
+from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.records.by_schema import SchemaDecoder

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.columns import GROWTH
+from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey

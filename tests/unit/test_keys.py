@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.debezium.documents import Documents, KeyNotReadError
-from spark_jobs.debezium.keys import Spelling
+from spark_jobs.formats.connect.documents import Documents, KeyNotReadError
+from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.records.plain_keys import plain_key
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(

@@ -25,9 +25,9 @@ from pyiceberg.types import (
     StructType,
 )
 
-from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.value_format import Layout
+from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Evolution, bind, evolved, moved

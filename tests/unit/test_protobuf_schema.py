@@ -8,7 +8,7 @@ import pickle
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from spark_jobs.protobuf.schema import ProtobufSchema, protobuf_schema
+from spark_jobs.formats.protobuf.schema import ProtobufSchema, protobuf_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.iceberg_types import type_text
 from spark_jobs.schema.writer_schema import Language, SchemaText

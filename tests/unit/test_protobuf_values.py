@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.protobuf.schema import ProtobufSchema, protobuf_schema
+from spark_jobs.formats.protobuf.schema import ProtobufSchema, protobuf_schema
 from spark_jobs.schema.writer_schema import (
     FINER_THAN_COLUMN,
     Language,

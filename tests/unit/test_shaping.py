@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from spark_jobs.avro.schema import avro_schema
+from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.exact import placed

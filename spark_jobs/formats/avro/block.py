@@ -1,0 +1,326 @@
+"""Many values at once, side by side: each step of the schema is taken by all of them, in arrays of NumPy.
+
+A value is believed when every step was one that its own bytes allow, and the last ended where it ends: what
+another value holds does not matter to it. The others are in doubt, and read by themselves; so are those with
+a type inside itself, and the few that go on in a long list when the others have ended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.formats.avro.columns import has_columns, only_member, top_fields
+from spark_jobs.formats.avro.leaves import number_column, piece_column
+from spark_jobs.formats.avro.types import Array, Field, Kind, Leaf, Map, Record, Type, Union, is_null
+from spark_jobs.formats.lanes.lanes import Lanes, Rows, signed
+from spark_jobs.formats.lanes.packed_values import MOST_BYTES, PackedValues
+from spark_jobs.schema.arrow_schema import no_rows
+
+# So many values take as long read by themselves.
+FEWEST_VALUES = 60
+_FEWEST_LANES = 16
+_NUMBERS = frozenset({"int", "long", "enum"})
+_SIZES = {"boolean": 1, "float": 4, "double": 8}
+
+
+class BlockReader:
+    """Reads values of one schema at once."""
+
+    def __init__(self, root: Type, columns: pa.Schema) -> None:
+        self._fields = top_fields(root)
+        self._columns = columns
+
+    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
+        """Return rows, and which values they are of: those in doubt have none."""
+        is_sure = np.zeros(len(values), bool)
+        if len(values.data) > MOST_BYTES:
+            return no_rows(self._columns), is_sure
+        lanes = Lanes(values)
+        steps = [_step(each.type) for each in self._fields]
+        for step in steps:
+            step.take(lanes)
+        lanes.finish()
+        is_sure = lanes.is_sure
+        while True:
+            there = np.flatnonzero(is_sure)
+            arrays = _columns(self._fields, steps, Rows(values.data, is_sure, there, there), self._columns)
+            # What no column holds is known when columns are made: again without it, once.
+            if is_sure[there].all():
+                return pa.Table.from_arrays(arrays, schema=self._columns), is_sure
+
+
+class _Step(ABC):
+    """One type: what was read of it so far, in the order in which it was read."""
+
+    @abstractmethod
+    def take(self, lanes: Lanes) -> None:
+        """Read one more of each lane."""
+
+    @abstractmethod
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        """Return some of what was read as a column."""
+
+
+def _step(kind: Type) -> _Step:  # noqa: PLR0911  (a line for each type)
+    match kind:
+        case Leaf(Kind.NULL | Kind.EMPTY):
+            return _Nothing()
+        case Leaf() if kind.base in _NUMBERS:
+            return _Number(kind)
+        case Leaf() if kind.base in ("bytes", "string"):
+            return _Text(kind)
+        case Leaf():
+            return _Piece(kind, _SIZES.get(kind.base, kind.size))
+        case Array(items):
+            return _List(_step(items))
+        case Map(values):
+            return _Map(_step(values))
+        case Union():
+            return _Union(kind, [_step(branch.type) for branch in kind.branches])
+        case Record(fields):
+            return _Record(kind, [_step(each.type) for each in fields])
+    return _Again()
+
+
+def _columns(fields: Sequence[Field], steps: Sequence[_Step], rows: Rows, targets: Any) -> list[pa.Array]:
+    written = [(each, step) for each, step in zip(fields, steps, strict=True) if not is_null(each.type)]
+    return [step.column(rows, target.type) for (_, step), target in zip(written, targets, strict=True)]
+
+
+class _Nothing(_Step):
+    def take(self, lanes: Lanes) -> None:
+        """Read nothing: it takes no bytes."""
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        return rows.array(np.ones(len(rows.values), bool), target)
+
+
+class _Again(_Nothing):
+    """A type in itself, which is for who reads values by themselves."""
+
+    def take(self, lanes: Lanes) -> None:
+        lanes.doubt(np.ones(len(lanes), bool))
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        return pa.nulls(len(rows.values), target)
+
+
+@dataclass
+class _Number(_Step):
+    leaf: Leaf
+    numbers: list[np.ndarray] = field(default_factory=list)
+
+    def take(self, lanes: Lanes) -> None:
+        self.numbers.append(lanes.longs())
+
+    def take_many(self, lanes: Lanes, counts: np.ndarray) -> np.ndarray:
+        """Read so many of each lane, and return how many there were."""
+        numbers, counts = lanes.many_numbers(counts)
+        self.numbers.append(signed(numbers))
+        return counts
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        return number_column(self.leaf, rows.taken(self.numbers), rows, target)
+
+
+@dataclass
+class _Piece(_Step):
+    """Bytes of which there are always as many."""
+
+    leaf: Leaf
+    size: int
+    begins: list[np.ndarray] = field(default_factory=list)
+
+    def take(self, lanes: Lanes) -> None:
+        self.begins.append(lanes.pieces(self.size))
+
+    def take_many(self, lanes: Lanes, counts: np.ndarray) -> np.ndarray:
+        """Read so many of each lane, and return how many there were."""
+        begins, counts = lanes.many_pieces(counts, self.size)
+        self.begins.append(begins)
+        return counts
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        begins = rows.taken(self.begins)
+        sizes = np.full(len(begins), self.size)
+        if rows.is_null is not None:
+            sizes[rows.is_null] = 0
+        return piece_column(self.leaf, begins, sizes, rows, target)
+
+
+@dataclass
+class _Text(_Step):
+    """Bytes, and before them how many there are."""
+
+    leaf: Leaf
+    begins: list[np.ndarray] = field(default_factory=list)
+    sizes: list[np.ndarray] = field(default_factory=list)
+
+    def take(self, lanes: Lanes) -> None:
+        self.sizes.append(lanes.longs())
+        self.begins.append(lanes.pieces(self.sizes[-1]))
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        return piece_column(self.leaf, rows.taken(self.begins), rows.taken(self.sizes), rows, target)
+
+
+@dataclass
+class _Record(_Step):
+    record: Record
+    steps: Sequence[_Step]
+
+    def take(self, lanes: Lanes) -> None:
+        for step in self.steps:
+            step.take(lanes)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        if not has_columns(self.record):
+            return rows.array(np.ones(len(rows.values), bool), target)
+        inside = _columns(self.record.fields, self.steps, rows, target)
+        return pa.StructArray.from_arrays(inside, fields=list(target), mask=rows.nulls)
+
+
+@dataclass
+class _Union(_Step):
+    """``at`` has by branch where in what was read of it each value is, -1 where that is of another."""
+
+    union: Union
+    steps: Sequence[_Step]
+    chosen: list[np.ndarray] = field(default_factory=list)
+    at: list[list[np.ndarray]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.at = [[] for _ in self.steps]
+        self.counts = [0] * len(self.steps)
+
+    def take(self, lanes: Lanes) -> None:
+        chosen = lanes.longs()
+        lanes.doubt((chosen < 0) | (chosen >= len(self.steps)))
+        self.chosen.append(chosen)
+        for branch, step in enumerate(self.steps):
+            is_here = chosen == branch
+            here = np.flatnonzero(is_here)
+            at = np.full(len(lanes), -1)
+            at[here] = np.arange(self.counts[branch], self.counts[branch] + len(here))
+            self.at[branch].append(at)
+            self.counts[branch] += len(here)
+            if len(here) == len(lanes):
+                step.take(lanes)
+            elif len(here):
+                some = lanes.of(here)
+                step.take(some)
+                lanes.put(here, some)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        only = only_member(self.union)
+        if only is not None:
+            return self._member(self.union.branches.index(only), rows, target)
+        members = [branch for branch, each in enumerate(self.union.branches) if not is_null(each.type)]
+        inside = [self._member(branch, rows, each.type) for branch, each in zip(members, target, strict=True)]
+        is_null_here = ~np.isin(rows.taken(self.chosen), members)
+        if rows.is_null is not None:
+            is_null_here |= rows.is_null
+        return pa.StructArray.from_arrays(inside, fields=list(target), mask=pa.array(is_null_here))
+
+    def _member(self, branch: int, rows: Rows, target: pa.DataType) -> pa.Array:
+        at = rows.taken(self.at[branch])
+        if rows.is_null is not None:
+            at = np.where(rows.is_null, -1, at)
+        return self.steps[branch].column(rows.of(at), target)
+
+
+@dataclass
+class _List(_Step):
+    """``owners`` say of each item which of the lists read so far it is of."""
+
+    item: _Step
+    owners: list[np.ndarray] = field(default_factory=list)
+    read: int = 0
+
+    def take(self, lanes: Lanes) -> None:
+        going = np.arange(len(lanes))
+        for block in count():
+            blocks = lanes.of(going)
+            items = self._block_of(blocks)
+            if isinstance(self.item, _Number | _Piece):
+                self.owners.append(self.read + np.repeat(going, self.item.take_many(blocks, items)))
+            else:
+                self._take_items(blocks, items, self.read + going)
+            lanes.put(going, blocks)
+            going = going[(items > 0) & blocks.is_sure]
+            if not len(going) or (block and _left_alone(lanes, going)):
+                break
+        self.read += len(lanes)
+
+    def _take_items(self, lanes: Lanes, counts: np.ndarray, owners: np.ndarray) -> None:
+        for number in range(int(counts.max(initial=0))):
+            having = np.flatnonzero((counts > number) & lanes.is_sure)
+            if not len(having) or (number and _left_alone(lanes, having)):
+                break
+            some = lanes.of(having)
+            self.item.take(some)
+            some.doubt(some.at > some.end)
+            lanes.put(having, some)
+            self.owners.append(owners[having])
+
+    @staticmethod
+    def _block_of(lanes: Lanes) -> np.ndarray:
+        """Read how many items follow; more than there are bytes is in doubt."""
+        numbers = lanes.longs()
+        with_size = np.flatnonzero(numbers < 0)
+        if len(with_size):
+            some = lanes.of(with_size)
+            some.longs()  # the block's bytes, for those who pass over it
+            lanes.put(with_size, some)
+        left = lanes.end - lanes.at
+        lanes.doubt((numbers > left) | (numbers < -left))
+        return np.where(lanes.is_sure, np.abs(numbers), 0)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        offsets, inside = rows.items(self.owners, self.read)
+        items = self.item.column(inside, target.value_type)
+        return pa.ListArray.from_arrays(offsets, items, type=target, mask=rows.nulls)
+
+
+def _left_alone(lanes: Lanes, rows: np.ndarray) -> bool:
+    """True if they are too few to go on side by side, and are in doubt."""
+    if len(rows) >= _FEWEST_LANES:
+        return False
+    lanes.is_sure[rows] = False
+    return True
+
+
+class _Map(_List):
+    def __init__(self, value: _Step) -> None:
+        self.key = _Text(Leaf(Kind.STRING, "string"))
+        self.value = value
+        super().__init__(_Entry(self.key, value))
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        offsets, inside = rows.items(self.owners, self.read)
+        keys = self.key.column(inside, target.key_type)
+        inside.doubt_repeated(keys, offsets)
+        items = self.value.column(inside, target.item_type)
+        keys = keys.fill_null("")  # of a row in doubt
+        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=rows.nulls)
+
+
+@dataclass
+class _Entry(_Step):
+    key: _Step
+    value: _Step
+
+    def take(self, lanes: Lanes) -> None:
+        self.key.take(lanes)
+        self.value.take(lanes)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        raise NotImplementedError  # a map makes both columns itself

@@ -1,0 +1,145 @@
+"""Columns as JSON has them, made into the columns of a table: many values at once, and none by guess.
+
+What is not sure here (out of range, no base64) is null and said to be; it is read again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.formats.connect.plain import (
+    DAY_US,
+    FIRST_DAY,
+    FIRST_US,
+    LAST_DAY,
+    LAST_US,
+    MisfitError,
+    bytes_of,
+    decimal_of,
+    number_text,
+    time_text,
+    uuid_of,
+)
+from spark_jobs.formats.connect.types import Entries, Items, Kind, Leaf, Record, Type
+from spark_jobs.schema.arrow_schema import column_of, entries_of, items_of, list_of, map_of
+
+_WRITTEN_AS: dict[Kind, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INT: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.DATE: pa.int32(),
+    Kind.TIME: pa.int64(),
+    Kind.TIMESTAMP: pa.int64(),
+    Kind.CLOCK_TEXT: pa.int64(),
+    Kind.INSTANT_TEXT: pa.int64(),
+    Kind.ZONED: pa.timestamp("us", "UTC"),
+    Kind.SCALED_TEXT: pa.struct([("scale", pa.int32()), ("value", pa.string())]),
+}
+_EACH_ONCE: dict[Kind, Callable[[Any, Leaf], Any]] = {
+    Kind.CLOCK_TEXT: time_text,
+    Kind.INSTANT_TEXT: time_text,
+    Kind.BINARY: lambda text, _: bytes_of(text),
+    Kind.DECIMAL: decimal_of,
+    Kind.NUMBER_TEXT: lambda text, leaf: number_text(text, leaf.scale),
+    Kind.UUID: lambda text, _: uuid_of(text),
+}
+_RANGES = {
+    Kind.DATE: (FIRST_DAY, LAST_DAY),
+    Kind.TIME: (0, DAY_US - 1),
+    Kind.TIMESTAMP: (FIRST_US, LAST_US),
+}
+
+
+def written_type(kind: Type) -> pa.DataType:
+    """Return the type that a value has in JSON."""
+    match kind:
+        case Leaf():
+            return _WRITTEN_AS.get(kind.kind, pa.string())
+        case Items(item):
+            return pa.list_(written_type(item))
+        case Entries(item):
+            return pa.map_(pa.string(), written_type(item))
+        case Record(fields):
+            return pa.struct([(field.name, written_type(field.type)) for field in fields])
+
+
+def made(values: pa.Array, kind: Type, column: pa.DataType) -> tuple[pa.Array, np.ndarray]:
+    """Return the values as ``column`` has them, and which of them are not sure."""
+    match kind:
+        case Leaf():
+            return _leaf(values, kind, column)
+        case Items(item):
+            inner, unsure = made(items_of(values), item, column.value_type)
+            return list_of(values, inner, column), _any(unsure, values)
+        case Entries(item):
+            keys, items = entries_of(values)
+            inner, unsure = made(items, item, column.item_type)
+            return map_of(values, keys, inner, column), _any(unsure, values)
+        case Record(fields):
+            parts = [
+                made(part, field.type, of.type)
+                for part, field, of in zip(values.flatten(), fields, column, strict=True)
+            ]
+            unsure = np.logical_or.reduce([np.zeros(len(values), bool), *(each for _, each in parts)])
+            arrays = [array for array, _ in parts]
+            return pa.StructArray.from_arrays(arrays, fields=list(column), mask=values.is_null()), unsure
+
+
+def _any(unsure: np.ndarray, around: pa.Array) -> np.ndarray:
+    """Return which of the values around are to be looked at: all, if anything inside of one is."""
+    return np.full(len(around), bool(unsure.any()))
+
+
+def _leaf(values: pa.Array, leaf: Leaf, column: pa.DataType) -> tuple[pa.Array, np.ndarray]:
+    if leaf.kind in _RANGES:
+        lowest, highest = _RANGES[leaf.kind]
+        # By whole units: times a thousand some would come round again.
+        is_in = pc.and_(
+            pc.greater_equal(values, -(-lowest // leaf.unit_us)),
+            pc.less_equal(values, highest // leaf.unit_us),
+        )
+        unsure = pc.invert(is_in.fill_null(True)).to_numpy(zero_copy_only=False)
+        kept = pc.if_else(is_in, values, pa.scalar(None, values.type))
+        return (kept if leaf.unit_us == 1 else pc.multiply(kept, leaf.unit_us)).cast(column), unsure
+    if leaf.kind in _EACH_ONCE:
+        return _each_once(values, _EACH_ONCE[leaf.kind], leaf, column)
+    if leaf.kind is Kind.SCALED_TEXT:
+        rows = values.to_pylist()
+        texts = pa.array([_or_none(_scaled, row, leaf) for row in rows], column)
+        return texts, _lost(values, texts)
+    return values.cast(column), np.zeros(len(values), bool)
+
+
+def _each_once(
+    values: pa.Array, read: Callable[[Any, Leaf], Any], leaf: Leaf, column: pa.DataType
+) -> tuple[pa.Array, np.ndarray]:
+    known = values.dictionary_encode()
+    texts = known.dictionary.to_pylist()
+    items = [_or_none(read, text, leaf) for text in texts]
+    array = column_of(items, column).take(known.indices)
+    return array, _lost(values, array)
+
+
+def _lost(values: pa.Array, made_of: pa.Array) -> np.ndarray:
+    lost: np.ndarray = pc.and_(made_of.is_null(), values.is_valid()).to_numpy(zero_copy_only=False)
+    return lost
+
+
+def _scaled(row: Any, _leaf: Leaf) -> str:
+    if row["scale"] is None:
+        raise MisfitError
+    return number_text(row["value"], row["scale"])
+
+
+def _or_none(read: Callable[[Any, Leaf], Any], value: Any, leaf: Leaf) -> Any:
+    try:
+        return None if value is None else read(value, leaf)
+    except MisfitError:
+        return None

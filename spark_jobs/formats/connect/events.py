@@ -1,0 +1,339 @@
+"""What a change event says beside its row: what was done, where and in which transaction. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Protocol
+
+from spark_jobs.formats.connect.documents import (
+    BareValueError,
+    Document,
+    Documents,
+    KeyNotReadError,
+    NotReadError,
+)
+from spark_jobs.formats.connect.keys import AS_WRITTEN, Spelling
+
+# Events that are rows by themselves: a key, and the value it has from then on, or none.
+
+
+UPSERT = "u"
+# What Debezium's ExtractNewRecordState says of a row that is gone, where it is told to rewrite deletes.
+_DELETED = re.compile(rb'"__deleted"\s*:\s*"?true')
+
+
+def read_upsert(documents: Events, key: bytes | None, value: bytes | None, offset: int) -> Change:
+    """Return a record as a change; a key that is a JSON object gives a delete its fields.
+
+    Raises ``NotReadError``.
+    """
+    of = None if key is None else documents.spelling.read(documents.keys, key)
+    row_id = None if of is None else of.text
+    if value is not None and not _may_say_more(value):
+        return Change(UPSERT, offset, None, None, row_id, value)
+    row = None if value is None else _upserted(documents, value)
+    if row is not None:
+        is_deleted, written = row.said("__deleted") in ("true", True), row.whole.encode()
+        if not is_deleted:
+            return Change(UPSERT, offset, None, None, row_id, written, row.schema)
+        if of is None:
+            return Change(DELETE, offset, None, None, None, written, row.schema, is_whole=False)
+    if of is None:
+        raise NotReadError("neither a key nor a value")
+    return Change(DELETE, offset, None, None, row_id, of.fields or b"{}", of.schema, is_whole=False)
+
+
+def _may_say_more(value: bytes) -> bool:
+    """Whether a value may be more than a row: one with its schema, or of what is deleted; or null."""
+    return b'"payload"' in value or _DELETED.search(value) is not None or value.strip() == b"null"
+
+
+def _upserted(documents: Events, value: bytes) -> Document | None:
+    try:
+        return documents.values.read(value)
+    except BareValueError as bare:
+        if bare.text == "null":
+            return None
+        raise
+
+
+# What Debezium writes that is no change of a row: known by what it says, passed over and counted.
+
+
+_MESSAGE = "m"
+_MARKER = frozenset({"status", "id", "event_count", "data_collections"})
+_SCHEMA_CHANGE = frozenset({"source", "ddl"})
+
+
+class Beside(StrEnum):
+    """Its kind, by the name of the term that counts it in a batch's balance."""
+
+    HEARTBEAT = "heartbeats"
+    MESSAGE = "messages"
+    MARKER = "transaction_markers"
+    SCHEMA_CHANGE = "schema_changes"
+    NOTHING = "nulls"  # a tombstone as JSON's null, in its schema or without
+
+
+class Said(Protocol):
+    """A value of which names are known, whatever it is written in."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """Return the names that it has values under."""
+
+    def said(self, name: str) -> Any:
+        """Return the value under a name as JSON has it, None without one."""
+
+
+def beside(value: Said) -> Beside | None:
+    """Return of which kind a value is that is no change of a row; None of one that is, or should be."""
+    operation, names = value.said("op"), value.names
+    if operation is not None:
+        return Beside.MESSAGE if operation == _MESSAGE else None
+    if [*names] == ["ts_ms"]:
+        return Beside.HEARTBEAT
+    if {*names} >= _MARKER and value.said("status") in ("BEGIN", "END"):
+        return Beside.MARKER
+    return Beside.SCHEMA_CHANGE if {*names} >= _SCHEMA_CHANGE else None
+
+
+DELETE, TRUNCATE, SNAPSHOT = "d", "t", "r"
+WITH_A_ROW = ("c", "u", SNAPSHOT)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_US = round((datetime.min.replace(tzinfo=UTC) - EPOCH).total_seconds()) * 1_000_000
+_LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - EPOCH).total_seconds()) * 1_000_000
+_MOST = 1 << 63
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+# What says whose change an event is, where it is said: all of it is constant of one table of one source.
+WHOSE = ("connector", "name", "db", "schema", "table", "collection")
+NAMELESS = "{}"  # said by none of these: Flink's events have no source
+MONGODB = "mongodb"
+_STRUCT = "a struct as text, of which no field is told for sure: have `key.converter` write JSON or Avro"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One event; ``row`` is a JSON object as it was written, of a delete the key's fields alone.
+
+    ``sequence`` is None where the source says no position that is known here, ``commit_sequence`` where it
+    does not say both: its own, and that of the last commit that was told before. ``row_id`` is the key as
+    text, None where there is none. ``schema`` is the envelope's, None where values come without; ``is_whole``
+    if the row has all columns. ``source`` says whose change it is, None where its envelope
+    knows of none.
+    """
+
+    operation: str
+    sequence: int | None
+    timestamp_us: int | None
+    transaction: str | None
+    row_id: str | None
+    row: bytes
+    schema: str | None = None
+    is_whole: bool = True
+    commit_sequence: int | None = None
+    source: str | None = None
+
+
+class Event(Said, Protocol):
+    """An event's value, whatever it is written in."""
+
+    @property
+    def schema(self) -> str | None:
+        """Return the schema's text as Connect's JSON has it, None where there is none."""
+
+    def written(self, name: str) -> bytes:
+        """Return what stands under a name as JSON writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Reads the events of one chunk."""
+
+    keys: Documents
+    values: Documents
+    spelling: Spelling = AS_WRITTEN
+
+    def read(self, key: bytes | None, value: bytes) -> Change | Beside:
+        """Return what an event of Debezium says. Raises ``NotReadError``."""
+        try:
+            event = self.values.read(value)
+        except BareValueError as bare:
+            if bare.text == "null":
+                return Beside.NOTHING
+            raise
+        return beside(event) or change_of(event, None if key is None else self._identity(key))
+
+    def _identity(self, key: bytes) -> str:
+        if (read := self.spelling.read(self.keys, key)).fields is None:
+            raise KeyNotReadError(
+                f"the key: {_STRUCT if key.startswith(b'Struct{') else 'not a JSON object'}"
+            )
+        return read.text
+
+
+def change_of(event: Event, identity: str | None) -> Change:
+    """Return what an event of Debezium says, of this key as text. Raises ``NotReadError``."""
+    operation, source = event.said("op"), event.said("source")
+    if operation is None:
+        raise NotReadError("no event of Debezium: it has no op", "op")
+    if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
+        raise NotReadError(f"an event of another kind: {json.dumps(operation)}", "op")
+    if type(source) is not dict and source is not None:
+        raise NotReadError("it does not say where it comes from", "source")
+    # Flink writes none: its events are in the order of their offsets.
+    told = source or {}
+    is_document = told.get("connector") == MONGODB
+    row, is_whole = _document(operation, event) if is_document else _row(operation, event, identity)
+    return Change(
+        operation,
+        position(told),
+        time_us(told),
+        transaction(told, event.said("transaction")),
+        identity,
+        row,
+        None if is_document else event.schema,
+        is_whole,
+        commit_position(told),
+        identity_of(told),
+    )
+
+
+def _document(operation: str, event: Event) -> tuple[bytes, bool]:
+    """Return a document of MongoDB, which is told as text; its key has another name there."""
+    if operation not in WITH_A_ROW:
+        return b"{}", False
+    if type(after := event.said("after")) is not str:
+        raise NotReadError("it has no document", "after")
+    return after.encode(errors="surrogatepass"), True
+
+
+def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, bool]:
+    """Return the row after the change, and whether it has all columns."""
+    if operation in WITH_A_ROW:
+        if type(event.said("after")) is not dict:
+            raise NotReadError("it has no row", "after")
+        return event.written("after"), True
+    if operation == TRUNCATE:
+        return b"{}", False
+    if identity is not None:
+        return identity.encode(), False
+    # A table without a key: its deletes are told with the whole row, or not at all.
+    if type(event.said("before")) is not dict:
+        raise NotReadError("a delete with neither a key nor a row", "before")
+    return event.written("before"), False
+
+
+def identity_of(source: Mapping[str, Any]) -> str:
+    """Return whose change it is, as JSON: what is said of connector, database and table."""
+    return _identity(tuple(said if type(said := source.get(name)) is str else None for name in WHOSE))
+
+
+@lru_cache(64)
+def _identity(told: tuple[str | None, ...]) -> str:
+    named = {name: said for name, said in zip(WHOSE, told, strict=True) if said is not None}
+    return json.dumps(named, separators=(",", ":"))
+
+
+def position(source: Mapping[str, Any]) -> int | None:
+    """Return the log position of the event itself, by which those of one source are in order.
+
+    An incremental snapshot has it in the pair of ``sequence`` alone: the last commit's, its own.
+    """
+    try:
+        own = json.loads(source["sequence"])[1]
+        found = source.get("lsn") if own is None else int(own)
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
+        found = source.get("lsn")
+    if type(found) is str:  # YugabyteDB's: in order where it is a number
+        found = int(found) if _NUMBER.fullmatch(found) else None
+        if found is None:
+            return None
+    if type(found) is int and -_MOST <= found < _MOST:
+        return found
+    if "lsn" in source:
+        raise NotReadError("it has no position", "source.sequence")
+    return None
+
+
+def commit_position(source: Mapping[str, Any]) -> int | None:
+    """Return the first of the pair in ``sequence``, where both are said: the last commit's."""
+    try:
+        commit, own = (int(each) for each in json.loads(source["sequence"]))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return commit if max(abs(commit), abs(own)) < _MOST else None
+
+
+def time_us(source: Mapping[str, Any]) -> int | None:
+    """Return when the source changed the row."""
+    micros, millis = source.get("ts_us"), source.get("ts_ms")
+    time = micros if type(micros) is int else millis * 1000 if type(millis) is int else None
+    return None if time is None else check_time(time, "source.ts_ms")
+
+
+def check_time(micros: int, field: str) -> int:
+    """Return microseconds since the epoch that a timestamp can show. Raises ``NotReadError``."""
+    if not _FIRST_US <= micros <= _LAST_US:
+        raise NotReadError("outside the years 1 to 9999", field)
+    return micros
+
+
+def transaction(source: Mapping[str, Any], told: Any) -> str | None:
+    """Return what all events of a transaction share: PostgreSQL's ``transaction.id`` differs for each."""
+    own = source.get("txId")
+    if own is None and type(told) is dict:
+        own = told.get("id")
+    if own is None:
+        return None
+    if type(own) not in {int, str}:
+        raise NotReadError("neither a whole number nor a text", "transaction.id")
+    try:
+        str(own).encode()
+    except UnicodeEncodeError as error:
+        raise NotReadError("half of a surrogate pair", "transaction.id") from error
+    return str(own)
+
+
+# Events as a gateway's clients write them: what is done to which row, without a position.
+
+
+OPERATIONS = (*WITH_A_ROW, DELETE)
+_MICROSECOND = EPOCH.resolution
+
+
+def read_enveloped(documents: Events, key: bytes | None, value: bytes) -> Change:
+    """Return a record as a change; the event's key, if it is an object, gives a delete its fields.
+
+    Raises ``NotReadError``.
+    """
+    event = documents.values.read(value)
+    operation = event.said("operation")
+    if operation not in OPERATIONS:
+        raise NotReadError("no event of a gateway: it has no operation", "operation")
+    part, is_whole = ("key", False) if operation == DELETE else ("value", True)
+    is_row = type(event.said(part)) is dict
+    if is_whole and not is_row:
+        raise NotReadError("it has no row", "value")
+    row_id = None if key is None else documents.spelling.read(documents.keys, key).text
+    time, row = _time_us(event.said("timestamp")), event.written(part) if is_row else b"{}"
+    return Change(operation, None, time, None, row_id, row, is_whole=is_whole)
+
+
+def _time_us(value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        if type(value) is int:
+            return check_time(value * 1000, "timestamp")
+        return (datetime.fromisoformat(value) - EPOCH) // _MICROSECOND
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, NotReadError):
+            raise
+        raise NotReadError("neither milliseconds nor a time with its zone", "timestamp") from error

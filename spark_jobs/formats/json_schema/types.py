@@ -1,0 +1,215 @@
+"""A JSON Schema's text as a tree of types, written out wherever they are reached.
+
+What no one column can hold is JSON text: values of several types, tuples, objects without named properties,
+and a type inside itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from spark_jobs.formats.json_schema.documents import Documents, refused
+from spark_jobs.formats.json_schema.parts import Node, Parts
+from spark_jobs.schema.writer_schema import SchemaText
+
+VALUE = "value"
+# Properties that are reached in two ways double with every level.
+_MOST_TYPES = 10_000
+# Parquet's reader opens no file with a column of more than a hundred levels, of which a list takes two.
+MAX_NESTING = 40
+
+
+class Kind(StrEnum):
+    """What a value without others inside is."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    UUID = "uuid"
+    TEXT = "JSON text"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A type without others inside."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A property that is named."""
+
+    name: str
+    type: Type
+    doc: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An object by its properties; where ``is_closed`` it has no others."""
+
+    fields: tuple[Field, ...]
+    is_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Items of one type."""
+
+    items: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An object whose names are data."""
+
+    values: Type
+
+
+Type: TypeAlias = Leaf | Record | Array | Map
+_TEXT = Leaf(Kind.TEXT)
+_FORMATS = {"date": Kind.DATE, "date-time": Kind.TIMESTAMP, "uuid": Kind.UUID}
+# What Kafka Connect says of a number that is narrower than JSON's.
+_CONNECT = {"int8": Kind.INT, "int16": Kind.INT, "int32": Kind.INT, "float32": Kind.FLOAT}
+_PLAIN = {"boolean": Kind.BOOLEAN, "string": Kind.STRING, "integer": Kind.LONG, "number": Kind.DOUBLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A schema's columns as one record: with ``is_whole`` of one, which is all of the value."""
+
+    record: Record
+    is_whole: bool
+
+
+def parse(source: SchemaText) -> Root:
+    """Return the types of a schema and of all that it refers to.
+
+    Raises ``ConfigError``: ``schema-unreadable`` for what is no JSON Schema, ``schema-unsupported`` for one
+    that no columns can come of.
+    """
+    documents = Documents(source)
+    tree = _Tree(Parts(documents))
+    found = tree.field(VALUE, [documents.root], (), ())
+    if found is None:
+        raise refused("no value but null can be of it: no column can come of it", "Leave the topic out.")
+    is_record = isinstance(found.type, Record)
+    return Root(found.type if isinstance(found.type, Record) else Record((found,)), is_whole=not is_record)
+
+
+class _Tree:
+    """Writes types out, so many at most; ``path`` leads to one, ``inside`` are what is around it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._types = 0
+
+    def field(
+        self, name: str, schemas: Sequence[Any], path: tuple[str, ...], inside: tuple[frozenset[int], ...]
+    ) -> Field | None:
+        """Return what schemas say together under a name, None where there is nothing but null."""
+        self._types += 1
+        if self._types > _MOST_TYPES or len(inside) > MAX_NESTING:
+            raise refused(
+                f"written out, the schema has more than {_MOST_TYPES:,} types"
+                if self._types > _MOST_TYPES
+                else f"types nest deeper than {MAX_NESTING} in each other",
+                "A table of it could not be read: leave the topic out, or keep its values as `raw`.",
+                field=".".join(path) or None,
+            )
+        node = self._parts.node(schemas)
+        kind = None if node.is_never else self._type(node, path, inside)
+        return None if kind is None else Field(name, kind, node.doc)
+
+    def _type(self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]) -> Type | None:
+        names = self._parts.names(node)
+        if len(names) != 1:
+            return _TEXT if names else None
+        (name,) = names
+        if name in _PLAIN:
+            return Leaf(_leaf(name, node))
+        if node.key in inside:
+            return _TEXT
+        around = (*inside, node.key)
+        return self._array(node, path, around) if name == "array" else self._object(node, path, around)
+
+    def _array(self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]) -> Type:
+        items = [each for each in node.said("items") if not _is_any(each)]
+        if not items or node.said("prefixItems") or any(isinstance(each, list) for each in items):
+            return _TEXT
+        found = self.field("element", items, (*path, "element"), inside)
+        return _TEXT if found is None else Array(found.type)
+
+    def _object(self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]) -> Type:
+        others = node.said("additionalProperties")
+        if fields := tuple(self._fields(node, path, inside)):
+            return Record(
+                fields, any(each is False for each in (*others, *node.said("unevaluatedProperties")))
+            )
+        of_others = [each for each in others if not _is_any(each)]
+        if node.properties() or node.said("patternProperties") or not of_others:
+            return _TEXT
+        found = self.field("value", of_others, (*path, "value"), inside)
+        return _TEXT if found is None else Map(found.type)
+
+    def _fields(
+        self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]
+    ) -> Iterator[Field]:
+        for name, schemas in node.properties().items():
+            found = self.field(name, schemas, (*path, name), inside)
+            if found is not None:
+                yield found
+
+
+def _is_any(schema: Any) -> bool:
+    return schema is True or schema == {}
+
+
+def _leaf(name: str, node: Node) -> Kind:
+    narrower = _FORMATS if name == "string" else _CONNECT if name in ("integer", "number") else {}
+    said = node.said("format" if name == "string" else "connect.type")
+    found = next(
+        (narrower[each] for each in said if isinstance(each, str) and each in narrower), _PLAIN[name]
+    )
+    is_float = found is Kind.FLOAT
+    return found if name == "string" or is_float == (name == "number") else _PLAIN[name]
+
+
+# Properties that a value has in objects whose schema allows no others than it names.
+
+
+def are_closed(kind: Type) -> set[bool]:
+    """Return whether objects in a type are closed: both, where some are."""
+    match kind:
+        case Record(fields, is_closed):
+            return {is_closed}.union(*(are_closed(each.type) for each in fields))
+        case Array(inner) | Map(inner):
+            return are_closed(inner)
+    return set()
+
+
+def forbidden(value: Any, kind: Type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield what closed objects have beside what is named, and where; other types are passed over."""
+    match kind:
+        case Record(fields, is_closed) if isinstance(value, dict):
+            types = {each.name: each.type for each in fields}
+            for name, item in value.items():
+                if name in types:
+                    yield from forbidden(item, types[name], (*path, name))
+                elif is_closed:
+                    yield (*path, name), item
+        case Array(items) if isinstance(value, list):
+            for item in value:
+                yield from forbidden(item, items, (*path, "element"))
+        case Map(values) if isinstance(value, dict):
+            for name, item in value.items():
+                yield from forbidden(item, values, (*path, name))

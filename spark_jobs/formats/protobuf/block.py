@@ -1,0 +1,400 @@
+"""Many values at once, side by side: each field of the message is looked for in all of them, by NumPy.
+
+Fields are looked for in the order of their numbers, in which all serializers write them, each once. A value
+in which they are so, each as its own bytes allow, up to its end, is believed. Any other is in doubt and read
+by itself: one that says a field twice or in another order, has unknown fields, a message inside itself or
+free JSON, two members of a oneof; and the few that go on in a long list when the others have ended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.formats.lanes.lanes import Lanes, Rows, signed
+from spark_jobs.formats.lanes.packed_values import MOST_BYTES, PackedValues, binary_column, words_at
+from spark_jobs.formats.protobuf.columns import leaf_column, moment_column
+from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, Written
+from spark_jobs.schema.arrow_schema import no_rows
+
+# So many values take as long read by themselves.
+FEWEST_VALUES = 30
+_FEWEST_LANES = 16
+_NUMBER, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
+_SIZES = {Written.FIXED_32: 4, Written.FIXED_64: 8}
+_ALONE = frozenset({Kind.JSON, Kind.AGAIN})  # their text is made by the plain reader
+_PARTS = ((1, "seconds"), (2, "nanos"))
+_MOMENTS = frozenset({Kind.TIMESTAMP, Kind.DURATION})
+
+
+class BlockReader:
+    """Reads values of one message at once."""
+
+    def __init__(self, root: Message, columns: pa.Schema) -> None:
+        self._root = root
+        self._columns = columns
+
+    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
+        """Return rows, and which values they are of: those in doubt have none."""
+        is_sure = np.zeros(len(values), bool)
+        if len(values.data) > MOST_BYTES:
+            return no_rows(self._columns), is_sure
+        lanes = Lanes(values)
+        message = _Message(self._root.fields)
+        message.take_all(lanes)
+        is_sure = lanes.is_sure
+        while True:
+            there = np.flatnonzero(is_sure)
+            arrays = message.columns(Rows(values.data, is_sure, there, there), self._columns)
+            # What no column holds is known when columns are made: again without it, once.
+            if is_sure[there].all():
+                return pa.Table.from_arrays(arrays, schema=self._columns), is_sure
+
+
+class _Step(ABC):
+    """A field's type: what was read of it so far, in the order in which it was read."""
+
+    wire: int
+
+    @abstractmethod
+    def take(self, lanes: Lanes) -> None:
+        """Read one more of each lane, which stands behind the field's number."""
+
+    def take_until(self, lanes: Lanes, ends: np.ndarray) -> np.ndarray:
+        """Read values of each lane up to these places, and return how many there were."""
+        raise NotImplementedError  # only numbers stand packed
+
+    def numbers(self, rows: Rows) -> np.ndarray:
+        """Return what was read, zero where it is null."""
+        raise NotImplementedError  # only integers are some
+
+    @abstractmethod
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        """Return some of what was read as a column, with the default for null where ``shown`` is not."""
+
+
+def _step(kind: Type) -> _Step:  # noqa: PLR0911  (a line for each type)
+    match kind:
+        case Message(fields):
+            return _Inside(fields)
+        case Leaf() if kind.kind in _ALONE:
+            return _Alone()
+        case Leaf() if kind.kind in _MOMENTS:
+            return _Moment(kind)
+        case Leaf(Kind.EMPTY):
+            return _Inside(())
+        case Leaf() if kind.is_wrapped:
+            return _Wrapped(kind)
+        case Leaf(_, Written.NUMBER | Written.ZIGZAG):
+            return _Number(kind)
+        case Leaf(_, Written.FIXED_32 | Written.FIXED_64):
+            return _Fixed(kind)
+        case Leaf():
+            return _Bytes(kind)
+    raise TypeError(f"{kind} is a field's, not a value's")
+
+
+class _Message:
+    """Fields in the order of their numbers; columns in the order in which they are declared."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._declared = [_field(each) for each in fields]
+        self._ordered = sorted(self._declared, key=lambda each: each.what.number)
+        self._has_oneofs = any(each.what.oneof for each in self._declared)
+
+    def take_all(self, lanes: Lanes) -> None:
+        """Read to the end of each lane."""
+        said: defaultdict[str | None, np.ndarray] = defaultdict(lambda: np.zeros(len(lanes), bool))
+        for each in self._ordered:
+            is_here = each.take(lanes)
+            if self._has_oneofs and (oneof := each.what.oneof) is not None:
+                lanes.doubt(said[oneof] & is_here)
+                said[oneof] |= is_here
+        lanes.finish()
+
+    def columns(self, rows: Rows, targets: Any) -> list[pa.Array]:
+        """Return its fields as columns."""
+        return [each.column(rows, target.type) for each, target in zip(self._declared, targets, strict=True)]
+
+    def numbers(self, rows: Rows) -> list[np.ndarray]:
+        """Return its fields, which are one integer each."""
+        return [each.numbers(rows) for each in self._declared if isinstance(each, _One)]
+
+
+def _field(each: Field) -> _One | _Many:
+    match each.type:
+        case Repeated(element):
+            return _Many(each, _step(element))
+        case Map(key, value):
+            parts = (Field("key", 1, key, has_presence=False), Field("value", 2, value, has_presence=False))
+            return _Mapping(each, _Inside(parts))
+    return _One(each, _step(each.type))
+
+
+def _marked(number: int, wire: int) -> bytes:
+    """Return what stands before a field's value."""
+    rest, written = number << 3 | wire, bytearray()
+    while rest > 0x7F:  # noqa: PLR2004
+        written.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes((*written, rest))
+
+
+@dataclass
+class _One:
+    """A field of one value: ``at`` has where in what was read of it a message's is, -1 where it is not.
+
+    A range where all of the messages have it: nothing is to be kept of them.
+    """
+
+    what: Field
+    step: _Step
+    at: list[np.ndarray | range] = field(default_factory=list)
+    count: int = 0
+    read: int = 0
+
+    def __post_init__(self) -> None:
+        self._mark = _marked(self.what.number, self.step.wire)
+
+    def take(self, lanes: Lanes) -> np.ndarray:
+        """Read the field of those lanes that go on with it, and return which they are."""
+        is_here = lanes.begin_with(self._mark)
+        if is_here.all():
+            self.at.append(range(self.count, self.count + len(lanes)))
+            lanes.skip(len(self._mark))
+            self.step.take(lanes)
+            self.count += len(lanes)
+        else:
+            here = np.flatnonzero(is_here)
+            at = np.full(len(lanes), -1)
+            at[here] = np.arange(self.count, self.count + len(here))
+            self.at.append(at)
+            if len(here):
+                some = lanes.of(here)
+                some.skip(len(self._mark))
+                self.step.take(some)
+                lanes.put(here, some)
+            self.count += len(here)
+        self.read += len(lanes)
+        return is_here
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        said = self._said(rows)
+        return self.step.column(said, said if self.what.has_presence else rows, target)
+
+    def numbers(self, rows: Rows) -> np.ndarray:
+        """Return a number's values as they are written, zero where there is none."""
+        return self.step.numbers(self._said(rows))
+
+    def _said(self, rows: Rows) -> Rows:
+        if self.count == self.read:  # no message is without it
+            return rows
+        parts = (np.arange(at.start, at.stop) if isinstance(at, range) else at for at in self.at)
+        at = rows.taken([*parts])
+        if rows.is_null is not None:
+            at = np.where(rows.is_null, -1, at)
+        return rows.of(at)
+
+
+@dataclass
+class _Many:
+    """``owners`` say of each value which of the messages read so far it is of."""
+
+    what: Field
+    step: _Step
+    owners: list[np.ndarray] = field(default_factory=list)
+    read: int = 0
+
+    def __post_init__(self) -> None:
+        self._mark = _marked(self.what.number, self.step.wire)
+        self._packed = _marked(self.what.number, _BYTES) if self.step.wire != _BYTES else None
+
+    def take(self, lanes: Lanes) -> np.ndarray:
+        """Read the values of those lanes that go on with them."""
+        if self._packed is not None:
+            self._take_packed(lanes, lanes.begin_with(self._packed))
+        going = np.flatnonzero(lanes.begin_with(self._mark) & lanes.is_sure)
+        turn = 0
+        while len(going):
+            if turn and len(going) < _FEWEST_LANES:
+                lanes.is_sure[going] = False
+                break
+            some = lanes.of(going)
+            some.skip(len(self._mark))
+            self.step.take(some)
+            self.owners.append(self.read + going)
+            lanes.put(going, some)
+            going = going[some.begin_with(self._mark) & some.is_sure]
+            turn += 1
+        self.read += len(lanes)
+        return np.zeros(len(lanes), bool)
+
+    def _take_packed(self, lanes: Lanes, is_here: np.ndarray) -> None:
+        here = np.flatnonzero(is_here)
+        if not len(here):
+            return
+        some = lanes.of(here)
+        some.skip(len(self._packed or b""))
+        sizes = some.numbers().view(np.int64)
+        begins = some.pieces(sizes)
+        ends = some.at
+        some.at = begins
+        self.owners.append(self.read + np.repeat(here, self.step.take_until(some, ends)))
+        lanes.put(here, some)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        offsets, inside = rows.items(self.owners, self.read)
+        values = self.step.column(inside, inside, target.value_type)
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=rows.nulls)
+
+
+class _Mapping(_Many):
+    def __init__(self, what: Field, step: _Inside) -> None:
+        super().__init__(what, step)
+        self._entry = step.message
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        offsets, inside = rows.items(self.owners, self.read)
+        keys, values = self._entry.columns(inside, (target.key_field, target.item_field))
+        inside.doubt_repeated(keys, offsets)
+        if values.null_count:
+            inside.doubt(values.is_null().to_numpy(zero_copy_only=False))  # an entry without a message
+        if keys.null_count:
+            keys = keys.fill_null("")  # of a row in doubt
+        return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=rows.nulls)
+
+
+class _Alone(_Step):
+    wire = _BYTES
+
+    def take(self, lanes: Lanes) -> None:
+        """Leave the value to who reads values by themselves."""
+        lanes.doubt(np.ones(len(lanes), bool))
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:  # noqa: ARG002
+        return pa.nulls(len(rows.values), target)
+
+
+class _Number(_Step):
+    wire = _NUMBER
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._numbers: list[np.ndarray] = []
+
+    def take(self, lanes: Lanes) -> None:
+        self._numbers.append(lanes.numbers())
+
+    def take_until(self, lanes: Lanes, ends: np.ndarray) -> np.ndarray:
+        numbers, counts = lanes.numbers_until(ends)
+        self._numbers.append(numbers)
+        return counts
+
+    def numbers(self, rows: Rows) -> np.ndarray:
+        return rows.taken(self._numbers).view(np.uint64)
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        numbers = self.numbers(rows)
+        if self._leaf.written is Written.ZIGZAG:
+            numbers = signed(numbers).view(np.uint64)
+        return leaf_column(self._leaf, numbers, shown, target)
+
+
+class _Fixed(_Step):
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._size = _SIZES[leaf.written]
+        self.wire = _FIXED_32 if leaf.written is Written.FIXED_32 else _FIXED_64
+        self._begins: list[np.ndarray] = []
+
+    def take(self, lanes: Lanes) -> None:
+        self._begins.append(lanes.pieces(self._size))
+
+    def take_until(self, lanes: Lanes, ends: np.ndarray) -> np.ndarray:
+        begins, counts = lanes.many_pieces((ends - lanes.at) // self._size, self._size)
+        self._begins.append(begins)
+        lanes.doubt(lanes.at != ends)
+        return counts
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        words = words_at(rows.data, rows.taken(self._begins))
+        if rows.is_null is not None:
+            words[rows.is_null] = 0
+        if self._size < words.itemsize:
+            narrow = words.astype(np.uint32)
+            is_signed = self._leaf.kind is Kind.INT
+            words = narrow.view(np.int32).astype(np.int64).view(np.uint64) if is_signed else narrow
+        return leaf_column(self._leaf, words, shown, target)
+
+
+class _Bytes(_Step):
+    wire = _BYTES
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._begins: list[np.ndarray] = []
+        self._sizes: list[np.ndarray] = []
+
+    def take(self, lanes: Lanes) -> None:
+        self._sizes.append(lanes.numbers().view(np.int64))
+        self._begins.append(lanes.pieces(self._sizes[-1]))
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        begins = rows.taken(self._begins)
+        ends = begins + rows.taken(self._sizes)
+        if self._leaf.kind is Kind.STRING:
+            return shown.texts(begins, ends)
+        return binary_column(rows.data, begins, ends, shown.is_null).cast(target)
+
+
+class _Inside(_Step):
+    """A message in a message."""
+
+    wire = _BYTES
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self.message = _Message(fields)
+        self._is_empty = not fields
+
+    def take(self, lanes: Lanes) -> None:
+        begins = lanes.pieces(lanes.numbers().view(np.int64))
+        ends, end = lanes.at, lanes.end
+        lanes.at, lanes.end = begins, ends
+        self.message.take_all(lanes)
+        lanes.at, lanes.end = ends, end
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        if self._is_empty:
+            return shown.array(np.ones(len(shown.values), bool))
+        inside = self.message.columns(rows, list(target))
+        return pa.StructArray.from_arrays(inside, fields=list(target), mask=rows.nulls)
+
+
+class _Wrapped(_Inside):
+    """A message that stands for the one value in it."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__([Field("value", 1, replace(leaf, is_wrapped=False), has_presence=False)])
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:  # noqa: ARG002
+        (made,) = self.message.columns(rows, [pa.field("value", target)])
+        return made
+
+
+class _Moment(_Inside):
+    """A time, or how long something took: seconds and nanoseconds."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        number = Leaf(Kind.LONG, Written.NUMBER)
+        super().__init__([Field(name, at, number, has_presence=False) for at, name in _PARTS])
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        seconds, nanos = (each.view(np.int64) for each in self.message.numbers(rows))
+        return moment_column(seconds, nanos, shown, target, self._leaf)
