@@ -16,7 +16,7 @@ from bootstrap.without_setup import answer
 
 SOURCES = (
     *("sluice", "bootstrap", "cli", "servers", "orchestration", "assets", "resources", "spark_jobs"),
-    *("bench", "prove", "tests"),
+    *("bench", "prove", "docs", "tests"),
 )
 
 # The whole suite in four processes, since each waits for half of its time, a file at a time;

@@ -7,20 +7,20 @@ import re
 import pytest
 
 from cli.listing import COMMANDS
-from cli.pages import commands as command_docs
-from cli.pages import metrics as metric_docs
-from cli.pages import retries as retry_docs
+from docs.pages import commands as command_docs
+from docs.pages import metrics as metric_docs
+from docs.pages import retries as retry_docs
 from spark_jobs.monitoring.metric_families import FAMILIES
 
 
 @pytest.mark.parametrize("docs", [command_docs, metric_docs])
 def test_committed_pages_are_generated(docs):
-    """An option or a metric cannot change without its page: ``python -m cli.pages.commands`` writes it."""
+    """An option or a metric cannot change without its page: ``python -m docs.pages.commands`` writes it."""
     assert docs.PAGE.read_text(encoding="utf-8") == docs.render()
 
 
 def test_what_is_tried_again_is_told_as_the_code_has_it():
-    """A constant cannot change without the table: ``python -m cli.pages.retries`` writes it."""
+    """A constant cannot change without the table: ``python -m docs.pages.retries`` writes it."""
     page = retry_docs.PAGE.read_text(encoding="utf-8")
     assert page == retry_docs.with_section(page)
 

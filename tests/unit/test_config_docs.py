@@ -8,7 +8,7 @@ import re
 import pytest
 
 from cli.commands.config_template import render_config
-from cli.pages.configuration import DOCS, render_config_md, render_schema
+from docs.pages.configuration import DOCS, render_config_md, render_schema
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import parse_document
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
@@ -21,7 +21,7 @@ from spark_jobs.config.written import WrittenFile, WrittenPipeline
     ("name", "render"), [("CONFIG.md", render_config_md), ("sluice.schema.json", render_schema)]
 )
 def test_committed_files_are_generated(name, render):
-    """``python -m cli.pages.configuration`` would change nothing."""
+    """``python -m docs.pages.configuration`` would change nothing."""
     assert (DOCS / name).read_text(encoding="utf-8") == render()
 
 

@@ -10,14 +10,14 @@ from dagster import Failure
 
 from assets.failures import named_failures
 from cli.output import error_lines
-from cli.pages.errors import PAGE, ROOMS, ROOT, errors_in, raised_errors, render
+from docs.pages.errors import PAGE, ROOMS, ROOT, errors_in, raised_errors, render
 from spark_jobs.protocol.errors import KINDS, ConfigError
 
 ANCHOR = re.compile(r"docs/ERRORS\.md#(\S+)")
 
 
 def test_committed_page_is_what_the_sources_raise() -> None:
-    """An error cannot be added or reworded without its page: ``python -m cli.pages.errors`` writes it."""
+    """An error cannot be added or reworded without its page: ``python -m docs.pages.errors`` writes it."""
     assert PAGE.read_text(encoding="utf-8") == render()
 
 

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField
 
 from cli.app import sluice
 from cli.listing import COMMANDS
-from cli.pages.errors import PAGE, ROOMS, ROOT
+from docs.pages.errors import PAGE, ROOMS, ROOT
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError

@@ -34,7 +34,7 @@ built_in.__path__.append(sys.argv[1])
 
 from assets.checks import table_checks
 from cli.commands.checks import command
-from cli.pages.configuration import render_config_md
+from docs.pages.configuration import render_config_md
 from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.config.file import load_config
 from spark_jobs.health.judge import judge
