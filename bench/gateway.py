@@ -21,10 +21,10 @@ import yaml
 from confluent_kafka import Producer
 from websockets.sync.client import connect
 
+from gateway.intake import WINDOW_SECONDS
+from gateway.session import WINDOW
 from prove.lab.gateway_process import GatewayProcess, gateway_settings
 from prove.lab.kafka_server import KafkaBroker, unique_name
-from spark_jobs.gateway.intake import WINDOW_SECONDS
-from spark_jobs.gateway.session import WINDOW
 from spark_jobs.kafka.client_properties import transactional_properties
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from bench.records import PARTITIONS, order_values
 from prove.lab.work_loop import looping
 from resources.connections import open_connections
 from servers.serving import GARBAGE_THRESHOLD
+from serving.service import QueryService, Question
 from spark_jobs.config.file import load_config
 from spark_jobs.hot.follower import Follower
 from spark_jobs.query.lookup import newest_of_key
-from spark_jobs.serve.service import QueryService, Question
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -15,8 +15,8 @@ from bootstrap.places import BENCH_JARS_LOCK, JARS_LOCK, ROOT, TEST_JARS_LOCK, P
 from bootstrap.without_setup import answer
 
 SOURCES = (
-    *("sluice", "bootstrap", "cli", "servers", "orchestration", "assets", "resources", "spark_jobs"),
-    *("bench", "prove", "docs", "tests"),
+    *("sluice", "bootstrap", "cli", "servers", "orchestration", "assets", "resources"),
+    *("gateway", "serving", "spark_jobs", "bench", "prove", "docs", "tests"),
 )
 
 # The whole suite in four processes, since each waits for half of its time, a file at a time;

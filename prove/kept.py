@@ -18,7 +18,18 @@ from prove.scenario import Findings, Outcome, Scenario
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = ROOT / "docs" / "reliability.jsonl"
-PRODUCT = ("sluice", "bootstrap", "cli", "servers", "orchestration", "assets", "resources", "spark_jobs")
+PRODUCT = (
+    "sluice",
+    "bootstrap",
+    "cli",
+    "servers",
+    "orchestration",
+    "assets",
+    "resources",
+    "gateway",
+    "serving",
+    "spark_jobs",
+)
 OTHER_LOCKS = ("prove/lab/jars-test.lock",)
 _DEFAULTS = {each.name: each.default for each in fields(Findings) if each.default is not MISSING}
 

@@ -9,10 +9,10 @@ import urllib3
 
 from servers.certificates import fingerprint
 from servers.listener import guard_of, url_of
+from serving.lake_id import lake_id
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import RetryableError, error_from_json
-from spark_jobs.serve.lake_id import lake_id
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse

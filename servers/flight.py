@@ -14,8 +14,8 @@ from servers.process import is_listening
 from spark_jobs.config.listener import Address, ServeSettings
 
 if TYPE_CHECKING:
-    from spark_jobs.serve.flight_api import FlightApi
-    from spark_jobs.serve.service import QueryService
+    from serving.flight_api import FlightApi
+    from serving.service import QueryService
 
 _STOP_SECONDS = 1.0
 
@@ -47,7 +47,7 @@ def flight_beside(
 
 
 def _listening(service: QueryService, own: ServeSettings, address: Address) -> FlightApi:
-    from spark_jobs.serve.flight_api import FlightApi  # noqa: PLC0415  (a library for this alone)
+    from serving.flight_api import FlightApi  # noqa: PLC0415  (a library for this alone)
 
     files = [Path(each).read_bytes() for each in tls_of(own).values()]
     certificates = [(files[0], files[1])] if files else []

@@ -13,17 +13,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.gateway import Gateway
+from gateway.http_api import KINDS, GatewayApi, refusal
+from gateway.metrics import WAITING
+from gateway.persisted import Flushes, Persisted
+from gateway.tokens import Tokens
 from servers.environment import sluice_environment
 from servers.java import java_home
 from servers.listener import refuse_open, refuse_taken, tls_of, url_of
 from servers.serving import serve
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.gateway.gateway import Gateway
-from spark_jobs.gateway.http_api import KINDS, GatewayApi, refusal
-from spark_jobs.gateway.metrics import WAITING
-from spark_jobs.gateway.persisted import Flushes, Persisted
-from spark_jobs.gateway.tokens import Tokens
 
 if TYPE_CHECKING:
     from spark_jobs.config.gateway import GatewaySettings

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_PRODUCT = ("tests", "bench", "prove", "docs")
-PACKAGES = ("cli", "orchestration", "assets", "resources", "servers", "spark_jobs")
+PACKAGES = ("cli", "orchestration", "assets", "resources", "servers", "gateway", "serving", "spark_jobs")
 C_SUFFIXES = (".c", ".h", ".rs")
 KINDS = ("python", "__init__", "c", "data")
 FORMAT = (

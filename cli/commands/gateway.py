@@ -58,9 +58,9 @@ def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
 
 
 def _drain_spool(config: SluiceConfig) -> None:
+    from gateway.gateway import Gateway, drained_by
+    from gateway.spool import Spool
     from servers.gateway import LOOK_SECONDS, wait_until_taken
-    from spark_jobs.gateway.gateway import Gateway, drained_by
-    from spark_jobs.gateway.spool import Spool
 
     home, settings = Path(config.home), config.gateway
     with closing(Spool(home / settings.spool.path, settings.spool.max_bytes)) as spool:

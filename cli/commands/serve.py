@@ -42,10 +42,10 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
     from servers.flight import flight_beside
     from servers.listener import bound_at
     from servers.serving import serve
+    from serving.http_api import HttpApi, refusal_body
+    from serving.lake_id import lake_id
+    from serving.service import QueryService
     from spark_jobs.hot.follower import Follower
-    from spark_jobs.serve.http_api import HttpApi, refusal_body
-    from spark_jobs.serve.lake_id import lake_id
-    from spark_jobs.serve.service import QueryService
 
     config = load_config()
     chosen = _followed(config, pipelines)

@@ -15,7 +15,7 @@ from spark_jobs.protocol.errors import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "ERRORS.md"
-ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "spark_jobs")
+ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
 _HEAD = """# Errors
 
 What each error means and what to do, by its code. The command line prints the code as

@@ -12,11 +12,11 @@ from functools import partial
 
 import httpx
 
+from gateway.messages import slot_of
 from prove.hostile.gateway_field import Field, expect_killed, field, gateway_case
 from prove.scenario import Findings
 from prove.workload import Testbed
 from spark_jobs.config.gateway import SLOTS
-from spark_jobs.gateway.messages import slot_of
 
 POINTS = ("after-taken", "after-begin", "before-commit", "after-commit", "before-answer")
 

@@ -10,6 +10,8 @@ from functools import partial
 
 import httpx
 
+from gateway.messages import slot_of
+from gateway.topics import STATES_SUFFIX
 from prove.hostile.gateway import POINTS
 from prove.hostile.gateway_field import (
     Field,
@@ -24,8 +26,6 @@ from prove.lab.brokers import Brokers
 from prove.lab.gateway_process import GatewayProcess
 from prove.scenario import Findings
 from prove.workload import Testbed
-from spark_jobs.gateway.messages import slot_of
-from spark_jobs.gateway.topics import STATES_SUFFIX
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import SluiceError
 

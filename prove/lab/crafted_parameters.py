@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from serving.flight_statement import Statement, read_parameters
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.serve.flight_statement import Statement, read_parameters
 
 GUARD = b"OTHERS-MEMORY-"
 # What lies around a message in its process: whoever reads outside of it reads this.

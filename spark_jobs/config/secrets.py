@@ -93,7 +93,7 @@ def _read(key: str, reference: str) -> str:
 
 VARIABLE = "SLUICE_LOG_LEVEL"
 LEVELS = ("debug", "info", "warning", "error")
-_LOGGERS = tuple(logging.getLogger(name) for name in ("spark_jobs", "resources"))
+_LOGGERS = tuple(logging.getLogger(name) for name in ("spark_jobs", "resources", "gateway", "serving"))
 
 
 class ScrubbedLines(logging.Formatter):

@@ -14,10 +14,10 @@ import httpx
 import pytest
 from websockets.sync.server import ServerConnection, serve
 
+from gateway import lane as lane_module
+from gateway.messages import SLOTS
 from prove.lab.gateway_tab import Tab, website
 from prove.lab.slow_uplink import PlainUplink, slow_uplink
-from spark_jobs.gateway import lane as lane_module
-from spark_jobs.gateway.messages import SLOTS
 from tests.support.fake_gateway_kafka import FakeKafka
 from tests.support.gateway_server import PATH, away, eventually, gateway
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from serving.service import QueryService
 from spark_jobs.config.listener import ServeSettings
 from spark_jobs.hot.told import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import SourceChanged
-from spark_jobs.serve.service import QueryService
 from tests.support.asked import Drained, answering
 from tests.support.lake import Lake
 from tests.support.recovery_scene import make_scene

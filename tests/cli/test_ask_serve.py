@@ -9,11 +9,11 @@ import pytest
 from cli.commands import ask_serve
 from servers.asking import asked, followed
 from servers.process import free_ports
+from serving.lake_id import lake_id
+from serving.service import QueryService
 from spark_jobs.config.listener import Address, ServeSettings
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.serve.lake_id import lake_id
-from spark_jobs.serve.service import QueryService
 from tests.support.asked import Drained, answering
 from tests.support.certificates import make_certificates
 from tests.support.lake import Lake

@@ -15,11 +15,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyarrow import flight
 
+from serving import flight_statement
+from serving.flight_api import FlightApi
+from serving.flight_messages import packed
+from serving.service import QueryService
 from spark_jobs.config.listener import Address, ServeSettings
-from spark_jobs.serve import flight_statement
-from spark_jobs.serve.flight_api import FlightApi
-from spark_jobs.serve.flight_messages import packed
-from spark_jobs.serve.service import QueryService
 from tests.support.asked import Drained
 from tests.support.jdbc import jdbc, rows_of
 from tests.support.lake import Lake

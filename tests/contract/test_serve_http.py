@@ -19,13 +19,13 @@ import pyarrow as pa
 import pytest
 from starlette.requests import ClientDisconnect
 
+from serving import http_api
+from serving.service import QueryService
 from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.secrets import remember
 from spark_jobs.hot.told import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
-from spark_jobs.serve import http_api
-from spark_jobs.serve.service import QueryService
 from tests.support.asked import LAKE_ID, Drained, answering
 from tests.support.lake import Lake
 from tests.support.recovery_scene import make_scene

@@ -18,11 +18,11 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from serving.workers import Workers, _Starter, _Worker
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.query import worker
 from spark_jobs.query.query import Asked
-from spark_jobs.serve.workers import Workers, _Starter, _Worker
 from tests.contract.test_serve_http import ENDLESS, EVERY, LARGE, asking, refusal, tails
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def test_workers_are_started_clean() -> None:
 def test_nothing_of_a_server_outlives_it() -> None:
     """Killed as it may be: its workers and the files that they map are gone."""
     script = (
-        "from spark_jobs.serve.workers import Workers, _Starter\n"
+        "from serving.workers import Workers, _Starter\n"
         "workers = Workers(2, 1 << 28)\n"
         "workers._free[0].start()\n"
         "print(_Starter.get().process.pid, _Starter.get().folder, flush=True)\n"

@@ -12,14 +12,14 @@ from assets.limits import CHECKS
 from orchestration.jobs import judging_job
 from resources.sluice import Sluice
 from servers.process import free_ports
+from serving.lake_id import lake_id
+from serving.service import QueryService
 from spark_jobs.config.listener import Address, ServeSettings
 from spark_jobs.config.sections import HotSettings
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
 from spark_jobs.hot.told import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import SourceChanged
-from spark_jobs.serve.lake_id import lake_id
-from spark_jobs.serve.service import QueryService
 from tests.support.asked import Drained, answering
 
 if TYPE_CHECKING:

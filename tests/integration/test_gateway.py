@@ -18,17 +18,17 @@ from pyiceberg.expressions import EqualTo
 from websockets.sync.client import connect
 
 from docs.clients.gateway_client import GatewayClient
+from gateway import writer as writer_module
+from gateway.lane import Lane
+from gateway.messages import Batch, Event
+from gateway.spool import Spool
+from gateway.topics import Outgoing, Owner, Stand, StreamTopics
+from gateway.writer import Writer
 from prove.lab.gateway_process import taking_events
 from prove.lab.pipeline_lab import make_lab
 from prove.lab.slow_uplink import slow_uplink
 from spark_jobs.checks.facts import SourceEvents
 from spark_jobs.config.gateway import MemorySettings
-from spark_jobs.gateway import writer as writer_module
-from spark_jobs.gateway.lane import Lane
-from spark_jobs.gateway.messages import Batch, Event
-from spark_jobs.gateway.spool import Spool
-from spark_jobs.gateway.topics import Outgoing, Owner, Stand, StreamTopics
-from spark_jobs.gateway.writer import Writer
 from spark_jobs.monitoring import source_events as source_events_module
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.source_events import source_events

@@ -15,6 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public name
 )
 
 from cli.commands.check import command as check
+from gateway.gateway import Gateway
+from gateway.topics import STATES_SUFFIX
 from prove.lab.kafka_server import unique_name
 from prove.lab.pipeline_lab import configure, orders
 from prove.lab.rights import rule
@@ -24,8 +26,6 @@ from servers.process import ServerFolder
 from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.gateway.gateway import Gateway
-from spark_jobs.gateway.topics import STATES_SUFFIX
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from tests.support.gateway_server import eventually

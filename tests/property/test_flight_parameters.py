@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from prove.lab.crafted_parameters import TEXT, VALUES, message, read, read_whole
+from serving.flight_messages import packed, read_command
+from serving.flight_statement import MOST_BYTES, Statement, read_handle, read_parameters
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.serve.flight_messages import packed, read_command
-from spark_jobs.serve.flight_statement import MOST_BYTES, Statement, read_handle, read_parameters
 
 SEED, ANSWERS = 37, 2_000
 KEY = b"k" * 32

@@ -12,18 +12,18 @@ import httpx
 import uvicorn
 
 from servers.browser_guard import BrowserGuard
+from serving.http_api import HttpApi, refusal_body
 from spark_jobs.hot.prefix import Prefix, prefix_of
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.hot.told import State, TailStatus
 from spark_jobs.hot.watermark import Epoch
-from spark_jobs.serve.http_api import HttpApi, refusal_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from serving.service import QueryService
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.serve.service import QueryService
 
 LAKE_ID = "of this test"
 

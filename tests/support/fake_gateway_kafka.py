@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spark_jobs.gateway.topics import EVENT, EVENT_ID, SOURCE, Ids, Outgoing, Stand
-from spark_jobs.gateway.writer import RecordRefusedError
+from gateway.topics import EVENT, EVENT_ID, SOURCE, Ids, Outgoing, Stand
+from gateway.writer import RecordRefusedError
 from spark_jobs.protocol.errors import CommitConflict, RetryableError
 
 

@@ -14,15 +14,15 @@ import httpx
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
+from gateway import gateway as gateway_module
+from gateway.gateway import Gateway
+from gateway.http_api import GatewayApi
+from gateway.persisted import Flushes, Persisted
+from gateway.tokens import Tokens
 from servers.gateway import GUARD, options_of
 from servers.serving import guarded
 from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.gateway import gateway as gateway_module
-from spark_jobs.gateway.gateway import Gateway
-from spark_jobs.gateway.http_api import GatewayApi
-from spark_jobs.gateway.persisted import Flushes, Persisted
-from spark_jobs.gateway.tokens import Tokens
 from spark_jobs.protocol.fail_points import NoFailPoints
 from tests.support.fake_gateway_kafka import FakeKafka
 

@@ -27,10 +27,12 @@ PRODUCT = (
     "bench",
     "bootstrap",
     "cli",
+    "gateway",
     "orchestration",
     "prove",
     "resources",
     "servers",
+    "serving",
     "spark_jobs",
 )
 # Names of files that begin like a word of the table's.
@@ -41,7 +43,7 @@ OWNERS = {
     # Its report names to people the properties that somebody sets by hand in it.
     "prove/hostile/properties.py",
     # A subprotocol of WebSocket, which clients ask for.
-    "spark_jobs/gateway/tokens.py",
+    "gateway/tokens.py",
 }
 RANGES = OffsetRanges((OffsetRange(0, 3, 9), OffsetRange(10, 0, 4)))
 BATCH = Batch("p", "db.t", "flights", 2, RANGES, "a-1", 1_000)

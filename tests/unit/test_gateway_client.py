@@ -16,9 +16,9 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from docs.clients.gateway_client import GatewayClient
+from gateway import lane as lane_module
+from gateway.messages import SLOTS
 from prove.lab.slow_uplink import PlainUplink, slow_uplink
-from spark_jobs.gateway import lane as lane_module
-from spark_jobs.gateway.messages import SLOTS
 from tests.support.fake_gateway_kafka import FakeKafka
 from tests.support.gateway_server import PATH, away, eventually, gateway
 

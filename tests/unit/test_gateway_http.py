@@ -14,12 +14,12 @@ import uvicorn
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from gateway import gateway as gateway_module
+from gateway import lane as lane_module
+from gateway.messages import SLOTS, slot_of
+from gateway.topics import Owner, StreamTopics
 from servers.gateway import options_of
 from spark_jobs.config.gateway import GatewaySettings
-from spark_jobs.gateway import gateway as gateway_module
-from spark_jobs.gateway import lane as lane_module
-from spark_jobs.gateway.messages import SLOTS, slot_of
-from spark_jobs.gateway.topics import Owner, StreamTopics
 from tests.support.certificates import make_certificates
 from tests.support.fake_gateway_kafka import FakeKafka
 from tests.support.gateway_server import MANY, PATH, ask, away, eventually, gateway, posted, sent, talking

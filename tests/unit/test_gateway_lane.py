@@ -17,20 +17,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.checks.facts import SpoolFacts
-from spark_jobs.config.gateway import GatewaySettings, MemorySettings
-from spark_jobs.config.settings import CatalogSettings, SluiceConfig
-from spark_jobs.gateway import intake as intake_module
-from spark_jobs.gateway import lane as lane_module
-from spark_jobs.gateway import persisted as persisted_module
-from spark_jobs.gateway import spool as spool_module
-from spark_jobs.gateway import topics as topics_module
-from spark_jobs.gateway.intake import Intake
-from spark_jobs.gateway.lane import Lane
-from spark_jobs.gateway.messages import Ack, Answer, Batch, Event, Nack, Reason, State, Status, slot_of
-from spark_jobs.gateway.persisted import Flush, Flushes, Persisted
-from spark_jobs.gateway.spool import Spool, SpoolFullError
-from spark_jobs.gateway.topics import (
+from gateway import intake as intake_module
+from gateway import lane as lane_module
+from gateway import persisted as persisted_module
+from gateway import spool as spool_module
+from gateway import topics as topics_module
+from gateway.intake import Intake
+from gateway.lane import Lane
+from gateway.messages import Ack, Answer, Batch, Event, Nack, Reason, State, Status, slot_of
+from gateway.persisted import Flush, Flushes, Persisted
+from gateway.spool import Spool, SpoolFullError
+from gateway.topics import (
     BATCH_ID,
     EVENT_ID,
     OWNER_KEY,
@@ -40,6 +37,9 @@ from spark_jobs.gateway.topics import (
     Stand,
     StreamTopics,
 )
+from spark_jobs.checks.facts import SpoolFacts
+from spark_jobs.config.gateway import GatewaySettings, MemorySettings
+from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.monitoring.checkup import spool_facts
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from tests.support.fake_gateway_kafka import FakeKafka

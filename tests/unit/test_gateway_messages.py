@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.messages import MOST_EVENTS, RefusedError, parse, parse_lines, read_batch
+from gateway.tokens import WINDOW_BYTES, Bucket, Buckets, Limits, Pace, Tokens
 from spark_jobs.config.gateway import GatewaySettings, StreamEnvelope, StreamSettings
-from spark_jobs.gateway.messages import MOST_EVENTS, RefusedError, parse, parse_lines, read_batch
-from spark_jobs.gateway.tokens import WINDOW_BYTES, Bucket, Buckets, Limits, Pace, Tokens
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 PLAIN = StreamSettings(topic="t")

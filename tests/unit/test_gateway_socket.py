@@ -17,12 +17,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from docs.clients.gateway_client import GatewayClient
+from gateway import lane as lane_module
+from gateway.messages import SLOTS
+from gateway.persisted import Persisted
+from gateway.session import Session
+from gateway.topics import Stand
 from spark_jobs.config.gateway import StreamSettings
-from spark_jobs.gateway import lane as lane_module
-from spark_jobs.gateway.messages import SLOTS
-from spark_jobs.gateway.persisted import Persisted
-from spark_jobs.gateway.session import Session
-from spark_jobs.gateway.topics import Stand
 from tests.support.fake_gateway_kafka import FakeKafka
 from tests.support.gateway_server import MANY, PATH, ask, away, eventually, gateway, posted, sent, talking
 

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from cli.listing import COMMANDS
+from gateway.metrics import GATEWAY_FAMILIES
+from serving.metrics import SERVE_FAMILIES
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import CHECKS
-from spark_jobs.gateway.metrics import GATEWAY_FAMILIES
 from spark_jobs.hot.told import State
 from spark_jobs.monitoring.metric_families import COUNTER, HISTOGRAM
 from spark_jobs.monitoring.metric_families import FAMILIES as EXPORTED
-from spark_jobs.serve.metrics import SERVE_FAMILIES
 
 FAMILIES = EXPORTED | SERVE_FAMILIES | GATEWAY_FAMILIES
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("spark_jobs", "resources", "assets", "orchestration", "servers", "cli")
+FOLDERS = ("spark_jobs", "gateway", "serving", "resources", "assets", "orchestration", "servers", "cli")
 # What gives the same for the same arguments: no clock, file, variable, socket or random number behind it.
 HARMLESS = frozenset(
     {

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from gateway.messages import Batch, Event
+from gateway.tokens import WINDOW_BYTES
 from spark_jobs.config.gateway import SPOOLED_BYTES
-from spark_jobs.gateway.messages import Batch, Event
-from spark_jobs.gateway.tokens import WINDOW_BYTES
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.storage.state_files import make_private
 

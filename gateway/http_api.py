@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
-from spark_jobs.gateway.messages import (
+from gateway.messages import (
     Ack,
     Answer,
     Nack,
@@ -34,16 +34,16 @@ from spark_jobs.gateway.messages import (
     read_text,
     too_large,
 )
-from spark_jobs.gateway.session import Session
-from spark_jobs.gateway.tokens import PROTOCOLS, Bucket, Limits, secret_of
+from gateway.session import Session
+from gateway.tokens import PROTOCOLS, Bucket, Limits, secret_of
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket
 
-    from spark_jobs.gateway.gateway import Gateway, Stream
-    from spark_jobs.gateway.persisted import Persisted
-    from spark_jobs.gateway.tokens import Token, Tokens
+    from gateway.gateway import Gateway, Stream
+    from gateway.persisted import Persisted
+    from gateway.tokens import Token, Tokens
 
 NDJSON = "application/x-ndjson"
 CLOUD_EVENTS = "application/cloudevents-batch+json"

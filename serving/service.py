@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from serving.metrics import ServeMetrics
+from serving.workers import Workers
 from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.fresh import PATIENCE_SECONDS
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import Answer, Asked
-from spark_jobs.serve.metrics import ServeMetrics
-from spark_jobs.serve.workers import Workers
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections

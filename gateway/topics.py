@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
+from gateway.messages import DIGEST_BYTES, slot_of
 from spark_jobs.config.gateway import SLOTS
-from spark_jobs.gateway.messages import DIGEST_BYTES, slot_of
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
@@ -24,7 +24,7 @@ from spark_jobs.protocol.offsets import OffsetRange
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spark_jobs.gateway.messages import Batch
+    from gateway.messages import Batch
     from spark_jobs.kafka.admin import KafkaAdmin
     from spark_jobs.kafka.chunks import Headers
     from spark_jobs.protocol.source import SourceState

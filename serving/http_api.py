@@ -26,11 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from spark_jobs.config.secrets import scrub
-from spark_jobs.hot.told import State, TailStatus
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
-from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
-from spark_jobs.serve.http_requests import (
+from serving.http_requests import (
     MOST_BODY_BYTES,
     Format,
     error_body,
@@ -39,7 +35,11 @@ from spark_jobs.serve.http_requests import (
     status_of,
     unreadable,
 )
-from spark_jobs.serve.service import Answered, QueryService, Question, RecordKey
+from serving.service import Answered, QueryService, Question, RecordKey
+from spark_jobs.config.secrets import scrub
+from spark_jobs.hot.told import State, TailStatus
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
 
 if TYPE_CHECKING:
     from starlette.requests import Request

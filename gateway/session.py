@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from spark_jobs.gateway.gateway import Sender
-from spark_jobs.gateway.messages import (
+from gateway.gateway import Sender
+from gateway.messages import (
     MOST_TEXT,
     VERSIONS,
     Ack,
@@ -33,9 +33,9 @@ from spark_jobs.gateway.messages import (
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
-    from spark_jobs.gateway.gateway import Gateway, Stream
-    from spark_jobs.gateway.persisted import Persisted
-    from spark_jobs.gateway.tokens import Limits, Token
+    from gateway.gateway import Gateway, Stream
+    from gateway.persisted import Persisted
+    from gateway.tokens import Limits, Token
 
 WINDOW = 16
 _MOST_UNSENT = 1_000

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from spark_jobs.gateway.messages import Ack, Answer, Status
+from gateway.messages import Ack, Answer, Status
 from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
 
 if TYPE_CHECKING:
-    from spark_jobs.gateway.spool import SpoolSize
+    from gateway.spool import SpoolSize
 
 _BATCHES = Family(
     "sluice_gateway_batches_total", COUNTER, "Batches by what was answered: an ack's status.", ("status",)

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from serving.service import Question
 from spark_jobs.config.secrets import scrub
 from spark_jobs.hot.watermark import parse_watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, error_to_json
-from spark_jobs.serve.service import Question
 
 MOST_BODY_BYTES = 1_000_000
 _STATUS_BY_CODE = {

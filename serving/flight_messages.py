@@ -13,8 +13,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessages
 
+from serving.flight_statement import MOST_BYTES, too_long
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.serve.flight_statement import MOST_BYTES, too_long
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

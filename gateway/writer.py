@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from spark_jobs.gateway.topics import DIGESTS, OWNER_KEY, Ids, Outgoing, Owner, Stand, StreamTopics
+from gateway.topics import DIGESTS, OWNER_KEY, Ids, Outgoing, Owner, Stand, StreamTopics
 from spark_jobs.kafka.client_properties import new_client, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceError

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
+from gateway.intake import QUEUE_BATCHES, QUEUE_BYTES, Intake, Listener
+from gateway.lane import Lane
+from gateway.messages import Answer, Batch, Nack, Reason, State, slot_of
+from gateway.metrics import IDS, KNOWN, GatewayMetrics
+from gateway.spool import Spool
+from gateway.tokens import Buckets, Limits
+from gateway.topics import Owner, StreamTopics
+from gateway.writer import Writer
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.gateway.intake import QUEUE_BATCHES, QUEUE_BYTES, Intake, Listener
-from spark_jobs.gateway.lane import Lane
-from spark_jobs.gateway.messages import Answer, Batch, Nack, Reason, State, slot_of
-from spark_jobs.gateway.metrics import IDS, KNOWN, GatewayMetrics
-from spark_jobs.gateway.spool import Spool
-from spark_jobs.gateway.tokens import Buckets, Limits
-from spark_jobs.gateway.topics import Owner, StreamTopics
-from spark_jobs.gateway.writer import Writer
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from gateway.intake import Intake, Waiting, misplaced
+from gateway.messages import Ack, Answer, Nack, Reason, State, Status
+from gateway.spool import Spool, SpoolFullError
+from gateway.tokens import Pace
+from gateway.topics import Ids, Outgoing, Stand, records_of
+from gateway.writer import RecordRefusedError, Writer
 from spark_jobs.config.gateway import MemorySettings
 from spark_jobs.config.secrets import scrub
-from spark_jobs.gateway.intake import Intake, Waiting, misplaced
-from spark_jobs.gateway.messages import Ack, Answer, Nack, Reason, State, Status
-from spark_jobs.gateway.spool import Spool, SpoolFullError
-from spark_jobs.gateway.tokens import Pace
-from spark_jobs.gateway.topics import Ids, Outgoing, Stand, records_of
-from spark_jobs.gateway.writer import RecordRefusedError, Writer
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, SluiceError
 
 TRIES = 3

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import flight
 
+from serving import flight_info
+from serving.flight_info import Headers, NoHandshake, TokenCheck
+from serving.flight_messages import Command, not_flight_sql, packed, plain, read_command
+from serving.flight_statement import Rows, Statement, read_handle, read_parameters, told
+from serving.service import QueryService, Question
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.watermark import parse_offsets, parse_watermark
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.query.query import PARAMETERS
-from spark_jobs.serve import flight_info
-from spark_jobs.serve.flight_info import Headers, NoHandshake, TokenCheck
-from spark_jobs.serve.flight_messages import Command, not_flight_sql, packed, plain, read_command
-from spark_jobs.serve.flight_statement import Rows, Statement, read_handle, read_parameters, told
-from spark_jobs.serve.service import QueryService, Question
 
 if TYPE_CHECKING:
     from spark_jobs.config.listener import Address

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from gateway.messages import Reason, RefusedError
 from spark_jobs.config.quantities import parse_size_bytes
-from spark_jobs.gateway.messages import Reason, RefusedError
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
 
+from gateway.messages import Ack, Answer, Batch, Nack, Reason, Status
+from gateway.topics import BATCH_ID, Ids, Stand
 from spark_jobs.config.gateway import MemorySettings
-from spark_jobs.gateway.messages import Ack, Answer, Batch, Nack, Reason, Status
-from spark_jobs.gateway.topics import BATCH_ID, Ids, Stand
 from spark_jobs.protocol.errors import SluiceError
 
 # A transaction costs a broker the same whatever is in it: with 5 ms, eight slots kept it busy by small ones.
