@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +16,14 @@ from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.formats.connect.block import made, written_type
 from spark_jobs.formats.connect.columns import columns_of
 from spark_jobs.formats.connect.plain import PlainRows
-from spark_jobs.formats.connect.types import Record, row_type
-from spark_jobs.formats.lanes.packed_values import BlockFirst, MadeOnce, PackedValues, Readers
+from spark_jobs.formats.connect.types import Field as RowField
+from spark_jobs.formats.connect.types import row_type
+from spark_jobs.formats.lanes.packed_values import MadeOnce, PackedValues, Readers
+from spark_jobs.formats.tree import Record
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.records.json import decode_chunk
-from spark_jobs.schema.arrow_schema import arrow_schema, one_array
+from spark_jobs.schema.arrow_schema import one_array
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.metadata_columns import CHANGE_COLUMNS
@@ -122,7 +124,6 @@ class PlacedRows:
 # Rows by the schema beside them, behind the seam of ``spark_jobs.schema.writer_schema``.
 
 
-_MOST_SCHEMAS = 64
 _FEWEST_VALUES = 20
 _GROWTH = Growth(NewFields.DEAD_LETTER, is_by_schema=True)
 _GROWTH_OF_KEYS = replace(_GROWTH, new_fields=NewFields.IGNORE)
@@ -137,27 +138,22 @@ class RowSchema(MadeOnce):
     is_enveloped: bool = True
     told: Forms = ()
 
-    @property
-    def readers(self) -> Readers:
-        """See ``MadeOnce``."""
-        return _readers(self)
-
-
-@lru_cache(_MOST_SCHEMAS)
-def _readers(schema: RowSchema) -> Readers:
-    """Raise as ``row_type`` and ``columns_of``."""
-    row = row_type(schema.text, is_enveloped=schema.is_enveloped, told=schema.told)
-    columns, plain = columns_of(row), PlainRows(row, is_whole=schema.is_whole)
-    arrow = arrow_schema(Schema(*columns.struct.fields))
-    block = _Block(row, arrow, is_whole=schema.is_whole)
-    first = BlockFirst(block, _FEWEST_VALUES, lambda value: (plain.read(value), {}), arrow)
-    return Readers(columns, first.read, plain.read)
+    def made(self) -> Readers:
+        """See ``MadeOnce``; raises as ``row_type`` and ``columns_of``."""
+        row = row_type(self.text, is_enveloped=self.is_enveloped, told=self.told)
+        plain = PlainRows(row, is_whole=self.is_whole)
+        return Readers.block_first(
+            columns_of(row),
+            lambda arrow: _Block(row, arrow, is_whole=self.is_whole),
+            _FEWEST_VALUES,
+            lambda value: (plain.read(value), {}),
+        )
 
 
 class _Block:
     """Many rows at once: by JSON's decoder as they are written, then column by column."""
 
-    def __init__(self, row: Record, columns: pa.Schema, *, is_whole: bool) -> None:
+    def __init__(self, row: Record[RowField], columns: pa.Schema, *, is_whole: bool) -> None:
         self._row = row
         self._growth = _GROWTH if is_whole else _GROWTH_OF_KEYS
         self._columns = columns

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -24,25 +23,21 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, WriterColumns
 
-_MOST_SCHEMAS = 256
 _AROUND = b'{"%s":%%b}' % VALUE.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema(MadeOnce):
-    """A JSON Schema that was read once without fault; a process that gets it reads its text again.
-
-    Properties that it does not name are counted with ``ignores``, else no row has any.
-    """
+    """A JSON Schema; properties that it does not name are counted with ``ignores``, else no row has any."""
 
     source: SchemaText
     ignores: bool = False
     told: Forms = ()
 
-    @property
-    def readers(self) -> Readers:
+    def made(self) -> Readers:
         """See ``MadeOnce``."""
-        return _readers(self)
+        made = _Reader(self)
+        return Readers(made.columns, made.read, made.plain.read)
 
 
 def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
@@ -51,15 +46,7 @@ def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
     Raises ``ConfigError``: ``schema-unreadable`` for text that is no JSON Schema, or refers to what is not
     there, ``schema-unsupported`` for a schema that no table can be made of.
     """
-    schema = JsonSchema(source, ignores)
-    _readers(schema)
-    return schema
-
-
-@lru_cache(_MOST_SCHEMAS)
-def _readers(schema: JsonSchema) -> Readers:
-    made = _Reader(schema)
-    return Readers(made.columns, made.read, made.plain.read)
+    return JsonSchema(source, ignores).usable()
 
 
 class _Reader:

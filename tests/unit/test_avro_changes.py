@@ -16,7 +16,8 @@ from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, Val
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.avro.types import parse
 from spark_jobs.formats.connect.avro_schemas import connect_schema
-from spark_jobs.formats.connect.types import Entries, Kind, Leaf, Type, row_type
+from spark_jobs.formats.connect.types import Kind, Leaf, Type, row_type
+from spark_jobs.formats.tree import Map
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.decoder import Decoded, Phase
@@ -180,7 +181,7 @@ def test_a_keys_field_that_rows_lack_has_no_column() -> None:
         ({"type": "string", "connect.name": f"{DATA}Uuid"}, Leaf(Kind.UUID)),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, Leaf(Kind.STRING)),
         ({"type": "fixed", "name": "F", "size": 3}, Leaf(Kind.BINARY)),
-        (["null", {"type": "map", "values": "int"}], Entries(Leaf(Kind.INT))),
+        (["null", {"type": "map", "values": "int"}], Map(Leaf(Kind.INT))),
         (["int", "string"], None),
         ({"type": "record", "name": "N", "fields": []}, None),
         ({"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}, None),

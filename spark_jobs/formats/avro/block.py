@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.formats.avro.columns import has_columns, only_member, top_fields
+from spark_jobs.formats.avro.columns import has_columns, top_fields
 from spark_jobs.formats.avro.leaves import number_column, piece_column
-from spark_jobs.formats.avro.types import Array, Field, Kind, Leaf, Map, Record, Type, Union, is_null
+from spark_jobs.formats.avro.types import Field, Kind, Leaf, Type, Union, is_null
 from spark_jobs.formats.lanes.lanes import Lanes, Rows, signed
 from spark_jobs.formats.lanes.packed_values import MOST_BYTES, PackedValues
+from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.arrow_schema import no_rows
 
 # So many values take as long read by themselves.
@@ -173,7 +174,7 @@ class _Text(_Step):
 
 @dataclass
 class _Record(_Step):
-    record: Record
+    record: Record[Field]
     steps: Sequence[_Step]
 
     def take(self, lanes: Lanes) -> None:
@@ -220,7 +221,7 @@ class _Union(_Step):
                 lanes.put(here, some)
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
-        only = only_member(self.union)
+        only = self.union.only
         if only is not None:
             return self._member(self.union.branches.index(only), rows, target)
         members = [branch for branch, each in enumerate(self.union.branches) if not is_null(each.type)]

@@ -16,20 +16,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from spark_jobs.formats.avro.columns import DURATION, MOST_DIGITS, has_columns, only_member, top_fields
-from spark_jobs.formats.avro.types import (
-    Again,
-    Array,
-    Field,
-    Kind,
-    Leaf,
-    Map,
-    ParsedSchema,
-    Record,
-    Type,
-    Union,
-    is_null,
-)
+from spark_jobs.formats.avro.columns import DURATION, MOST_DIGITS, has_columns, top_fields
+from spark_jobs.formats.avro.types import Again, Field, Kind, Leaf, ParsedSchema, Type, Union, is_null
+from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.told import clock_text, instant_text
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
 
@@ -159,7 +148,7 @@ def _inside(error: UnreadableValueError, name: str) -> UnreadableValueError:
 
 
 def _branch(union: Union, readers: Sequence[Read]) -> Read:
-    names = [None if is_null(each.type) or only_member(union) else each.name for each in union.branches]
+    names = [None if is_null(each.type) or union.only else each.name for each in union.branches]
 
     def read(cursor: Cursor) -> Any:
         index = cursor.long()

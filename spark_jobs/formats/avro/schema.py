@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
-
-from pyiceberg.schema import Schema
 
 from spark_jobs.formats.avro.block import FEWEST_VALUES, BlockReader
-from spark_jobs.formats.avro.columns import columns_of, only_member
+from spark_jobs.formats.avro.columns import columns_of
 from spark_jobs.formats.avro.plain import TEXTS, PlainReader
-from spark_jobs.formats.avro.types import Kind, Leaf, Record, Type, Union, parse
-from spark_jobs.formats.lanes.packed_values import BlockFirst
-from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.formats.avro.types import Field, Kind, Leaf, Type, Union, parse
+from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
+from spark_jobs.formats.tree import Record, fields_told
 from spark_jobs.schema.told import Form, Forms
-from spark_jobs.schema.writer_schema import (
-    ReadValues,
-    SchemaText,
-    WriterColumns,
-)
-
-_MOST_SCHEMAS = 256
+from spark_jobs.schema.writer_schema import SchemaText
 
 
 @dataclass(frozen=True, slots=True)
-class AvroSchema:
-    """An Avro schema that was read once without fault; a process that gets it reads its text again."""
+class AvroSchema(MadeOnce):
+    """An Avro schema."""
 
     source: SchemaText
     told: Forms = ()
 
-    @property
-    def columns(self) -> WriterColumns:
-        """See ``WriterSchema``."""
-        return _readers(self).columns
-
-    @property
-    def reading(self) -> object:
-        """See ``WriterSchema``."""
-        return _readers(self).root
-
-    def read(self, values: Sequence[bytes]) -> ReadValues:
-        """See ``WriterSchema``."""
-        return _readers(self).read(values)
-
-    def read_plain(self, value: bytes) -> Mapping[str, Any]:
-        """See ``WriterSchema``."""
-        return _readers(self).plain.read(value)
+    def made(self) -> Readers:
+        """See ``MadeOnce``; those read alike whose types are alike."""
+        parsed = parse(self.source)
+        root = parsed.root
+        if isinstance(root, Record):
+            root = Record(fields_told(root.fields, self.told, _in_form))
+        columns, plain = columns_of(root), PlainReader(replace(parsed, root=root))
+        return Readers.block_first(
+            columns,
+            lambda arrow: BlockReader(root, arrow),
+            FEWEST_VALUES,
+            lambda value: (plain.read(value), {}),
+            root,
+        )
 
 
 def avro_schema(source: SchemaText) -> AvroSchema:
@@ -57,44 +43,17 @@ def avro_schema(source: SchemaText) -> AvroSchema:
     Raises ``ConfigError``: ``schema-unreadable`` for text that is no Avro schema, ``schema-unsupported`` for
     a schema that no table can be made of.
     """
-    schema = AvroSchema(source)
-    _readers(schema)
-    return schema
+    return AvroSchema(source).usable()
 
 
-@lru_cache(_MOST_SCHEMAS)
-def _readers(schema: AvroSchema) -> _Readers:
-    return _Readers(schema)
+def _in_form(field: Field, form: Form) -> Type:
+    return _of_form(field.type, form)
 
 
-class _Readers:
-    """What is made of a schema once in a process."""
-
-    def __init__(self, schema: AvroSchema) -> None:
-        parsed = parse(schema.source)
-        parsed = replace(parsed, root=_told(parsed.root, dict(schema.told)))
-        self.root = parsed.root
-        self.columns = columns_of(parsed.root)
-        self.plain = PlainReader(parsed)
-        arrow = arrow_schema(Schema(*self.columns.struct.fields))
-        block = BlockReader(parsed.root, arrow)
-        self.read = BlockFirst(block, FEWEST_VALUES, lambda value: (self.plain.read(value), {}), arrow).read
-
-
-def _told(root: Type, told: Mapping[str, Form]) -> Type:
-    if not isinstance(root, Record):
-        return root
-    fields = (
-        replace(each, type=_in_form(each.type, told[each.name])) if each.name in told else each
-        for each in root.fields
-    )
-    return replace(root, fields=tuple(fields))
-
-
-def _in_form(kind: Type, form: Form) -> Type:
-    if isinstance(kind, Union) and only_member(kind) is not None:
+def _of_form(kind: Type, form: Form) -> Type:
+    if isinstance(kind, Union) and kind.only is not None:
         return replace(
-            kind, branches=tuple(replace(each, type=_in_form(each.type, form)) for each in kind.branches)
+            kind, branches=tuple(replace(each, type=_of_form(each.type, form)) for each in kind.branches)
         )
     if not isinstance(kind, Leaf) or kind.kind not in TEXTS:
         return kind

@@ -6,17 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeAlias
 
 from fastavro.schema import SchemaParseException, parse_schema
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.formats import tree
+from spark_jobs.formats.tree import Array, Bounded, Map, Record, refused, unreadable
 from spark_jobs.schema.writer_schema import SchemaText
 
-# Named types that are used twice by each other double with every one of them.
-_MOST_TYPES = 10_000
-# Parquet's reader opens no file with a column of more than a hundred levels, of which a list takes two.
-MAX_NESTING = 40
 _SYMBOLS = "sluice-symbols"  # an enum's, under a name that fastavro does not look at
 # Python writes no longer integer as text.
 _MOST_DIGITS = 4_000
@@ -68,38 +66,27 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A record's field, or a union's branch under the name of its type; other names it was known by.
+class Field(tree.Field["Type"]):
+    """A record's field, or a union's branch under the name of its type.
 
-    Two are equal that are read alike. ``beside`` is a meaning that is written where Avro looks for none.
+    ``beside`` is a meaning that is written where Avro looks for none.
     """
 
-    name: str
-    type: Type
-    doc: str | None = field(default=None, compare=False)
-    aliases: tuple[str, ...] = field(default=(), compare=False)
     beside: str = field(default="", compare=False)
 
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Fields one after the other; some may be without bytes."""
-
-    fields: tuple[Field, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Array:
-    """Items, each of a byte at least."""
-
-    items: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """Values by text."""
-
-    values: Type
+    def told(self, *, is_top: bool) -> str | None:
+        """Return what is said of a meaning that Avro passes over, unless the type has it as well."""
+        only = self.type.only if isinstance(self.type, Union) else self
+        leaf, meant = only and only.type, self.beside.lower()
+        if not meant or not isinstance(leaf, Leaf) or leaf.kind != leaf.base:
+            return None
+        told = f"{self.beside} stands beside its type, where Avro looks at none: {leaf.base} as it is"
+        if not is_top or leaf.kind is not Kind.LONG or "timestamp" not in meant or "nano" in meant:
+            return told
+        kind = "timestamp" if "local" in meant or "debezium" in meant else "timestamptz"
+        form = "epoch_us" if "micro" in meant else "epoch_ms"
+        columns = f"`columns: {{{self.name}: {{type: {kind}, from: {form}}}}}`"
+        return f"{told}; {columns} makes times, in a flat table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +100,11 @@ class Union:
         """The branches but for null."""
         return tuple(branch for branch in self.branches if not is_null(branch.type))
 
+    @property
+    def only(self) -> Field | None:
+        """The branch that is the column by itself, None where each is a field of its own."""
+        return self.members[0] if len(self.members) == 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class Again:
@@ -122,7 +114,7 @@ class Again:
     levels: int
 
 
-Type: TypeAlias = Leaf | Record | Array | Map | Union | Again
+Type: TypeAlias = "Leaf | Union | Again | Record[Field] | Array[Type] | Map[Type]"
 
 
 def is_null(kind: Type) -> bool:
@@ -130,11 +122,6 @@ def is_null(kind: Type) -> bool:
     if isinstance(kind, Union):
         return not kind.members
     return isinstance(kind, Leaf) and kind.kind is Kind.NULL
-
-
-def refused(message: str, hint: str, **where: object) -> ConfigError:
-    """Return why a schema that Avro may allow cannot be a table's."""
-    return ConfigError(message, code="schema-unsupported", hint=hint, **where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,32 +175,18 @@ def _as_avro_has_it(written: dict[str, Any]) -> dict[str, Any]:
     return written
 
 
-def _unreadable(why: str, **where: object) -> ConfigError:
-    return ConfigError(
-        f"this is no Avro schema: {why}",
-        code="schema-unreadable",
-        hint="Look at the schema's text where it is kept; what it refers to must be given with it.",
-        **where,
-    )
+_unreadable = partial(unreadable, "Avro schema")
 
 
-class _Tree:
-    """Writes types out, so many at most; ``path`` leads to one, ``inside`` are the named types around it."""
+class _Tree(Bounded):
+    """Writes types out; ``path`` leads to one, ``inside`` are the named types around it."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
+        super().__init__()
         self._named = named
-        self._types = 0
 
     def type(self, schema: Any, path: tuple[str, ...], inside: tuple[str | None, ...]) -> Type:
-        self._types += 1
-        if self._types > _MOST_TYPES or len(inside) > MAX_NESTING:
-            raise refused(
-                f"written out, the schema has more than {_MOST_TYPES:,} types"
-                if self._types > _MOST_TYPES
-                else f"types nest deeper than {MAX_NESTING} in each other",
-                "A table of it could not be read: leave the topic out, or keep its values as `raw`.",
-                field=".".join(path) or None,
-            )
+        self.count(path, len(inside))
         try:
             name = self._name(schema) if not isinstance(schema, list) else ""
             if name in self._named:

@@ -25,7 +25,8 @@ from spark_jobs.formats.connect.plain import (
     time_text,
     uuid_of,
 )
-from spark_jobs.formats.connect.types import Entries, Items, Kind, Leaf, Record, Type
+from spark_jobs.formats.connect.types import Kind, Leaf, Type
+from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.arrow_schema import column_of, entries_of, items_of, list_of, map_of
 
 _WRITTEN_AS: dict[Kind, pa.DataType] = {
@@ -62,9 +63,9 @@ def written_type(kind: Type) -> pa.DataType:
     match kind:
         case Leaf():
             return _WRITTEN_AS.get(kind.kind, pa.string())
-        case Items(item):
+        case Array(item):
             return pa.list_(written_type(item))
-        case Entries(item):
+        case Map(item):
             return pa.map_(pa.string(), written_type(item))
         case Record(fields):
             return pa.struct([(field.name, written_type(field.type)) for field in fields])
@@ -75,10 +76,10 @@ def made(values: pa.Array, kind: Type, column: pa.DataType) -> tuple[pa.Array, n
     match kind:
         case Leaf():
             return _leaf(values, kind, column)
-        case Items(item):
+        case Array(item):
             inner, unsure = made(items_of(values), item, column.value_type)
             return list_of(values, inner, column), _any(unsure, values)
-        case Entries(item):
+        case Map(item):
             keys, items = entries_of(values)
             inner, unsure = made(items, item, column.item_type)
             return map_of(values, keys, inner, column), _any(unsure, values)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import count
-
 from pyiceberg import types as iceberg
-from pyiceberg.schema import Schema, index_by_name
 
-from spark_jobs.formats.connect.types import Entries, Field, Items, Kind, Leaf, Record, Type
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.formats import tree
+from spark_jobs.formats.connect.types import Field, Kind, Leaf, Type
+from spark_jobs.formats.tree import Record
 from spark_jobs.schema.writer_schema import WriterColumns
 
 _TYPES: dict[Kind, iceberg.IcebergType] = {
@@ -32,52 +29,13 @@ _TYPES: dict[Kind, iceberg.IcebergType] = {
 }
 
 
-def columns_of(row: Record) -> WriterColumns:
-    """Return the columns of a row.
-
-    Raises ``ConfigError`` (``schema-unsupported``) for names that cannot be told apart by their paths.
-    """
-    build = _Columns()
-    struct = iceberg.StructType(*build.fields(row.fields, ()))
-    try:
-        index_by_name(Schema(*struct.fields))
-    except ValueError as error:
-        raise ConfigError(
-            f"fields that cannot be columns: {error}",
-            code="schema-unsupported",
-            hint="Rename the column at its source, or leave it out at the connector (`column.exclude.list`).",
-        ) from error
-    return WriterColumns(struct, build.identities)
+def columns_of(row: Record[Field]) -> WriterColumns:
+    """Return the columns of a row; raises as ``tree.columns_of``."""
+    hint = "Rename the column at its source, or leave it out at the connector (`column.exclude.list`)."
+    return tree.columns_of(row.fields, _column, hint, are_names_free=True)
 
 
-class _Columns:
-    def __init__(self) -> None:
-        self.identities: dict[int, str] = {}
-        self._ids = count(1)
-
-    def fields(self, fields: Sequence[Field], path: tuple[str, ...]) -> Iterator[iceberg.NestedField]:
-        """Yield the columns of a struct's fields."""
-        for each in fields:
-            field_id, here = next(self._ids), (*path, each.name)
-            self.identities[field_id] = ".".join(here)
-            yield iceberg.NestedField(
-                field_id, each.name, self._type(each.type, here), required=False, doc=each.doc
-            )
-
-    def _type(self, kind: Type, path: tuple[str, ...]) -> iceberg.IcebergType:
-        match kind:
-            case Leaf(Kind.DECIMAL, precision=precision, scale=scale):
-                return iceberg.DecimalType(precision, scale)
-            case Leaf():
-                return _TYPES[kind.kind]
-            case Items(item):
-                element_id = next(self._ids)
-                return iceberg.ListType(
-                    element_id, self._type(item, (*path, "element")), element_required=False
-                )
-            case Entries(item):
-                key_id, value_id = next(self._ids), next(self._ids)
-                inner = self._type(item, (*path, "value"))
-                return iceberg.MapType(key_id, iceberg.StringType(), value_id, inner, value_required=False)
-            case Record(fields):
-                return iceberg.StructType(*self.fields(fields, path))
+def _column(kind: Type) -> iceberg.IcebergType | Type:
+    if isinstance(kind, Leaf) and kind.kind is Kind.DECIMAL:
+        return iceberg.DecimalType(kind.precision, kind.scale)
+    return _TYPES[kind.kind] if isinstance(kind, Leaf) else kind

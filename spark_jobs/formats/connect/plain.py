@@ -14,7 +14,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from spark_jobs.formats.connect.types import Entries, Items, Kind, Leaf, Record, Type
+from spark_jobs.formats.connect.types import Field, Kind, Leaf, Type
+from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.told import clock_text, instant_text
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
 
@@ -22,7 +23,7 @@ from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueEr
 class PlainRows:
     """Reads rows of a type; with ``is_whole`` they have a value wherever their source says so."""
 
-    def __init__(self, row: Record, *, is_whole: bool) -> None:
+    def __init__(self, row: Record[Field], *, is_whole: bool) -> None:
         self._row = row
         self._is_whole = is_whole
 
@@ -46,7 +47,7 @@ class PlainRows:
         return row
 
 
-def _record(kind: Record, value: Any, path: tuple[str, ...]) -> dict[str, Any]:
+def _record(kind: Record[Field], value: Any, path: tuple[str, ...]) -> dict[str, Any]:
     if type(value) is not dict:
         raise UnreadableValueError("not an object", ".".join(path) or None)
     if unknown := value.keys() - {field.name for field in kind.fields}:
@@ -65,11 +66,11 @@ def _read(kind: Type, value: Any, path: tuple[str, ...]) -> Any:
                 return read_leaf(kind, value)
             except MisfitError as misfit:
                 raise UnreadableValueError(str(misfit), ".".join(path)) from misfit
-        case Items(item):
+        case Array(item):
             if type(value) is not list:
                 raise UnreadableValueError("not an array", ".".join(path))
             return [_read(item, each, (*path, "element")) for each in value]
-        case Entries(item):
+        case Map(item):
             if type(value) is not dict:
                 raise UnreadableValueError("not an object", ".".join(path))
             return [(key, _read(item, each, (*path, "value"))) for key, each in value.items()]

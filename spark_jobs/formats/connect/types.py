@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeAlias
 
+from spark_jobs.formats import tree
+from spark_jobs.formats.tree import Array, Map, Record, fields_told, refused
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.told import Form, Forms
 
@@ -51,39 +54,13 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
-    """An array."""
-
-    item: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """A map by text."""
-
-    item: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A struct; the row itself is one."""
-
-    fields: tuple[Field, ...]
-
-
-Type: TypeAlias = Leaf | Items | Entries | Record
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(tree.Field["Type"]):
     """A field; ``may_be_null`` as its source says."""
 
-    name: str
-    type: Type
-    may_be_null: bool
-    doc: str | None = None
+    may_be_null: bool = False
 
 
+Type: TypeAlias = "Leaf | Record[Field] | Array[Type] | Map[Type]"
 _BY_TYPE = {
     "boolean": Kind.BOOLEAN,
     "int8": Kind.INT,
@@ -126,7 +103,7 @@ _AS_TEXT = {
 _DECIMAL = ("bytes", "org.apache.kafka.connect.data.Decimal")
 
 
-def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Record:
+def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Record[Field]:
     """Return a row's type by an envelope's schema, or by its own, the times of some fields told so.
 
     Raises ``ConfigError``: ``schema-unreadable`` for what is no such schema, ``schema-unsupported`` for a
@@ -138,7 +115,8 @@ def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Recor
             schema = {each["field"]: each for each in schema["fields"]}["after"]
         row = _type(schema, ())
         if told and isinstance(row, Record):
-            row = _told(row, schema["fields"], dict(told))
+            written = {field.name: each for field, each in zip(row.fields, schema["fields"], strict=True)}
+            row = Record(fields_told(row.fields, told, partial(_in_form, written)))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(
             "the schema beside an event is not of its kind",
@@ -151,17 +129,12 @@ def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Recor
     return row
 
 
-def _told(row: Record, written: Sequence[Mapping[str, Any]], told: Mapping[str, Form]) -> Record:
-    fields = []
-    for field, schema in zip(row.fields, written, strict=True):
-        form, as_text = told.get(field.name), _AS_TEXT.get((schema["type"], str(schema.get("name"))))
-        if as_text is not None and form is Form.TEXT:
-            fields.append(replace(field, type=as_text))
-        elif as_text is not None and as_text.unit_ns and form is Form.NUMBER:
-            fields.append(replace(field, type=Leaf(_BY_TYPE[schema["type"]])))
-        else:
-            fields.append(field)
-    return Record(tuple(fields))
+def _in_form(written: Mapping[str, Mapping[str, Any]], field: Field, form: Form) -> Type:
+    schema = written[field.name]
+    as_text = _AS_TEXT.get((schema["type"], str(schema.get("name"))))
+    if as_text is not None and form is Form.TEXT:
+        return as_text
+    return Leaf(_BY_TYPE[schema["type"]]) if as_text is not None and as_text.unit_ns else field.type
 
 
 def _type(schema: Mapping[str, Any], path: tuple[str, ...]) -> Type:
@@ -172,11 +145,11 @@ def _type(schema: Mapping[str, Any], path: tuple[str, ...]) -> Type:
     if named == _DECIMAL:
         return _decimal(schema.get("parameters") or {})
     if written == "array":
-        return Items(_type(schema["items"], (*path, "element")))
+        return Array(_type(schema["items"], (*path, "element")))
     if written == "map":
         if schema["keys"]["type"] != "string":
             raise _unsupported(path, f"a map by {schema['keys']['type']}")
-        return Entries(_type(schema["values"], (*path, "value")))
+        return Map(_type(schema["values"], (*path, "value")))
     if written == "struct":
         return Record(tuple(_field(each, path) for each in schema["fields"]))
     if written not in _BY_TYPE:
@@ -187,7 +160,8 @@ def _type(schema: Mapping[str, Any], path: tuple[str, ...]) -> Type:
 def _field(schema: Mapping[str, Any], path: tuple[str, ...]) -> Field:
     name = schema["field"]
     doc = schema.get("doc")
-    return Field(str(name), _type(schema, (*path, str(name))), bool(schema.get("optional", False)), doc)
+    may_be_null = bool(schema.get("optional", False))
+    return Field(str(name), _type(schema, (*path, str(name))), doc, may_be_null=may_be_null)
 
 
 def _decimal(parameters: Mapping[str, str]) -> Leaf:
@@ -199,9 +173,8 @@ def _decimal(parameters: Mapping[str, str]) -> Leaf:
 
 
 def _unsupported(path: tuple[str, ...], what: str) -> ConfigError:
-    return ConfigError(
+    return refused(
         f"the row has a type that no column is made of: {what}",
-        code="schema-unsupported",
-        hint="Leave the column out at the connector (`column.exclude.list`).",
+        "Leave the column out at the connector (`column.exclude.list`).",
         field=".".join(path) or None,
     )

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.formats import tree
 from spark_jobs.schema.writer_schema import SchemaText
 
 _OLD = ("draft-03", "draft-04")  # whose ``$id`` is ``id``
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 
 
-def unreadable(why: str, **where: object) -> ConfigError:
-    """Return why a text is no schema that values can be read by."""
-    return ConfigError(
-        f"this is no JSON Schema: {why}",
-        code="schema-unreadable",
-        hint="Look at the schema's text where it is kept; what it refers to must be given with it.",
-        **where,
-    )
-
-
-def refused(message: str, hint: str, **where: object) -> ConfigError:
-    """Return why a schema that is a right one cannot be a table's."""
-    return ConfigError(message, code="schema-unsupported", hint=hint, **where)
+unreadable = partial(tree.unreadable, "JSON Schema")
 
 
 class Documents:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.formats.json_schema.documents import Documents, refused, unreadable
+from spark_jobs.formats.json_schema.documents import Documents, unreadable
+from spark_jobs.formats.tree import refused
 
 # Parts may be reached by more ways than anybody has time for.
 _MOST_STEPS = 300_000

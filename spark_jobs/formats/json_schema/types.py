@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from spark_jobs.formats.json_schema.documents import Documents, refused
+from spark_jobs.formats import tree
+from spark_jobs.formats.json_schema.documents import Documents
 from spark_jobs.formats.json_schema.parts import Node, Parts
+from spark_jobs.formats.tree import Array, Bounded, Field, Map, refused
 from spark_jobs.schema.writer_schema import SchemaText
 
 VALUE = "value"
-# Properties that are reached in two ways double with every level.
-_MOST_TYPES = 10_000
-# Parquet's reader opens no file with a column of more than a hundred levels, of which a list takes two.
-MAX_NESTING = 40
 
 
 class Kind(StrEnum):
@@ -45,37 +43,13 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A property that is named."""
-
-    name: str
-    type: Type
-    doc: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(tree.Record["Field[Type]"]):
     """An object by its properties; where ``is_closed`` it has no others."""
 
-    fields: tuple[Field, ...]
     is_closed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
-    """Items of one type."""
-
-    items: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """An object whose names are data."""
-
-    values: Type
-
-
-Type: TypeAlias = Leaf | Record | Array | Map
+Type: TypeAlias = "Leaf | Record | Array[Type] | Map[Type]"
 _TEXT = Leaf(Kind.TEXT)
 _FORMATS = {"date": Kind.DATE, "date-time": Kind.TIMESTAMP, "uuid": Kind.UUID}
 # What Kafka Connect says of a number that is narrower than JSON's.
@@ -106,26 +80,18 @@ def parse(source: SchemaText) -> Root:
     return Root(found.type if isinstance(found.type, Record) else Record((found,)), is_whole=not is_record)
 
 
-class _Tree:
-    """Writes types out, so many at most; ``path`` leads to one, ``inside`` are what is around it."""
+class _Tree(Bounded):
+    """Writes types out; ``path`` leads to one, ``inside`` are what is around it."""
 
     def __init__(self, parts: Parts) -> None:
+        super().__init__()
         self._parts = parts
-        self._types = 0
 
     def field(
         self, name: str, schemas: Sequence[Any], path: tuple[str, ...], inside: tuple[frozenset[int], ...]
-    ) -> Field | None:
+    ) -> Field[Type] | None:
         """Return what schemas say together under a name, None where there is nothing but null."""
-        self._types += 1
-        if self._types > _MOST_TYPES or len(inside) > MAX_NESTING:
-            raise refused(
-                f"written out, the schema has more than {_MOST_TYPES:,} types"
-                if self._types > _MOST_TYPES
-                else f"types nest deeper than {MAX_NESTING} in each other",
-                "A table of it could not be read: leave the topic out, or keep its values as `raw`.",
-                field=".".join(path) or None,
-            )
+        self.count(path, len(inside))
         node = self._parts.node(schemas)
         kind = None if node.is_never else self._type(node, path, inside)
         return None if kind is None else Field(name, kind, node.doc)
@@ -163,7 +129,7 @@ class _Tree:
 
     def _fields(
         self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]
-    ) -> Iterator[Field]:
+    ) -> Iterator[Field[Type]]:
         for name, schemas in node.properties().items():
             found = self.field(name, schemas, (*path, name), inside)
             if found is not None:

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, Self, overload
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
-from spark_jobs.schema.arrow_schema import column_of, no_rows
+from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
 from spark_jobs.schema.writer_schema import ReadValues, Unread, UnreadableValueError, WriterColumns
 
 # Behind the last value there are as many zero bytes, so that words may be read wherever a value ends, and
@@ -130,6 +132,7 @@ def binary_column(
 
 
 _MOST_BYTES_AT_ONCE = 2 << 20
+_MOST_SCHEMAS = 512
 
 
 class Block(Protocol):
@@ -142,38 +145,63 @@ class Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """What is made of a schema once in a process."""
+    """What is made of a schema; ``alike`` is equal for those that read alike, None: for equal schemas."""
 
     columns: WriterColumns
     read: Callable[[Sequence[bytes]], ReadValues]
     read_plain: Callable[[bytes], Mapping[str, Any]]
+    alike: object = None
+
+    @classmethod
+    def block_first(
+        cls,
+        columns: WriterColumns,
+        block: Callable[[pa.Schema], Block],
+        fewest: int,
+        read_one: Callable[[bytes], tuple[Mapping[str, Any], Mapping[str, int]]],
+        alike: object = None,
+    ) -> Readers:
+        """Return readers of a block that is made of Arrow's columns, and of one value; see ``BlockFirst``."""
+        arrow = arrow_schema(Schema(*columns.struct.fields))
+        first = BlockFirst(block(arrow), fewest, read_one, arrow)
+        return cls(columns, first.read, lambda value: read_one(value)[0], alike)
 
 
 class MadeOnce(ABC):
-    """A ``WriterSchema`` that is text, and does what its ``readers`` do."""
+    """A ``WriterSchema`` that is text; a process that gets it reads its text again, once."""
 
-    @property
     @abstractmethod
-    def readers(self) -> Readers:
-        """Return what was made of it."""
+    def made(self) -> Readers:
+        """Return what is made of it. Raises ``ConfigError`` where no table can be made of it."""
+
+    def usable(self) -> Self:
+        """Return it when it was read without fault; raises as ``made``."""
+        _made(self)
+        return self
 
     @property
     def columns(self) -> WriterColumns:
         """See ``WriterSchema``."""
-        return self.readers.columns
+        return _made(self).columns
 
     @property
     def reading(self) -> object:
         """See ``WriterSchema``."""
-        return self
+        alike = _made(self).alike
+        return self if alike is None else alike
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
-        return self.readers.read(values)
+        return _made(self).read(values)
 
     def read_plain(self, value: bytes) -> Mapping[str, Any]:
         """See ``WriterSchema``."""
-        return self.readers.read_plain(value)
+        return _made(self).read_plain(value)
+
+
+@lru_cache(_MOST_SCHEMAS)
+def _made(schema: MadeOnce) -> Readers:
+    return schema.made()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ import pyarrow as pa
 from spark_jobs.formats.lanes.lanes import Lanes, Rows, signed
 from spark_jobs.formats.lanes.packed_values import MOST_BYTES, PackedValues, binary_column, words_at
 from spark_jobs.formats.protobuf.columns import leaf_column, moment_column
-from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, Written
+from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Message, Type, Written
+from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.arrow_schema import no_rows
 
 # So many values take as long read by themselves.
@@ -81,7 +82,7 @@ class _Step(ABC):
 
 def _step(kind: Type) -> _Step:  # noqa: PLR0911  (a line for each type)
     match kind:
-        case Message(fields):
+        case Record(fields):
             return _Inside(fields)
         case Leaf() if kind.kind in _ALONE:
             return _Alone()
@@ -129,10 +130,10 @@ class _Message:
 
 def _field(each: Field) -> _One | _Many:
     match each.type:
-        case Repeated(element):
+        case Array(element):
             return _Many(each, _step(element))
-        case Map(key, value):
-            parts = (Field("key", 1, key, has_presence=False), Field("value", 2, value, has_presence=False))
+        case Map(value, key):
+            parts = (Field("key", key, number=1), Field("value", value, number=2))
             return _Mapping(each, _Inside(parts))
     return _One(each, _step(each.type))
 
@@ -380,7 +381,7 @@ class _Wrapped(_Inside):
     """A message that stands for the one value in it."""
 
     def __init__(self, leaf: Leaf) -> None:
-        super().__init__([Field("value", 1, replace(leaf, is_wrapped=False), has_presence=False)])
+        super().__init__([Field("value", replace(leaf, is_wrapped=False), number=1)])
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:  # noqa: ARG002
         (made,) = self.message.columns(rows, [pa.field("value", target)])
@@ -393,7 +394,7 @@ class _Moment(_Inside):
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
         number = Leaf(Kind.LONG, Written.NUMBER)
-        super().__init__([Field(name, at, number, has_presence=False) for at, name in _PARTS])
+        super().__init__([Field(name, number, number=at) for at, name in _PARTS])
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
         seconds, nanos = (each.view(np.int64) for each in self.message.numbers(rows))

@@ -6,19 +6,15 @@ is a column.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import count
-
 import numpy as np
 import pyarrow as pa
 from pyiceberg import types as iceberg
 
+from spark_jobs.formats import tree
 from spark_jobs.formats.lanes.lanes import Rows
 from spark_jobs.formats.protobuf.plain import FIRST_US, LAST_US, moment
-from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, refused
-from spark_jobs.schema.inference import Field as Column
-from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
+from spark_jobs.formats.protobuf.types import Kind, Leaf, Message, Type
+from spark_jobs.formats.tree import refused
 from spark_jobs.schema.told import Form
 from spark_jobs.schema.writer_schema import WriterColumns
 
@@ -36,66 +32,23 @@ _TYPES: dict[Kind, iceberg.IcebergType] = {
     Kind.ENUM: iceberg.StringType(),
     Kind.TIMESTAMP: iceberg.TimestamptzType(),
     Kind.DURATION: iceberg.LongType(),
-    Kind.JSON: iceberg.StringType(),
-    Kind.AGAIN: iceberg.StringType(),
     Kind.EMPTY: iceberg.BooleanType(),
 }
 _FORMS: dict[Form, iceberg.IcebergType] = {Form.TEXT: iceberg.StringType(), Form.NUMBER: iceberg.LongType()}
 
 
 def columns_of(root: Message, name: str) -> WriterColumns:
-    """Return the columns of the message of this full name.
-
-    Raises ``ConfigError`` (``schema-unsupported``) for names that cannot stand beside each other in a table,
-    and for a message without fields.
-    """
+    """Return the columns of the message of this full name; raises as ``tree.columns_of``."""
     if not root.fields:
         raise refused("the message has no fields", "Name another, or keep the values as `raw`.")
-    build = _Columns(name)
-    struct = iceberg.StructType(*build.fields(root.fields, (), ()))
-    return WriterColumns(struct, build.identities, as_text=tuple(build.as_text))
+    hint = "Rename the field in a new version of the schema, or keep the values as `raw`."
+    return tree.columns_of(root.fields, _column, hint, message=f"{name}:")
 
 
-class _Columns:
-    """``path`` is of names, ``numbers`` of what a column is known by in the message of that name."""
-
-    def __init__(self, message: str) -> None:
-        self._message = message
-        self._ids = count(1)
-        self.identities: dict[int, str] = {}
-        self.as_text: list[str] = []
-
-    def fields(
-        self, fields: Sequence[Field], path: tuple[str, ...], numbers: tuple[str, ...]
-    ) -> Iterator[iceberg.NestedField]:
-        names = Counter(each.name for each in fields)
-        siblings = by_lower_case(Column(name, Primitive.STRING) for name in names)
-        for each in fields:
-            if (clash := name_clash(each.name, siblings, is_top=not path)) is not None:
-                hint = "Rename the field in a new version of the schema, or keep the values as `raw`."
-                raise refused(f"fields that cannot be columns: {clash}", hint, field=".".join(path) or None)
-        for each in fields:
-            field_id, known = next(self._ids), (*numbers, str(each.number))
-            self.identities[field_id] = f"{self._message}:{'.'.join(known)}"
-            kind = self._type(each.type, (*path, each.name), known)
-            yield iceberg.NestedField(field_id, each.name, kind, required=False, doc=each.doc)
-
-    def _type(self, kind: Type, path: tuple[str, ...], numbers: tuple[str, ...]) -> iceberg.IcebergType:
-        match kind:
-            case Leaf():
-                if kind.kind in (Kind.AGAIN, Kind.JSON):
-                    self.as_text.append(".".join(path))
-                return _TYPES[kind.kind] if kind.form is None else _FORMS[kind.form]
-            case Repeated(element):
-                element_id = next(self._ids)
-                inner = self._type(element, (*path, "element"), (*numbers, "element"))
-                return iceberg.ListType(element_id, inner, element_required=False)
-            case Map(key, value):
-                key_id, value_id = next(self._ids), next(self._ids)
-                inner = self._type(value, (*path, "value"), (*numbers, "value"))
-                return iceberg.MapType(key_id, _TYPES[key.kind], value_id, inner, value_required=False)
-            case Message(fields):
-                return iceberg.StructType(*self.fields(fields, path, numbers))
+def _column(kind: Type) -> iceberg.IcebergType | Type | None:
+    if not isinstance(kind, Leaf):
+        return kind
+    return _TYPES.get(kind.kind) if kind.form is None else _FORMS[kind.form]
 
 
 # Numbers that lanes have read, as columns of the table's types.

@@ -24,7 +24,8 @@ from google.protobuf.message import Message as Parsed
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from spark_jobs.formats.protobuf.types import WELL_KNOWN, Field, Kind, Leaf, Map, Message, Repeated, Type
+from spark_jobs.formats.protobuf.types import WELL_KNOWN, Field, Kind, Leaf, Message, Type
+from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.told import Form, instant_text, seconds_text
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
 
@@ -122,15 +123,15 @@ class _Reading:
                     self._count_unknown(item, numbers, is_deep=kind.kind is Kind.JSON)
                 made = leaf(item.value if kind.is_wrapped else item, kind, path)
                 return json.loads(made) if self._in_json and kind.kind is Kind.JSON else made
-            case Repeated(element):
+            case Array(element):
                 here, known = (*path, "element"), (*numbers, "element")
                 return [self._item(each, element, here, known) for each in item]
-            case Map(key, inner):
+            case Map(inner, key):
                 here, known = (*path, "value"), (*numbers, "value")
                 names = {leaf(name, key, (*path, "key")): name for name in item}
                 pairs = [(made, self._item(item[names[made]], inner, here, known)) for made in sorted(names)]
                 return {str(name): each for name, each in pairs} if self._in_json else pairs
-            case Message(fields):
+            case Record(fields):
                 return self.fields(item, fields, path, numbers)
 
     def _again(self, item: Any, name: str, path: tuple[str, ...], numbers: tuple[str, ...]) -> Any:

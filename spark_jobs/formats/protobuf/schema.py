@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache
 
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from pyiceberg.schema import Schema
 
-from spark_jobs.formats.lanes.packed_values import BlockFirst, MadeOnce, Readers
+from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
 from spark_jobs.formats.protobuf.block import FEWEST_VALUES, BlockReader
 from spark_jobs.formats.protobuf.columns import columns_of
 from spark_jobs.formats.protobuf.compiling import compiled, unreadable
 from spark_jobs.formats.protobuf.plain import PlainReader
-from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Message, comments, tree_of
+from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Type, comments, tree_of
+from spark_jobs.formats.tree import Record, fields_told
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import SchemaText
 
-_MOST_SCHEMAS = 256
 _AS_TEXT = (Kind.DURATION, Form.TEXT)
 
 
@@ -34,10 +32,21 @@ class ProtobufSchema(MadeOnce):
     ignores: bool = False
     told: Forms = ()
 
-    @property
-    def readers(self) -> Readers:
+    def made(self) -> Readers:
         """See ``MadeOnce``."""
-        return _readers(self)
+        files = FileDescriptorSet.FromString(self.descriptors)
+        pool, docs = descriptor_pool.DescriptorPool(), comments(files)
+        try:
+            for file in files.file:
+                pool.Add(file)
+            pool.FindMessageTypeByName(self.message)
+        except (TypeError, KeyError) as error:
+            raise unreadable(str(error)) from error
+        trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
+        root = Record(fields_told(trees(self.message).fields, self.told, _in_form))
+        columns = columns_of(root, self.message)
+        plain = PlainReader(files, self.message, root, trees, ignores=self.ignores)
+        return Readers.block_first(columns, lambda arrow: BlockReader(root, arrow), FEWEST_VALUES, plain.read)
 
 
 def protobuf_schema(
@@ -51,9 +60,7 @@ def protobuf_schema(
     """
     descriptors = compiled(source)
     name = _at(descriptors, indexes) if indexes else _named(descriptors, message)
-    schema = ProtobufSchema(descriptors, name, ignores)
-    _readers(schema)
-    return schema
+    return ProtobufSchema(descriptors, name, ignores).usable()
 
 
 def _at(descriptors: bytes, indexes: Sequence[int]) -> str:
@@ -91,32 +98,9 @@ def _no_message(descriptors: bytes, why: str) -> ConfigError:
     )
 
 
-@lru_cache(_MOST_SCHEMAS)
-def _readers(schema: ProtobufSchema) -> Readers:
-    files = FileDescriptorSet.FromString(schema.descriptors)
-    pool, docs = descriptor_pool.DescriptorPool(), comments(files)
-    try:
-        for file in files.file:
-            pool.Add(file)
-        pool.FindMessageTypeByName(schema.message)
-    except (TypeError, KeyError) as error:
-        raise unreadable(str(error)) from error
-    trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
-    root = _told(trees(schema.message), dict(schema.told))
-    columns = columns_of(root, schema.message)
-    plain = PlainReader(files, schema.message, root, trees, ignores=schema.ignores)
-    arrow = arrow_schema(Schema(*columns.struct.fields))
-    first = BlockFirst(BlockReader(root, arrow), FEWEST_VALUES, plain.read, arrow)
-    return Readers(columns, first.read, lambda value: plain.read(value)[0])
-
-
-def _told(root: Message, told: Mapping[str, Form]) -> Message:
-    return replace(root, fields=tuple(_field_told(each, told.get(each.name)) for each in root.fields))
-
-
-def _field_told(field: Field, form: Form | None) -> Field:
-    """Return a field in its form; a duration is a number as it is."""
+def _in_form(field: Field, form: Form) -> Type:
+    """Return a time in its form; a duration is a number as it is."""
     kind = field.type
     if not isinstance(kind, Leaf) or (kind.kind is not Kind.TIMESTAMP and (kind.kind, form) != _AS_TEXT):
-        return field
-    return replace(field, type=replace(kind, form=form))
+        return kind
+    return replace(kind, form=form)

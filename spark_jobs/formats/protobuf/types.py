@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.formats import tree
+from spark_jobs.formats.tree import MAX_NESTING, Array, Map, Record, refused
 from spark_jobs.schema.told import Form
 
 if TYPE_CHECKING:
@@ -64,43 +65,24 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """Its fields in the order in which they are declared."""
-
-    fields: tuple[Field, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """A list."""
-
-    element: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """Its entries, whose keys differ."""
-
-    key: Leaf
-    value: Type
-
-
-Type: TypeAlias = Leaf | Message | Repeated | Map
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(tree.Field["Type"]):
     """``has_presence``: a value tells whether the field is there; where not, it has its default.
 
     Of those of one ``oneof`` the last that a value says is there, and no other.
     """
 
-    name: str
-    number: int
-    type: Type
-    has_presence: bool
-    doc: str | None = None
+    number: int = 0
+    has_presence: bool = False
     oneof: str | None = None
+
+    @property
+    def key(self) -> str:
+        """See ``tree.Field``."""
+        return str(self.number)
+
+
+Message: TypeAlias = Record[Field]
+Type: TypeAlias = "Leaf | Message | Array[Type] | Map[Type]"
 
 
 _OF = FieldDescriptor
@@ -144,7 +126,6 @@ _KNOWN = {
 }
 WELL_KNOWN = "google/protobuf/"  # where Google's own files are
 _MOST_CHARACTERS = 500  # of a comment
-MOST_LEVELS = 40  # of messages, lists and maps: Parquet's reader opens nothing of a hundred
 _MOST_FIELDS = 10_000  # messages that hold each other twice double with every one of them
 
 
@@ -164,9 +145,9 @@ class _Tree:
         self._numbers = count(1)
 
     def message(self, message: Descriptor, inside: tuple[str, ...]) -> Message:
-        if len(inside) > MOST_LEVELS:
-            raise refused(f"the schema nests deeper than {MOST_LEVELS} messages", "Keep the values as `raw`.")
-        return Message(tuple(self._field(each, inside) for each in message.fields))
+        if len(inside) > MAX_NESTING:
+            raise refused(f"the schema nests deeper than {MAX_NESTING} messages", "Keep the values as `raw`.")
+        return Record(tuple(self._field(each, inside) for each in message.fields))
 
     def _field(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Field:
         if next(self._numbers) > _MOST_FIELDS:
@@ -177,16 +158,16 @@ class _Tree:
             raise refused(f"{name} is a group", "Make it a message, or keep the values as `raw`.")
         oneof = field_.containing_oneof.name if field_.containing_oneof else None
         kind, doc = self._type(field_, inside), self._docs.get(name)
-        return Field(field_.name, field_.number, kind, field_.has_presence, doc, oneof)
+        return Field(field_.name, kind, doc, (), field_.number, field_.has_presence, oneof)
 
     def _type(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Type:
         if not is_repeated(field_):
             return self._one(field_, inside)
         entry = field_.message_type
         if entry is None or not entry.GetOptions().map_entry:
-            return Repeated(self._one(field_, inside))
+            return Array(self._one(field_, inside))
         key = _LEAVES[entry.fields_by_number[1].type]
-        return Map(key, self._one(entry.fields_by_number[2], inside))
+        return Map(self._one(entry.fields_by_number[2], inside), key)
 
     def _one(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Type:
         if field_.enum_type is not None:
@@ -239,8 +220,3 @@ def _comments(
     for position, inner in enumerate(message.nested_type):
         found |= _comments(inner, (*path, 3, position), name, texts)
     return found
-
-
-def refused(message: str, hint: str, **where: object) -> ConfigError:
-    """Return why a schema that Protobuf allows cannot be a table's."""
-    return ConfigError(message, code="schema-unsupported", hint=hint, **where)

@@ -1,0 +1,206 @@
+"""A schema's types as a tree, whatever language it is written in, and the tree as columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, islice, product
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
+
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.inference import Field as Column
+from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
+from spark_jobs.schema.told import Form, Forms
+from spark_jobs.schema.writer_schema import WriterColumns
+
+# Parquet's reader opens no file with a column of more than a hundred levels, of which a list takes two.
+MAX_NESTING = 40
+# What is reached in two ways doubles with every level.
+_MOST_TYPES = 10_000
+_MOST_OLD_PATHS = 16
+_Type = TypeVar("_Type")
+_Path: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Generic[_Type]):
+    """A record's field under its name; other names it was known by. Two are equal that are read alike."""
+
+    name: str
+    type: _Type
+    doc: str | None = field(default=None, compare=False)
+    aliases: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def key(self) -> str:
+        """What it is known by among schemas of its kind."""
+        return self.name
+
+    def told(self, *, is_top: bool) -> str | None:  # noqa: ARG002
+        """Return what is said of its column to a person, where anything is."""
+        return None
+
+
+_Field = TypeVar("_Field", bound=Field[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[_Field]):
+    """Fields in the order in which they are declared."""
+
+    fields: tuple[_Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array(Generic[_Type]):
+    """Items of one type."""
+
+    items: _Type
+
+
+@dataclass(frozen=True, slots=True)
+class Map(Generic[_Type]):
+    """Values by keys that differ: of the type ``key``, or text."""
+
+    values: _Type
+    key: Any = None
+
+
+def fields_told(
+    fields: Iterable[_Field], told: Forms, in_form: Callable[[_Field, Form], Any]
+) -> tuple[_Field, ...]:
+    """Return the fields, the type of each that a person wants in a form being what ``in_form`` gives."""
+    forms = dict(told)
+    return tuple(
+        replace(each, type=in_form(each, forms[each.name])) if each.name in forms else each for each in fields
+    )
+
+
+class Bounded:
+    """Counts the types of a schema as they are written out."""
+
+    def __init__(self) -> None:
+        self._types = 0
+
+    def count(self, path: Sequence[str], levels: int) -> None:
+        """Raise ``ConfigError`` (``schema-unsupported``) for one more than a table's schema may have."""
+        self._types += 1
+        if self._types > _MOST_TYPES or levels > MAX_NESTING:
+            raise refused(
+                f"written out, the schema has more than {_MOST_TYPES:,} types"
+                if self._types > _MOST_TYPES
+                else f"types nest deeper than {MAX_NESTING} in each other",
+                "A table of it could not be read: leave the topic out, or keep its values as `raw`.",
+                field=".".join(path) or None,
+            )
+
+
+def refused(message: str, hint: str, **where: object) -> ConfigError:
+    """Return why a schema that its language allows cannot be a table's."""
+    return ConfigError(message, code="schema-unsupported", hint=hint, **where)
+
+
+def unreadable(language: str, why: str, **where: object) -> ConfigError:
+    """Return why a text is no schema that values can be read by."""
+    return ConfigError(
+        f"this is no {language}: {why}",
+        code="schema-unreadable",
+        hint="Look at the schema's text where it is kept; what it refers to must be given with it.",
+        **where,
+    )
+
+
+def columns_of(
+    fields: Iterable[Field[Any]],
+    column: Callable[[Any], Any],
+    hint: str,
+    *,
+    message: str = "",
+    is_whole: bool = False,
+    are_names_free: bool = False,
+) -> WriterColumns:
+    """Return the fields of a schema as columns; what they are known by begins with ``message``.
+
+    ``column`` gives of a type of the language the column's type, None where it holds JSON text, or one of
+    the types above. Raises ``ConfigError`` (``schema-unsupported``), with the hint, for names that cannot
+    stand beside each other in a table; where they ``are_names_free``, only for what no path tells apart.
+    """
+    build = _Columns(column, hint, message, are_names_free=are_names_free)
+    struct = StructType(*build.fields(fields, (), ((),)))
+    try:
+        index_by_name(Schema(*struct.fields))
+    except ValueError as error:
+        raise build.unnamed(str(error)) from error
+    as_text = tuple(build.as_text)
+    return WriterColumns(struct, build.identities, build.aliases, as_text, is_whole=is_whole, told=build.told)
+
+
+class _Columns:
+    """``path`` is of columns' names; ``old`` are all paths of keys that led there, today's first."""
+
+    def __init__(
+        self, column: Callable[[Any], Any], hint: str, message: str, *, are_names_free: bool
+    ) -> None:
+        self._column = column
+        self._hint = hint
+        self._message = message
+        self._are_names_free = are_names_free
+        self._ids = count(1)
+        self.identities: dict[int, str] = {}
+        self.aliases: dict[int, tuple[str, ...]] = {}
+        self.as_text: list[str] = []
+        self.told: dict[str, str] = {}
+
+    def fields(
+        self, fields: Iterable[Field[Any]], path: _Path, old: Sequence[_Path]
+    ) -> Iterator[NestedField]:
+        fields = [*fields]
+        if not self._are_names_free:
+            self._check([each.name for each in fields], path)
+        for each in fields:
+            field_id, here = next(self._ids), (*path, each.name)
+            ways = product(old, (each.key, *each.aliases))
+            known = [*islice(((*way, key) for way, key in ways), _MOST_OLD_PATHS)]
+            self.identities[field_id] = self._message + ".".join(known[0])
+            if len(known) > 1:
+                self.aliases[field_id] = tuple(".".join(way) for way in known if way != known[0])
+            if told := each.told(is_top=not path):
+                self.told[".".join(here)] = told
+            yield NestedField(field_id, each.name, self._type(each.type, here, known), False, each.doc)
+
+    def _type(self, kind: Any, path: _Path, old: Sequence[_Path]) -> IcebergType:
+        match self._column(kind):
+            case Record(fields):
+                return StructType(*self.fields(fields, path, old))
+            case Array(items):
+                return ListType(next(self._ids), self._inner(items, path, old, "element"), False)
+            case Map(values, key):
+                key_type = StringType() if key is None else self._column(key)
+                key_id, value_id = next(self._ids), next(self._ids)
+                return MapType(key_id, key_type, value_id, self._inner(values, path, old, "value"), False)
+            case IcebergType() as column:
+                return column
+        self.as_text.append(".".join(path))
+        return StringType()
+
+    def _inner(self, kind: Any, path: _Path, old: Sequence[_Path], step: str) -> IcebergType:
+        return self._type(kind, (*path, step), [(*way, step) for way in old])
+
+    def _check(self, names: Sequence[str], path: _Path) -> None:
+        times = Counter(names)
+        siblings = by_lower_case(Column(name, Primitive.STRING) for name in times)
+        for name in names:
+            clash = name_clash(name, siblings, is_top=not path)
+            if clash is None and "." in name:
+                clash = f"{name} has a dot"
+            if clash is None and times[name] > 1:
+                clash = f"{name} is there twice"
+            if clash is not None:
+                raise self.unnamed(clash, ".".join(path) or None)
+
+    def unnamed(self, why: str, field: str | None = None) -> ConfigError:
+        return refused(f"fields that cannot be columns: {why}", self._hint, field=field)
