@@ -8,8 +8,9 @@ a type inside itself, and the few that go on in a long list when the others have
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -19,10 +20,8 @@ import pyarrow as pa
 from spark_jobs.formats.avro.columns import has_columns, top_fields
 from spark_jobs.formats.avro.leaves import number_column, piece_column
 from spark_jobs.formats.avro.types import Field, Kind, Leaf, Type, Union, is_null
-from spark_jobs.formats.lanes.lanes import Lanes, Rows, signed
-from spark_jobs.formats.lanes.packed_values import MOST_BYTES, PackedValues
+from spark_jobs.formats.lanes.lanes import Lanes, Rows, Take, There, signed
 from spark_jobs.formats.tree import Array, Map, Record
-from spark_jobs.schema.arrow_schema import no_rows
 
 # So many values take as long read by themselves.
 FEWEST_VALUES = 60
@@ -31,30 +30,18 @@ _NUMBERS = frozenset({"int", "long", "enum"})
 _SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 
-class BlockReader:
-    """Reads values of one schema at once."""
+def taker(root: Type) -> Take:
+    """Return what reads values of a schema for a ``BlockReader``."""
+    fields = top_fields(root)
 
-    def __init__(self, root: Type, columns: pa.Schema) -> None:
-        self._fields = top_fields(root)
-        self._columns = columns
-
-    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
-        """Return rows, and which values they are of: those in doubt have none."""
-        is_sure = np.zeros(len(values), bool)
-        if len(values.data) > MOST_BYTES:
-            return no_rows(self._columns), is_sure
-        lanes = Lanes(values)
-        steps = [_step(each.type) for each in self._fields]
+    def take(lanes: Lanes) -> Callable[[Rows, pa.Schema], list[pa.Array]]:
+        steps = [_step(each.type) for each in fields]
         for step in steps:
             step.take(lanes)
         lanes.finish()
-        is_sure = lanes.is_sure
-        while True:
-            there = np.flatnonzero(is_sure)
-            arrays = _columns(self._fields, steps, Rows(values.data, is_sure, there, there), self._columns)
-            # What no column holds is known when columns are made: again without it, once.
-            if is_sure[there].all():
-                return pa.Table.from_arrays(arrays, schema=self._columns), is_sure
+        return partial(_columns, fields, steps)
+
+    return take
 
 
 class _Step(ABC):
@@ -190,35 +177,19 @@ class _Record(_Step):
 
 @dataclass
 class _Union(_Step):
-    """``at`` has by branch where in what was read of it each value is, -1 where that is of another."""
-
     union: Union
     steps: Sequence[_Step]
     chosen: list[np.ndarray] = field(default_factory=list)
-    at: list[list[np.ndarray]] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.at = [[] for _ in self.steps]
-        self.counts = [0] * len(self.steps)
+        self._there = [There() for _ in self.steps]
 
     def take(self, lanes: Lanes) -> None:
         chosen = lanes.longs()
         lanes.doubt((chosen < 0) | (chosen >= len(self.steps)))
         self.chosen.append(chosen)
-        for branch, step in enumerate(self.steps):
-            is_here = chosen == branch
-            here = np.flatnonzero(is_here)
-            at = np.full(len(lanes), -1)
-            at[here] = np.arange(self.counts[branch], self.counts[branch] + len(here))
-            self.at[branch].append(at)
-            self.counts[branch] += len(here)
-            if len(here) == len(lanes):
-                step.take(lanes)
-            elif len(here):
-                some = lanes.of(here)
-                step.take(some)
-                lanes.put(here, some)
+        for branch, (there, step) in enumerate(zip(self._there, self.steps, strict=True)):
+            there.take(lanes, chosen == branch, step.take)
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         only = self.union.only
@@ -232,10 +203,7 @@ class _Union(_Step):
         return pa.StructArray.from_arrays(inside, fields=list(target), mask=pa.array(is_null_here))
 
     def _member(self, branch: int, rows: Rows, target: pa.DataType) -> pa.Array:
-        at = rows.taken(self.at[branch])
-        if rows.is_null is not None:
-            at = np.where(rows.is_null, -1, at)
-        return self.steps[branch].column(rows.of(at), target)
+        return self.steps[branch].column(self._there[branch].rows(rows), target)
 
 
 @dataclass

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
-from spark_jobs.formats.avro.block import FEWEST_VALUES, BlockReader
+from spark_jobs.formats.avro.block import FEWEST_VALUES, taker
 from spark_jobs.formats.avro.columns import columns_of
 from spark_jobs.formats.avro.plain import TEXTS, PlainReader
 from spark_jobs.formats.avro.types import Field, Kind, Leaf, Type, Union, parse
+from spark_jobs.formats.lanes.lanes import BlockReader
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
 from spark_jobs.formats.tree import Record, fields_told
 from spark_jobs.schema.told import Form, Forms
@@ -30,7 +32,7 @@ class AvroSchema(MadeOnce):
         columns, plain = columns_of(root), PlainReader(replace(parsed, root=root))
         return Readers.block_first(
             columns,
-            lambda arrow: BlockReader(root, arrow),
+            partial(BlockReader, taker(root)),
             FEWEST_VALUES,
             lambda value: (plain.read(value), {}),
             root,

@@ -7,13 +7,14 @@ past its value's end but in doubt, or will be by ``finish``, and none past what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.formats.lanes.packed_values import PADDING, PackedValues, binary_column, words_at
-from spark_jobs.schema.arrow_schema import column_of
+from spark_jobs.formats.lanes.packed_values import MOST_BYTES, PADDING, PackedValues, binary_column, words_at
+from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
 LOW = np.uint64(0xFF)
@@ -178,6 +179,71 @@ def signed(numbers: np.ndarray) -> np.ndarray:
     """Return the numbers that these stand for in zigzag: 0, -1, 1, -2, and so on."""
     made: np.ndarray = ((numbers >> _ONE) ^ -(numbers & _ONE)).view(np.int64)
     return made
+
+
+class There:
+    """Which lanes have a value, each time one is looked for, and where among those read theirs is."""
+
+    def __init__(self) -> None:
+        # -1 where it is not; a range where all lanes have it: nothing is to be kept of them.
+        self._at: list[np.ndarray | range] = []
+        self._count = 0
+        self._asked = 0
+
+    def take(self, lanes: Lanes, is_here: np.ndarray, read: Callable[[Lanes], None]) -> None:
+        """Read one more of those lanes that have it."""
+        self._asked += len(lanes)
+        if is_here.all():
+            self._at.append(range(self._count, self._count + len(lanes)))
+            read(lanes)
+            self._count += len(lanes)
+            return
+        here = np.flatnonzero(is_here)
+        at = np.full(len(lanes), -1)
+        at[here] = np.arange(self._count, self._count + len(here))
+        self._at.append(at)
+        if len(here):
+            some = lanes.of(here)
+            read(some)
+            lanes.put(here, some)
+        self._count += len(here)
+
+    def rows(self, rows: Rows) -> Rows:
+        """Return the rows of what was read, null where there is none."""
+        if self._count == self._asked:
+            return rows
+        parts = (np.arange(at.start, at.stop) if isinstance(at, range) else at for at in self._at)
+        at = rows.taken([*parts])
+        if rows.is_null is not None:
+            at = np.where(rows.is_null, -1, at)
+        return rows.of(at)
+
+
+# Reads all of each lane, and returns what makes columns of it.
+Take: TypeAlias = Callable[[Lanes], Callable[["Rows", pa.Schema], list[pa.Array]]]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReader:
+    """Reads values of one schema at once."""
+
+    take: Take
+    columns: pa.Schema
+
+    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
+        """Return rows, and which values they are of: those in doubt have none."""
+        is_sure = np.zeros(len(values), bool)
+        if len(values.data) > MOST_BYTES:
+            return no_rows(self.columns), is_sure
+        lanes = Lanes(values)
+        columns_of = self.take(lanes)
+        is_sure = lanes.is_sure
+        while True:
+            there = np.flatnonzero(is_sure)
+            arrays = columns_of(Rows(values.data, is_sure, there, there), self.columns)
+            # What no column holds is known when columns are made: again without it, once.
+            if is_sure[there].all():
+                return pa.Table.from_arrays(arrays, schema=self.columns), is_sure
 
 
 # What lanes have passed over, as columns: which of it the rows are, and the lane that each is of.

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.formats.lanes.lanes import Lanes, Rows, signed
-from spark_jobs.formats.lanes.packed_values import MOST_BYTES, PackedValues, binary_column, words_at
+from spark_jobs.formats.lanes.lanes import Lanes, Rows, Take, There, signed
+from spark_jobs.formats.lanes.packed_values import binary_column, words_at
 from spark_jobs.formats.protobuf.columns import leaf_column, moment_column
 from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Message, Type, Written
 from spark_jobs.formats.tree import Array, Map, Record
-from spark_jobs.schema.arrow_schema import no_rows
 
 # So many values take as long read by themselves.
 FEWEST_VALUES = 30
@@ -34,28 +33,15 @@ _PARTS = ((1, "seconds"), (2, "nanos"))
 _MOMENTS = frozenset({Kind.TIMESTAMP, Kind.DURATION})
 
 
-class BlockReader:
-    """Reads values of one message at once."""
+def taker(root: Message) -> Take:
+    """Return what reads values of a message for a ``BlockReader``."""
 
-    def __init__(self, root: Message, columns: pa.Schema) -> None:
-        self._root = root
-        self._columns = columns
-
-    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
-        """Return rows, and which values they are of: those in doubt have none."""
-        is_sure = np.zeros(len(values), bool)
-        if len(values.data) > MOST_BYTES:
-            return no_rows(self._columns), is_sure
-        lanes = Lanes(values)
-        message = _Message(self._root.fields)
+    def take(lanes: Lanes) -> Callable[[Rows, pa.Schema], list[pa.Array]]:
+        message = _Message(root.fields)
         message.take_all(lanes)
-        is_sure = lanes.is_sure
-        while True:
-            there = np.flatnonzero(is_sure)
-            arrays = message.columns(Rows(values.data, is_sure, there, there), self._columns)
-            # What no column holds is known when columns are made: again without it, once.
-            if is_sure[there].all():
-                return pa.Table.from_arrays(arrays, schema=self._columns), is_sure
+        return message.columns
+
+    return take
 
 
 class _Step(ABC):
@@ -149,58 +135,32 @@ def _marked(number: int, wire: int) -> bytes:
 
 @dataclass
 class _One:
-    """A field of one value: ``at`` has where in what was read of it a message's is, -1 where it is not.
-
-    A range where all of the messages have it: nothing is to be kept of them.
-    """
+    """A field of one value."""
 
     what: Field
     step: _Step
-    at: list[np.ndarray | range] = field(default_factory=list)
-    count: int = 0
-    read: int = 0
 
     def __post_init__(self) -> None:
         self._mark = _marked(self.what.number, self.step.wire)
+        self._there = There()
 
     def take(self, lanes: Lanes) -> np.ndarray:
         """Read the field of those lanes that go on with it, and return which they are."""
         is_here = lanes.begin_with(self._mark)
-        if is_here.all():
-            self.at.append(range(self.count, self.count + len(lanes)))
-            lanes.skip(len(self._mark))
-            self.step.take(lanes)
-            self.count += len(lanes)
-        else:
-            here = np.flatnonzero(is_here)
-            at = np.full(len(lanes), -1)
-            at[here] = np.arange(self.count, self.count + len(here))
-            self.at.append(at)
-            if len(here):
-                some = lanes.of(here)
-                some.skip(len(self._mark))
-                self.step.take(some)
-                lanes.put(here, some)
-            self.count += len(here)
-        self.read += len(lanes)
+        self._there.take(lanes, is_here, self._take)
         return is_here
 
+    def _take(self, lanes: Lanes) -> None:
+        lanes.skip(len(self._mark))
+        self.step.take(lanes)
+
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
-        said = self._said(rows)
+        said = self._there.rows(rows)
         return self.step.column(said, said if self.what.has_presence else rows, target)
 
     def numbers(self, rows: Rows) -> np.ndarray:
         """Return a number's values as they are written, zero where there is none."""
-        return self.step.numbers(self._said(rows))
-
-    def _said(self, rows: Rows) -> Rows:
-        if self.count == self.read:  # no message is without it
-            return rows
-        parts = (np.arange(at.start, at.stop) if isinstance(at, range) else at for at in self.at)
-        at = rows.taken([*parts])
-        if rows.is_null is not None:
-            at = np.where(rows.is_null, -1, at)
-        return rows.of(at)
+        return self.step.numbers(self._there.rows(rows))
 
 
 @dataclass

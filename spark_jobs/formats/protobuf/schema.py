@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from spark_jobs.formats.lanes.lanes import BlockReader
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
-from spark_jobs.formats.protobuf.block import FEWEST_VALUES, BlockReader
+from spark_jobs.formats.protobuf.block import FEWEST_VALUES, taker
 from spark_jobs.formats.protobuf.columns import columns_of
 from spark_jobs.formats.protobuf.compiling import compiled, unreadable
 from spark_jobs.formats.protobuf.plain import PlainReader
@@ -46,7 +47,7 @@ class ProtobufSchema(MadeOnce):
         root = Record(fields_told(trees(self.message).fields, self.told, _in_form))
         columns = columns_of(root, self.message)
         plain = PlainReader(files, self.message, root, trees, ignores=self.ignores)
-        return Readers.block_first(columns, lambda arrow: BlockReader(root, arrow), FEWEST_VALUES, plain.read)
+        return Readers.block_first(columns, partial(BlockReader, taker(root)), FEWEST_VALUES, plain.read)
 
 
 def protobuf_schema(
