@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.iceberg_types import declared_type
 from spark_jobs.schema.inference import Field as Column
 from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
 from spark_jobs.schema.told import Form, Forms
@@ -125,9 +126,10 @@ def columns_of(
 ) -> WriterColumns:
     """Return the fields of a schema as columns; what they are known by begins with ``message``.
 
-    ``column`` gives of a type of the language the column's type, None where it holds JSON text, or one of
-    the types above. Raises ``ConfigError`` (``schema-unsupported``), with the hint, for names that cannot
-    stand beside each other in a table; where they ``are_names_free``, only for what no path tells apart.
+    ``column`` gives of a type of the language the name of its column's type, None where that holds JSON
+    text, or one of the types above. Raises ``ConfigError`` (``schema-unsupported``), with the hint, for names
+    that cannot stand beside each other in a table; where they ``are_names_free``, only for what no path
+    tells apart.
     """
     build = _Columns(column, hint, message, are_names_free=are_names_free)
     struct = StructType(*build.fields(fields, (), ((),)))
@@ -179,11 +181,11 @@ class _Columns:
             case Array(items):
                 return ListType(next(self._ids), self._inner(items, path, old, "element"), False)
             case Map(values, key):
-                key_type = StringType() if key is None else self._column(key)
+                key_type = StringType() if key is None else declared_type(self._column(key))
                 key_id, value_id = next(self._ids), next(self._ids)
                 return MapType(key_id, key_type, value_id, self._inner(values, path, old, "value"), False)
-            case IcebergType() as column:
-                return column
+            case str() as name:
+                return declared_type(name)
         self.as_text.append(".".join(path))
         return StringType()
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyiceberg import types as iceberg
-
 from spark_jobs.formats import tree
 from spark_jobs.formats.avro.types import Again, Field, Kind, Leaf, Type, Union, is_null
 from spark_jobs.formats.tree import Record
@@ -20,26 +18,14 @@ VALUE = "value"
 DURATION = ("months", "days", "millis")
 MOST_DIGITS = 38
 _MOST_FIXED_BYTES = 1024
-_TYPES: dict[Kind, iceberg.IcebergType] = {
-    Kind.BOOLEAN: iceberg.BooleanType(),
-    Kind.EMPTY: iceberg.BooleanType(),
-    Kind.INT: iceberg.IntegerType(),
-    Kind.LONG: iceberg.LongType(),
-    Kind.FLOAT: iceberg.FloatType(),
-    Kind.DOUBLE: iceberg.DoubleType(),
-    Kind.BYTES: iceberg.BinaryType(),
-    Kind.STRING: iceberg.StringType(),
-    Kind.ENUM: iceberg.StringType(),
-    Kind.UUID: iceberg.UUIDType(),
-    Kind.DATE: iceberg.DateType(),
-    Kind.TIME_MILLIS: iceberg.TimeType(),
-    Kind.TIME_MICROS: iceberg.TimeType(),
-    Kind.TIMESTAMP_MILLIS: iceberg.TimestamptzType(),
-    Kind.TIMESTAMP_MICROS: iceberg.TimestamptzType(),
-    Kind.TIMESTAMP_NANOS: iceberg.TimestamptzType(),
-    Kind.LOCAL_MILLIS: iceberg.TimestampType(),
-    Kind.LOCAL_MICROS: iceberg.TimestampType(),
-    Kind.LOCAL_NANOS: iceberg.TimestampType(),
+# Of those that are not called as their column's type is.
+_TYPES = {
+    Kind.EMPTY: "boolean",
+    Kind.BYTES: "binary",
+    Kind.ENUM: "string",
+    **dict.fromkeys((Kind.TIME_MILLIS, Kind.TIME_MICROS), "time"),
+    **dict.fromkeys((Kind.TIMESTAMP_MILLIS, Kind.TIMESTAMP_MICROS, Kind.TIMESTAMP_NANOS), "timestamptz"),
+    **dict.fromkeys((Kind.LOCAL_MILLIS, Kind.LOCAL_MICROS, Kind.LOCAL_NANOS), "timestamp"),
 }
 _DURATION = Record(tuple(Field(part, Leaf(Kind.LONG, "long")) for part in DURATION))
 
@@ -72,12 +58,12 @@ def columns_of(root: Type) -> WriterColumns:
     return tree.columns_of(_written(top_fields(root)), _column, hint, is_whole=is_whole(root))
 
 
-def _column(kind: Type) -> iceberg.IcebergType | Type | None:  # noqa: PLR0911  (a line for each type)
+def _column(kind: Type) -> str | Type | None:  # noqa: PLR0911  (a line for each type)
     match kind:
         case Leaf(Kind.DURATION):
             return _DURATION
         case Leaf():
-            return iceberg.StringType() if kind.as_text else _leaf_type(kind)
+            return "string" if kind.as_text else _leaf_type(kind)
         case Again():
             return None
         case Union() if (only := kind.only) is not None:
@@ -85,7 +71,7 @@ def _column(kind: Type) -> iceberg.IcebergType | Type | None:  # noqa: PLR0911  
         case Union():
             return Record(kind.members)
         case Record(fields):
-            return Record(_written(fields)) if has_columns(kind) else iceberg.BooleanType()
+            return Record(_written(fields)) if has_columns(kind) else "boolean"
     return kind
 
 
@@ -93,12 +79,12 @@ def _written(fields: Iterable[Field]) -> tuple[Field, ...]:
     return tuple(each for each in fields if not is_null(each.type))
 
 
-def _leaf_type(leaf: Leaf) -> iceberg.IcebergType:
+def _leaf_type(leaf: Leaf) -> str:
     match leaf.kind:
         case Kind.DECIMAL if leaf.precision <= MOST_DIGITS:
-            return iceberg.DecimalType(leaf.precision, leaf.scale)
+            return f"decimal({leaf.precision}, {leaf.scale})"
         case Kind.DECIMAL:
-            return iceberg.StringType()
+            return "string"
         case Kind.FIXED:
-            return iceberg.BinaryType() if is_wide(leaf) else iceberg.FixedType(leaf.size)
-    return _TYPES[leaf.kind]
+            return "binary" if is_wide(leaf) else f"fixed[{leaf.size}]"
+    return _TYPES.get(leaf.kind, leaf.kind)

@@ -18,7 +18,7 @@ _MOST_DIGITS = 38
 
 
 class Kind(StrEnum):
-    """What a value is, whatever JSON writes it as."""
+    """What a value is, whatever JSON writes it as: its column's type, or of what it is text."""
 
     BOOLEAN = "boolean"
     INT = "int"

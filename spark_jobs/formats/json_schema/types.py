@@ -21,7 +21,7 @@ VALUE = "value"
 
 
 class Kind(StrEnum):
-    """What a value without others inside is."""
+    """What a value without others inside is, by the name of its column's type."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     DOUBLE = "double"
     STRING = "string"
     DATE = "date"
-    TIMESTAMP = "timestamp"
+    TIMESTAMP = "timestamptz"
     UUID = "uuid"
     TEXT = "JSON text"
 

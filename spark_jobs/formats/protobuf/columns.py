@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg import types as iceberg
 
 from spark_jobs.formats import tree
 from spark_jobs.formats.lanes.lanes import Rows
@@ -19,22 +18,22 @@ from spark_jobs.schema.told import Form
 from spark_jobs.schema.writer_schema import WriterColumns
 
 UINT64_DIGITS = 20
-_TYPES: dict[Kind, iceberg.IcebergType] = {
-    Kind.INT: iceberg.IntegerType(),
-    Kind.UINT32: iceberg.LongType(),
-    Kind.LONG: iceberg.LongType(),
-    Kind.UINT64: iceberg.DecimalType(UINT64_DIGITS, 0),
-    Kind.FLOAT: iceberg.FloatType(),
-    Kind.DOUBLE: iceberg.DoubleType(),
-    Kind.BOOLEAN: iceberg.BooleanType(),
-    Kind.STRING: iceberg.StringType(),
-    Kind.BYTES: iceberg.BinaryType(),
-    Kind.ENUM: iceberg.StringType(),
-    Kind.TIMESTAMP: iceberg.TimestamptzType(),
-    Kind.DURATION: iceberg.LongType(),
-    Kind.EMPTY: iceberg.BooleanType(),
+_TYPES = {
+    Kind.INT: "int",
+    Kind.UINT32: "long",
+    Kind.LONG: "long",
+    Kind.UINT64: f"decimal({UINT64_DIGITS}, 0)",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.BOOLEAN: "boolean",
+    Kind.STRING: "string",
+    Kind.BYTES: "binary",
+    Kind.ENUM: "string",
+    Kind.TIMESTAMP: "timestamptz",
+    Kind.DURATION: "long",
+    Kind.EMPTY: "boolean",
 }
-_FORMS: dict[Form, iceberg.IcebergType] = {Form.TEXT: iceberg.StringType(), Form.NUMBER: iceberg.LongType()}
+_FORMS = {Form.TEXT: "string", Form.NUMBER: "long"}
 
 
 def columns_of(root: Message, name: str) -> WriterColumns:
@@ -45,7 +44,7 @@ def columns_of(root: Message, name: str) -> WriterColumns:
     return tree.columns_of(root.fields, _column, hint, message=f"{name}:")
 
 
-def _column(kind: Type) -> iceberg.IcebergType | Type | None:
+def _column(kind: Type) -> str | Type | None:
     if not isinstance(kind, Leaf):
         return kind
     return _TYPES.get(kind.kind) if kind.form is None else _FORMS[kind.form]
