@@ -19,6 +19,8 @@ DRAIN_RESERVE_SECONDS = 600
 # Nobody asks again between two ticks of a schedule: its drain goes on until it has caught up.
 SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS = 6 * 3600
 OTHER_MAX_RUNTIME_SECONDS = 1800
+# Of what makes rows again, which takes as long as there are rows; it can be cancelled.
+NO_END = "0"
 # Appending to a table; tidying up after that; judging its suites; judging it, which reads beside all others.
 DRAIN, UPKEEP, QUALITY, CHECKS = POOLS = ("drain", "upkeep", "quality", "checks")
 LOCAL_SPARK = "local_spark"

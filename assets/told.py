@@ -34,11 +34,18 @@ def tell(
     """Report a materialization; what changed nothing is told only of an asset that nobody told of before."""
     from dagster import AssetMaterialization, DagsterInstance
 
+    from assets.pipeline_asset import table_changed
+    from spark_jobs.replay.rebuild import RebuildResult
+    from spark_jobs.replay.redrive import RedriveResult
+    from spark_jobs.replay.replay import ReplayResult
+
     key, metadata, is_news = _shown(pipeline, result)
     with DagsterInstance.from_config(str(home)) as instance:
         if is_news or (metadata and instance.get_latest_materialization_event(key) is None):
             event = AssetMaterialization(key, metadata={**metadata, "done by": actor})
             instance.report_runless_asset_event(event)
+        if is_news and isinstance(result, ReplayResult | RedriveResult | RebuildResult):
+            instance.report_runless_asset_event(table_changed(instance, pipeline, event.metadata))
 
 
 def _shown(

@@ -14,7 +14,7 @@ from dagster._core.scheduler.instigation import TickStatus
 
 from bench.processor_time import TreeClock
 from spark_jobs.config.file import load_config
-from spark_jobs.monitoring.survey import Surveyor, table_state
+from spark_jobs.monitoring.survey import Surveyor, state_of
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
@@ -62,11 +62,7 @@ def measure_empty_ticks(
     surveyor = Surveyor(load_config(config))
     return EmptyTicks(
         seconds=seconds,
-        tables_ms=_median_ms(
-            lambda: surveyor.for_each_table(
-                lambda pipeline, table: None if table is None else table_state(table, pipeline.table)
-            )
-        ),
+        tables_ms=_median_ms(lambda: surveyor.for_each_table(state_of)),
         topics_ms=_median_ms(surveyor.sources),
         idle_cores=idle_cores,
     )

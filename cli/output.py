@@ -26,6 +26,7 @@ count, counts, seconds, when = words.count, words.counts, words.seconds, words.w
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 MOST_UNEXPECTED_CHARACTERS = 400
 LONGEST_WORD = 20  # a longer one is a path, which may be broken
+LONGEST_VALUE = 36  # a UUID; a time with its zone has 32; a longer word of data may be cut
 PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
 
 
@@ -57,21 +58,21 @@ def table(
     """Print rows under ``columns``; ``numbers`` and ``ids`` are aligned to the right, ids to be typed again.
 
     A word of the header, a number and a name stay whole: what is wider than the terminal is the terminal's
-    to wrap. Of rows that are data nothing is masked.
+    to wrap. Of rows that are data nothing is masked, times stay whole, and longer words are cut, not broken.
     """
-    told = str if is_data else _masked
+    told, longest = (str, LONGEST_VALUE) if is_data else (_masked, LONGEST_WORD)
     cells = [
         [told(_cell(value, name in ids)) for name, value in zip(columns, row, strict=True)] for row in rows
     ]
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for index, name in enumerate(columns):
         is_number = name in numbers or name in ids
-        words = [] if is_data and not is_number else [word for row in cells for word in row[index].split()]
-        whole = [*name.split(), *(word for word in words if is_number or len(word) <= LONGEST_WORD)]
+        words = [word for row in cells for word in row[index].split()]
+        whole = [*name.split(), *(word for word in words if is_number or len(word) <= longest)]
         grid.add_column(
             name,
             justify="right" if is_number else "left",
-            overflow="fold",
+            overflow="ellipsis" if is_data else "fold",
             min_width=max(map(cell_len, whole), default=0),
         )
     for row in cells:

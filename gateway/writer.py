@@ -214,7 +214,8 @@ class Writer:
         """Raise if waiting since then tells nothing more."""
         waited = time.monotonic() - began
         if waited > seconds or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
-            raise self._away(why)
+            refused = self._troubles.refused or self._troubles.of_topic
+            raise self._named(refused) if refused else self._away(why)
 
     def _named(self, error: KafkaError) -> SluiceError:
         if is_of_fenced(error):

@@ -16,6 +16,7 @@ from assets.failures import named_failures
 from orchestration import switches
 from resources.sluice import Sluice
 from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.protocol.words import count
 
 SECONDS_BETWEEN_TICKS = 30
 _LOAD_SECONDS = 120
@@ -36,7 +37,7 @@ def topics_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     loaded, listed = _drained(sluice.config), _drained(now)
     left_out = [str(problem) for problem in now.problems if problem not in sluice.config.problems]
     if listed == loaded and not left_out:
-        return SkipReason(f"No topic came or went: {len(loaded)} pipelines.")
+        return SkipReason(f"No topic came or went: {count(len(loaded), 'pipeline')}.")
     told = f"{_names('new', listed - loaded)}{_names('gone', loaded - listed)}{_names('left out', left_out)}"
     context.log.info("the topics of the broker have changed:%s", told)
     return SkipReason(f"The definitions are to be loaded again:{told}{_load_again()}")

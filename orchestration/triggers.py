@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.words import records_wait
 from spark_jobs.upkeep.figures import SMALL
 
 FIRST_RETRY_SECONDS = 10.0
@@ -50,28 +51,28 @@ def should_drain_now(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
     """Return why a run is due at the schedule's tick, or None: whatever waits is drained."""
     if backlog.disagreement or backlog.seconds_since_commit is None or not backlog.records:
         return should_drain(backlog, pipeline)
-    return f"{backlog.records:,} records wait at a tick of {pipeline.schedule}"
+    return f"{records_wait(backlog.records)} at a tick of {pipeline.schedule}"
 
 
 def _without_table(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
     if pipeline.start.kind is StartKind.LATEST:
         return "the table does not exist and starts at what is the topic's end now"
-    return f"the table does not exist and {backlog.records:,} records wait" if backlog.records else None
+    return f"the table does not exist and {records_wait(backlog.records)}" if backlog.records else None
 
 
 def _with_table(backlog: Backlog, age_seconds: float, pipeline: PipelineConfig) -> str | None:
     if backlog.records >= pipeline.max_batch_records:
-        return f"{backlog.records:,} records wait, a full batch by count"
+        return f"{records_wait(backlog.records)}, a full batch by count"
     if backlog.bytes >= pipeline.max_batch_bytes:
         return f"about {backlog.bytes:,} bytes wait, a full batch by size"
     if age_seconds < 0:
-        return f"{backlog.records:,} records wait and a clock was set back since the last commit"
+        return f"{records_wait(backlog.records)} and a clock was set back since the last commit"
     factor = patience(backlog.uncompacted_files, pipeline)
     every_seconds = pipeline.freshness_seconds * factor
     if age_seconds >= every_seconds:
         why = f"; waited longer for {backlog.uncompacted_files:,} uncompacted files" if factor > 1 else ""
         asked = f"freshness asks for a batch every {every_seconds:.0f} s"
-        return f"{backlog.records:,} records wait, and {asked}{why}"
+        return f"{records_wait(backlog.records)}, and {asked}{why}"
     return None
 
 

@@ -27,6 +27,7 @@ from resources.sluice import Sluice
 from spark_jobs.books.entries import is_due
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.monitoring.upkeep_survey import UpkeepState
+from spark_jobs.protocol.words import count
 from spark_jobs.txlog.entries import is_held
 from spark_jobs.upkeep.registry import KINDS, due_upkeep
 
@@ -74,7 +75,7 @@ def _settle(state: UpkeepState, history: RunHistory, now: float) -> Iterator[Run
         if (attempt.started_at_us or 0) < before_us and not is_held(attempt)
     )
     if left:
-        reason = f"{len(left)} attempts were left unfinished"
+        reason = f"{count(len(left), 'attempt was', 'attempts were')} left unfinished"
         yield from _request(table_key(state.pipeline), state, history, left, reason)
 
 
@@ -82,7 +83,7 @@ def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRe
     """A fold sends the notices that are owed first; attempts whose notice nobody takes stay in the log."""
     owed = state.oldest_owed
     if is_due(state.finished - state.without_notice):
-        reason = f"{state.finished - state.without_notice} finished attempts"
+        reason = count(state.finished - state.without_notice, "finished attempt")
         yield from _request(upkeep_key(state.pipeline, "log"), state, history, "log", reason)
     elif owed and owed.started_at_us < (now - UNFINISHED_SECONDS) * 1_000_000:
         reason = f"the webhook did not take the notice of {owed.uuid}"

@@ -166,7 +166,9 @@ class WorkSpark:
             if self.where or () in _sessions:  # one in this process that nobody made does nothing
                 self.session().interruptTag(tag)
         except Exception as error:  # noqa: BLE001  (any failure leaves a zombie, which the commit fences off)
-            _logger.warning("Spark work of attempt %s could not be stopped: %s", tag, scrub(str(error)))
+            details = getattr(error, "details", None)  # gRPC's errors tell all they are, over many lines
+            why = scrub(str(details() if callable(details) else error))
+            _logger.warning("Spark work of attempt %s could not be stopped: %s", tag, " ".join(why.split()))
 
     def _connect(self, remote: str) -> SparkSession:
         _logger.info("connecting to Spark")

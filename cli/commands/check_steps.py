@@ -93,21 +93,23 @@ class Shared:
 
     kafka: dict[str, str] | None
     catalog: Catalog | None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of it was reached."""
-        return self.kafka is not None and self.catalog is not None
+    session: SparkSession | None
 
 
 def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
-    """Broker, catalog, registries and the transaction log's place."""
+    """Broker, catalog, registries, the transaction log's place, and Spark."""
     kafka = checklist.run("broker", lambda: _broker(config))
     catalog = checklist.run("catalog", lambda: _catalog(config))
     checklist.run("state", lambda: _state(config))
     for name in config.registries:
         checklist.run(f"registry {name}", partial(_registry, config, name))
-    return Shared(kafka, catalog)
+    session: SparkSession | None = None
+    # A session that has no server yet is a process of this command, which takes long to start.
+    if (kafka is not None and catalog is not None) or WorkSpark(config, CHECK).where is not None:
+        session = checklist.run("Spark", lambda: _spark(config))
+    else:
+        checklist.skip("Spark", "broker and catalog first: it would have to be started")
+    return Shared(kafka, catalog, session)
 
 
 def check_pipeline(
@@ -130,7 +132,7 @@ def _try_pipeline(
 ) -> None:
     """Topic, right to read, storage, a Spark task, both catalog clients."""
     name = pipeline.name
-    kafka, catalog = shared.kafka, shared.catalog
+    kafka, catalog, session = shared.kafka, shared.catalog, shared.session
     source = None
     if kafka is None:
         checklist.skip(f"{name}: topic", "the broker")
@@ -150,12 +152,6 @@ def _try_pipeline(
             _check_first_values(checklist, config, kafka, pipeline, source)
     properties = {**resolve(config.catalog.properties), **(table.io.properties if table else {})}
     _check_storage(checklist, name, location, properties)
-    session = None
-    # A session that has no server yet is a process of this command, which takes long to start.
-    if shared.is_whole or WorkSpark(config, CHECK).where is not None:
-        session = checklist.run(f"{name}: Spark", lambda: _spark(config))
-    else:
-        checklist.skip(f"{name}: Spark", "broker and catalog first: it would have to be started")
     if session is None or kafka is None:
         checklist.skip(f"{name}: a task's reach", "Spark and the broker")
     else:

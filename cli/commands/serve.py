@@ -116,6 +116,7 @@ def _tell(tails: Follower, is_over: threading.Event) -> None:
 
 
 def _line(status: TailStatus) -> str:
-    held = f"{status.pipeline}: {status.state}, {status.hot_rows:,} rows, {status.size_bytes / 1e6:,.1f} MB"
+    rows = output.count(status.hot_rows, "row")
+    held = f"{status.pipeline}: {status.state}, {rows}, {status.size_bytes / 1e6:,.1f} MB"
     reason = status.reason
     return held if reason is None else f"{held}; {reason.message} [{reason.code}] {reason.hint}"

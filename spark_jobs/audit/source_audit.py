@@ -18,6 +18,7 @@ from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.words import count
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -85,7 +86,7 @@ def audit_source(
             buckets = sorted(set(map(bucket_of, found.unlike)))
             if is_proven or not buckets or time.monotonic() >= deadline:
                 break
-            on_progress(f"{len(found.unlike)} keys differ, looking again")
+            on_progress(f"{count(len(found.unlike), 'key differs', 'keys differ')}, looking again")
             time.sleep(LOOK_AGAIN_SECONDS)
     return SourceAudit(
         pipeline.name,

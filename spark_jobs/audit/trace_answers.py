@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.words import count
 
 # What a filter is of a record that it leaves out, by the reason that it is counted under.
 FILTERED_AS = {"missing": "null", "excluded": "false"}
@@ -104,10 +105,9 @@ def _terms(balance: Balance) -> str:
 
 
 def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgement:
-    others = "".join(f", {offsets} {term}" for term, offsets in booked.further.items())
-    counted = (
-        f"its batch counted {booked.tombstones} tombstones and {booked.gaps} gaps{others} in the partition"
-    )
+    others = "".join(f", {offsets} {term.replace('_', ' ')}" for term, offsets in booked.further.items())
+    tombstones, gaps = count(booked.tombstones, "tombstone"), count(booked.gaps, "gap")
+    counted = f"its batch counted {tombstones} and {gaps}{others} in the partition"
     if kafka is KafkaSays.NOTHING and booked.gaps:
         return Judgement(Where.GAP, f"Kafka has no readable record there, and {counted}")
     rowless = booked.offsets - booked.kept

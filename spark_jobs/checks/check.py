@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.words import records_wait
 
 MINUTE_SECONDS = 60
 DAY_SECONDS = 24 * 3600
@@ -114,7 +115,7 @@ def drain_or_resume(case: Case) -> str:
 
 def no_table(waiting: int = 0) -> Verdict:
     """Return the verdict on a table that its first batch has yet to make: nothing is late."""
-    return Verdict(passed=True, fact=f"no table yet, {waiting:,} records wait" if waiting else "no table yet")
+    return Verdict(passed=True, fact=f"no table yet, {records_wait(waiting)}" if waiting else "no table yet")
 
 
 def spoken_duration(seconds: float) -> str:

@@ -30,16 +30,13 @@ from spark_jobs.monitoring.survey import (
     Surveyor,
     TableState,
     held_batches,
-    table_state,
+    state_of,
 )
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-
-    from spark_jobs.protocol.progress import ColumnMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +51,12 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class _TableLook:
-    """What one load of a table gave; ``refusal`` is the error with which a drain would refuse it.
-
-    ``audit`` is the note of its last audit.
-    """
+    """What one load of a table gave; ``audit`` is the note of its last audit."""
 
     state: TableState
     facts: TableFacts
     held: tuple[str, ...]
     audit: AuditNote | None
-    refusal: SluiceError | None
 
 
 def check_up(surveyor: Surveyor) -> list[Health]:
@@ -98,51 +91,16 @@ def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | Sluice
     store = surveyor.open_log()
 
     def look(pipeline: PipelineConfig, table: Table | None) -> _TableLook | None:
-        if table is None:
+        state = state_of(pipeline, table)
+        if table is None or state is None:
             return None
         facts = table_facts(table, schema_since_ms=now_ms - LATELY_SECONDS * 1000)
         if pipeline.is_mirror and (letters := load_table(table.catalog, pipeline.dead_letter_table)):
             facts = replace(facts, dead_letters=summary_of(letters.current_snapshot()).live_rows)
-        state = table_state(table, pipeline.table)
         held = tuple(each.batch.attempt for each in held_batches(store, state, now_ms * 1000))
-        return _TableLook(state, facts, held, read_note(store.store, state.uuid), _refusal(pipeline, table))
+        return _TableLook(state, facts, held, read_note(store.store, state.uuid))
 
     return surveyor.for_each_table(look)
-
-
-def _refusal(pipeline: PipelineConfig, table: Table) -> SluiceError | None:
-    # pyiceberg, never at import
-    from spark_jobs.commit.anchor import check_anchor  # noqa: PLC0415
-    from spark_jobs.lake.tables import progress_of  # noqa: PLC0415
-    from spark_jobs.mirror.keys import refuse_other_spellings  # noqa: PLC0415
-    from spark_jobs.records.formats import spelling_of  # noqa: PLC0415
-
-    try:
-        check_anchor(table)
-        progress = progress_of(table)
-        refuse_other_spellings(table, spelling_of(pipeline, progress.cdc), pipeline.name)
-        _refuse_misfits(pipeline, table.schema(), progress.columns)
-    except SluiceError as error:
-        return error
-    return None
-
-
-def _refuse_misfits(pipeline: PipelineConfig, schema: Schema, bound: ColumnMap) -> None:
-    """Raise ``ConfigError`` where an expression no longer goes together with the columns there are.
-
-    One that speaks of more is left: a column that is declared or comes with the next records may go with it.
-    """
-    from spark_jobs.records.shaping import shaping_of  # noqa: PLC0415  (pyarrow, never at import)
-    from spark_jobs.schema.arrow_schema import arrow_schema  # noqa: PLC0415
-    from spark_jobs.schema.partitioning import field_names  # noqa: PLC0415
-
-    shaping, columns = shaping_of(pipeline), {field.name.lower() for field in schema.fields}
-    expressions = [*shaping.expressions.values(), *shaping.of_rows.values()]
-    spoken = {name.lower() for each in expressions for name in (*each.names, *shaping.expressions)}
-    if expressions and spoken <= columns:
-        from spark_jobs.records.shaped_rows import checked_shaping  # noqa: PLC0415  (DuckDB)
-
-        checked_shaping(pipeline, arrow_schema(schema), field_names(schema, bound))
 
 
 def _settings(
@@ -188,7 +146,7 @@ def _facts(
     if table is None or progress is None:
         return facts
     retention = retention_of(settings)
-    error = table.refusal or surveyor.refusal(Surveyed(pipeline, source, table.state))
+    error = surveyor.refusal(Surveyed(pipeline, source, table.state))
     left, since_ms, waiting_since_ms = None, None, None
     if error is None:
         waiting = _waiting(surveyor, source, positions)

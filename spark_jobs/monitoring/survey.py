@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,16 +19,18 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
 from spark_jobs.notices.notice import owes_notice
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import RetryableError, SluiceError
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.recovery.recovered import HeldBatch, held_batch
 from spark_jobs.txlog.entries import Attempt, is_waiting
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from spark_jobs.kafka.admin import KafkaAdmin
+    from spark_jobs.protocol.progress import ColumnMap
     from spark_jobs.txlog.store import TxlogStore
 
 # Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.
@@ -43,15 +45,15 @@ T = TypeVar("T")
 class TableState:
     """Where a table stands; ``committed_at_ms`` (since the epoch) is when its last drain landed.
 
-    ``summary`` is that of main's snapshot: Iceberg's own counts. ``clash`` is why its columns are not those
-    that were declared.
+    ``summary`` is that of main's snapshot: Iceberg's own counts. ``clash`` is the error with which a drain
+    would refuse it, whatever the topic has.
     """
 
     uuid: str
     progress: Progress
     committed_at_ms: int
     summary: dict[str, str]
-    clash: ConfigError | None = None
+    clash: SluiceError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Surveyor:
     def survey(self) -> list[Surveyed | Problem]:
         """Return one ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
         # Tables first: a run may commit in between, and no table is beyond what its topic holds later.
-        tables = self.for_each_table(_state_of)
+        tables = self.for_each_table(state_of)
         sources = self.sources()
         return [_joined(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
 
@@ -243,29 +245,54 @@ class Surveyor:
         return answer.result(self._patience_seconds)
 
 
-def table_state(table: Table, identifier: str) -> TableState:
+def state_of(pipeline: PipelineConfig, table: Table | None) -> TableState | None:
     """Read the progress and when a drain last moved it; before the first one, when the table last changed."""
-    progress = progress_from_properties(table.properties, table=identifier)
+    if table is None:
+        return None
+    progress = progress_from_properties(table.properties, table=pipeline.table)
     last, snapshot = progress.last_drain, table.current_snapshot()
     return TableState(
         uuid=str(table.metadata.table_uuid),
         progress=progress,
         committed_at_ms=last.committed_at_ms if last else table.metadata.last_updated_ms,
         summary=dict(snapshot.summary.additional_properties) if snapshot and snapshot.summary else {},
+        clash=_clash(pipeline, table, progress),
     )
 
 
-def _state_of(pipeline: PipelineConfig, table: Table | None) -> TableState | None:
-    from spark_jobs.schema.additions import check_declared  # noqa: PLC0415  (pyiceberg, never at import)
+def _clash(pipeline: PipelineConfig, table: Table, progress: Progress) -> SluiceError | None:
+    # pyiceberg, never at import
+    from spark_jobs.commit.anchor import check_anchor  # noqa: PLC0415
+    from spark_jobs.mirror.keys import refuse_other_spellings  # noqa: PLC0415
+    from spark_jobs.records.formats import spelling_of  # noqa: PLC0415
+    from spark_jobs.schema.additions import check_declared  # noqa: PLC0415
 
-    if table is None:
-        return None
-    state = table_state(table, pipeline.table)
     try:
+        check_anchor(table)
         check_declared(pipeline, table)
-    except ConfigError as clash:
-        return replace(state, clash=clash)
-    return state
+        refuse_other_spellings(table, spelling_of(pipeline, progress.cdc), pipeline.name)
+        _refuse_misfits(pipeline, table.schema(), progress.columns)
+    except SluiceError as error:
+        return error
+    return None
+
+
+def _refuse_misfits(pipeline: PipelineConfig, schema: Schema, bound: ColumnMap) -> None:
+    """Raise ``ConfigError`` where an expression no longer goes together with the columns there are.
+
+    One that speaks of more is left: a column that is declared or comes with the next records may go with it.
+    """
+    from spark_jobs.records.shaping import shaping_of  # noqa: PLC0415  (pyarrow, never at import)
+    from spark_jobs.schema.arrow_schema import arrow_schema  # noqa: PLC0415
+    from spark_jobs.schema.partitioning import field_names  # noqa: PLC0415
+
+    shaping, columns = shaping_of(pipeline), {field.name.lower() for field in schema.fields}
+    expressions = [*shaping.expressions.values(), *shaping.of_rows.values()]
+    spoken = {name.lower() for each in expressions for name in (*each.names, *shaping.expressions)}
+    if expressions and spoken <= columns:
+        from spark_jobs.records.shaped_rows import checked_shaping  # noqa: PLC0415  (DuckDB)
+
+        checked_shaping(pipeline, arrow_schema(schema), field_names(schema, bound))
 
 
 def held_batches(store: TxlogStore, table: TableState, now_us: int) -> tuple[HeldBatch, ...]:

@@ -15,6 +15,11 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def records_wait(number: int) -> str:
+    """``1 record waits``, ``2 records wait``."""
+    return count(number, "record waits", "records wait")
+
+
 def counts(
     balance: Balance,
     phases: Mapping[str, int] | None = None,
@@ -29,7 +34,8 @@ def counts(
     named = {"filtered": reasons, "routed": tables}
     letters = count(balance.dead_letters, "dead letter") + _told_apart(phases)
     further = "".join(
-        f", {offsets:,} {term}{_told_apart(named.get(term))}" for term, offsets in balance.further.items()
+        f", {offsets:,} {term.replace('_', ' ')}{_told_apart(named.get(term))}"
+        for term, offsets in balance.further.items()
     )
     return f"{count(balance.rows, 'row')}, {letters}, {count(balance.tombstones, 'tombstone')}{further}"
 

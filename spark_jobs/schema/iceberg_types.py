@@ -239,6 +239,13 @@ def incompatible(
             " `start: TIME`. Or say `schema: {incompatible: new_column}`: a column beside it has the values"
             " from then on.",
         )
+    if layout is Layout.ARCHIVE:
+        return ConfigError(
+            f"a schema has {written.name} as {own}, and the column {column} is {kind}",
+            code="schema-incompatible",
+            hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}`,"
+            " or begin an archive of another name, which gets the new type: `table:`.",
+        )
     return ConfigError(
         f"a schema has {written.name} as {own}, and the column {column} is {kind}",
         code="schema-incompatible",

@@ -77,7 +77,7 @@ def test_what_does_not_answer_is_named(
     assert re.search(r"FAIL  registry closed .*refuses a token \(HTTP 401\)", checked.stdout)
     assert re.search(r"FAIL  registry away .*it does not answer", checked.stdout)
     assert "skip  orders: topic" in checked.stdout
-    assert "skip  orders: Spark" in checked.stdout
+    assert "skip  Spark" in checked.stdout
     assert checked.stdout.endswith("8 checks, 3 failed, 3 skipped\n")
     assert not re.search("hunter2|other-token", checked.stdout + checked.stderr)
 

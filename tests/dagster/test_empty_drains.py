@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +17,13 @@ from dagster import (
     materialize,
 )
 
+from assets.limits import TAG_MAX_RUNTIME
+from assets.rebuilds import rebuild_asset
 from assets.tables import table_asset
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain import drain as drains
 from spark_jobs.drain.drain import DrainResult
+from spark_jobs.replay import rebuild as rebuilds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,3 +82,28 @@ def test_an_empty_drain_wakes_nobody_and_skips_nobody(monkeypatch: pytest.Monkey
         assert woken() == 0
         assert drain({0: 6}) == (1, 0, 0)
         assert woken() == 1
+
+
+@pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.BetaWarning")
+def test_rows_that_were_made_again_wake_as_a_drain_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is told of, and how far it is stays told: the next empty drain is no news; no end is set."""
+    table, mirror = table_asset(PIPELINE), rebuild_asset(PIPELINE)
+    resources = {"sluice": NoServers(), "spark": object()}
+    definitions = Definitions([table, mirror, child], resources=resources)
+    drained = DrainResult("a", "lake.a", "caught-up", None, next_offsets={0: 5})
+    monkeypatch.setattr(drains, "drain", lambda *_args, **_asked: drained)
+    batch = SimpleNamespace(counts=SimpleNamespace(bytes_read=1), durations_ms={}, snapshot_id=1)
+    made = SimpleNamespace(balance={"rows": 1}, ranges=(), batches=(batch,))
+    monkeypatch.setattr(rebuilds, "begins_at", lambda *_of: None)
+    monkeypatch.setattr(rebuilds, "rebuild", lambda *_of, **_asked: made)
+    cursor = None
+    with DagsterInstance.ephemeral() as instance:
+        woken = []
+        for asked in (table, mirror, table):
+            run = materialize([asked], instance=instance, resources=resources)
+            seen = evaluate_automation_conditions(definitions, instance, cursor=cursor)
+            cursor = seen.cursor
+            woken.append(seen.total_requested)
+            ends = instance.get_run_by_id(run.run_id).tags.get(TAG_MAX_RUNTIME)  # type: ignore[union-attr]
+            assert ends == ("0" if asked is mirror else None)
+    assert woken[1:] == [1, 0]

@@ -100,6 +100,6 @@ def test_a_tick_of_a_schedule_takes_whatever_waits() -> None:
     nightly = PIPELINE.model_copy(update={"schedule": "0 2 * * *"})
     young = Backlog(records=1, bytes=9, seconds_since_commit=1.0)
     assert should_drain(young, nightly) is None
-    assert should_drain_now(young, nightly) == "1 records wait at a tick of 0 2 * * *"
+    assert should_drain_now(young, nightly) == "1 record waits at a tick of 0 2 * * *"
     assert should_drain_now(replace(young, records=0), nightly) is None
     assert should_drain_now(replace(young, disagreement="moved"), nightly) == "moved"

@@ -163,6 +163,8 @@ def test_columns_that_came_after_the_first_batch_are_named(new_lab: NewLab) -> N
     error = look(lab).facts.error
     assert error is not None
     assert error.code == "expression-refused"
+    ((_, state),) = look_for_status(lab.config)
+    assert (state.word, state.reason) == (StateWord.FAILED, error.message)
 
 
 @pytest.mark.kafka
@@ -170,7 +172,7 @@ def test_columns_that_came_after_the_first_batch_are_named(new_lab: NewLab) -> N
 def test_an_idle_topic_stays_fresh_and_a_backlog_ages(new_lab: NewLab) -> None:
     """Valid-through is now while nothing waits, else what the last batch had reached."""
     lab = new_lab(as_json({"id": 1}))
-    assert fact(look(lab), "fresh") == (True, "no table yet, 1 records wait")
+    assert fact(look(lab), "fresh") == (True, "no table yet, 1 record waits")
     lab.drain()
     idle = look(lab).facts
     assert idle.valid_through_ms == idle.now_ms
@@ -184,7 +186,7 @@ def test_an_idle_topic_stays_fresh_and_a_backlog_ages(new_lab: NewLab) -> None:
     behind = look(lab)
     late = behind.facts
     assert late.waiting == 1
-    assert fact(behind, "fresh")[1].startswith("1 records wait, the oldest ")
+    assert fact(behind, "fresh")[1].startswith("1 record waits, the oldest ")
     assert late.oldest_since_ms == late.waiting_since_ms
     assert late.valid_through_ms is not None
     assert late.valid_through_ms < late.now_ms

@@ -63,7 +63,7 @@ def test_a_pipeline_that_is_well_is_one_line_of_many(
         checklist.run("two", last)
 
     monkeypatch.setattr(check_steps, "_try_pipeline", try_pipeline)
-    check_pipeline(SluiceConfig.model_construct(), orders(), Shared(None, None), is_brief=is_brief)
+    check_pipeline(SluiceConfig.model_construct(), orders(), Shared(None, None, None), is_brief=is_brief)
     said = capsys.readouterr().out.splitlines()
     assert len(said) == len(lines)
     for line, expected in zip(said, lines, strict=True):

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from gateway import lane as lane_module
 from gateway import persisted as persisted_module
 from gateway import spool as spool_module
 from gateway import topics as topics_module
+from gateway import writer as writer_module
 from gateway.intake import Intake
 from gateway.lane import Lane
 from gateway.messages import Ack, Answer, Batch, Event, Nack, Reason, State, Status, slot_of
@@ -37,11 +39,12 @@ from gateway.topics import (
     Stand,
     StreamTopics,
 )
+from gateway.writer import Writer
 from spark_jobs.checks.facts import SpoolFacts
 from spark_jobs.config.gateway import GatewaySettings, MemorySettings
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.monitoring.checkup import spool_facts
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from tests.support.fake_gateway_kafka import FakeKafka
 
 PLACE = ("topic", 0)
@@ -836,3 +839,29 @@ def test_what_kafka_refuses_for_a_while_waits_on_the_disk(tmp_path: Path) -> Non
         time.sleep(0.001)
     assert kafka.ids("s") == ["1.0", "1.1", "2.0", "2.1"]
     running.close()
+
+
+@pytest.mark.parametrize(
+    ("reported", "told"),
+    [
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "authentication-failed"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "not-authorised"),
+        (None, "broker-away"),
+    ],
+)
+def test_a_client_that_is_refused_is_no_broker_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, reported: int | None, told: str
+) -> None:
+    """Calls time out while the client asks again for ever; what it reports beside them tells why."""
+    monkeypatch.setattr(writer_module, "_ALL_DOWN_SECONDS", 0.0)
+    writer = Writer(StreamTopics({}, cast("Any", None), "t", 300), 0, Owner("u", "p"), lambda _: None)
+    if reported is not None:
+        writer._troubles(KafkaError(reported))
+    writer._troubles.are_all_down = True
+
+    def ask(_seconds: float) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+
+    with pytest.raises(SluiceError) as raised:
+        writer._wait(cast("Any", None), ask)
+    assert raised.value.code == told

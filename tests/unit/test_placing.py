@@ -254,6 +254,14 @@ def test_the_rules_decide_what_does_not_fit() -> None:
         )
     assert caught.value.code == "schema-incompatible"
     assert "./sluice retype PIPELINE a TYPE --reason" in caught.value.hint
+    with pytest.raises(ConfigError, match="a as string") as caught:  # an archive takes no `retype`
+        Table(
+            NestedField(1, "a", INT, required=False),
+            rules=Rules(9, Incompatible.STOP, layout=Layout.ARCHIVE),
+        ).take(written(a=("a", TEXT)))
+    assert caught.value.hint.endswith(
+        "or begin an archive of another name, which gets the new type: `table:`."
+    )
     letters = Table(NestedField(1, "a", INT, required=False), rules=Rules(9, Incompatible.DEAD_LETTER))
     assert letters.take(written(a=("a", TEXT)))[1] == [(("a", "a", ()),)]
     assert letters.columns == {"a": "int"}

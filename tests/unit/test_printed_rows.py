@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -39,6 +41,19 @@ def test_an_id_is_printed_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> 
     """An answer's numbers may be keys or offsets, which no command and no SQL takes with commas."""
     print_answer(_answer(ROWS), None, as_json=False, as_csv=False)
     assert capsys.readouterr().out.splitlines()[1].split() == ["1015", "Ada", "4711"]
+
+
+def test_of_many_columns_no_value_is_broken_within_a_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times are whole, text goes on between words, and what is one long word is cut and says so."""
+    monkeypatch.setattr(output, "PIPE_WIDTH", 60)
+    at, document = dt.datetime(2026, 11, 28, 7, 40, 52, 804000, dt.UTC), json.dumps({"a": "b" * 90})
+    rows = pa.table({"at": [at], "text": ["some words of a text"], "raw": [document.replace(" ", "")]})
+    print_answer(_answer(rows), None, as_json=False, as_csv=False)
+    words = set(capsys.readouterr().out.split())
+    assert {"2026-11-28T07:40:52.804000+00:00", "some", "words", "text"} <= words
+    assert [word for word in words if word.startswith('{"a":"b') and word.endswith("…")]
 
 
 def test_a_row_that_was_looked_up_is_printed_vertically(capsys: pytest.CaptureFixture[str]) -> None:

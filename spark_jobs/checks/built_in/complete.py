@@ -8,6 +8,7 @@ from spark_jobs.checks.check import Case, Check, Severity, Verdict, no_table, sp
 from spark_jobs.checks.facts import AuditNote, TableFacts
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
+from spark_jobs.protocol.words import count
 
 
 def judge(case: Case) -> Verdict:
@@ -54,21 +55,23 @@ def _balanced(table: TableFacts) -> Verdict:
         "holes": len(table.holes),
         "removed": removed,
     }
-    batches = "1 batch balances" if len(table.batches) == 1 else f"{len(table.batches):,} batches balance"
-    parts = [f"{batches} over {sums.offsets:,} offsets"]
+    batches = count(len(table.batches), "batch balances", "batches balance")
+    parts = [f"{batches} over {count(sums.offsets, 'offset')}"]
     passed = not unaccounted and not table.holes
     if not passed:
         parts = [f"{unaccounted:,} offsets or rows are unaccounted for", *table.holes[:3]]
     if table.removals:
         newest = table.removals[-1]
-        parts.append(f"another writer removed {removed:,} rows ({newest.operation} {newest.snapshot_id})")
+        parts.append(
+            f"another writer removed {count(removed, 'row')} ({newest.operation} {newest.snapshot_id})"
+        )
     return Verdict(passed, "; ".join(parts), numbers)
 
 
 def _audited(note: AuditNote, now_ms: int) -> Verdict:
     age = (now_ms - note.audited_at_ms) / 1000
     if note.damaged:
-        files = "1 file" if len(note.damaged) == 1 else f"{len(note.damaged):,} files"
+        files = count(len(note.damaged), "file")
         fact = f"{files} damaged, found {spoken_duration(age)} ago: {'; '.join(note.damaged[:3])}"
         return Verdict(False, fact, {"damaged_files": float(len(note.damaged)), "audit_age_seconds": age})
     fact = (

@@ -16,6 +16,7 @@ from spark_jobs.checks.check import (
     stalled_after_seconds,
 )
 from spark_jobs.protocol.source import held_back
+from spark_jobs.protocol.words import records_wait
 
 
 def judge(case: Case) -> Verdict:
@@ -28,7 +29,7 @@ def judge(case: Case) -> Verdict:
     is_scheduled = case.due_ms(since) is not None
     default = SCHEDULED_DRAIN_SECONDS if is_scheduled else stalled_after_seconds(case.freshness_seconds)
     limit, late = case.limit or default, seconds_late(case, since)
-    waiting = [f"{facts.waiting:,} records wait"] if facts.waiting else []
+    waiting = [records_wait(facts.waiting)] if facts.waiting else []
     waiting += [held_back(facts.undecided)] if facts.undecided else []
     fact = "; ".join(waiting) + f", the oldest {spoken_duration(age)}" if waiting else "nothing waits"
     numbers = {"age_seconds": age, "limit_seconds": limit}

@@ -12,6 +12,7 @@ from spark_jobs.checks.check import (
     drain_or_resume,
     seconds_late,
 )
+from spark_jobs.protocol.words import records_wait
 
 # A full batch starts a run at once, so more than two waiting means that arrivals are faster than drains.
 LAG_BATCHES = 2
@@ -21,7 +22,7 @@ def judge(case: Case) -> Verdict:
     """Judge the records that wait in all partitions, naming the one with the most."""
     facts = case.facts
     limit = case.limit or LAG_BATCHES * case.max_batch_records
-    fact = f"{facts.waiting:,} records wait"
+    fact = records_wait(facts.waiting)
     if facts.waiting and len(facts.lag) > 1:
         most = max(facts.lag, key=lambda partition: facts.lag[partition])
         fact += f", {facts.lag[most]:,} of them in partition {most}"

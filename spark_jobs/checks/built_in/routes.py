@@ -7,6 +7,7 @@ import re
 from collections import Counter
 
 from spark_jobs.checks.check import LATELY_SECONDS, Case, Check, Severity, Verdict, no_table
+from spark_jobs.protocol.words import count
 
 MOST_SHOWN = 10
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -32,7 +33,7 @@ def judge(case: Case) -> Verdict:
     lines = ", ".join(f"{_written(value)}: {case.table}" for value, _ in commonest)
     return Verdict(
         passed=False,
-        fact=f"{rows:,} rows or more of values without a table stay in {case.table}: {told}{more}",
+        fact=f"{count(rows, 'row')} or more of values without a table stay in {case.table}: {told}{more}",
         numbers={"unlisted_rows": float(rows)},
         mend=f"list them under route.tables, there or with another table: {lines}",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_jobs.checks.check import Case, Check, Severity, Verdict, no_table, spoken_duration
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.words import count
 
 
 def judge(case: Case) -> Verdict:
@@ -16,7 +17,7 @@ def judge(case: Case) -> Verdict:
         return Verdict(passed=True, fact="not looked at yet")
     found = note.source_events
     age = spoken_duration((facts.now_ms - note.audited_at_ms) / 1000)
-    told = f"{found.events:,} events {age} ago: {found.gaps:,} missing, {found.doubles:,} doubled"
+    told = f"{count(found.events, 'event')} {age} ago: {found.gaps:,} missing, {found.doubles:,} doubled"
     fact = "; ".join((told, *found.examples))
     numbers = {"events": float(found.events), "missing": float(found.gaps), "doubled": float(found.doubles)}
     passed = not (found.gaps or found.doubles)

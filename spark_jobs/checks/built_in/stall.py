@@ -15,6 +15,7 @@ from spark_jobs.checks.check import (
 )
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.source import held_back
+from spark_jobs.protocol.words import count, records_wait
 
 
 def judge(case: Case) -> Verdict:
@@ -36,7 +37,7 @@ def judge(case: Case) -> Verdict:
     if not facts.waiting:
         nothing = Verdict(passed=True, fact="nothing waits", numbers=numbers)
         return _held_back(case, limit, numbers) if facts.undecided else nothing
-    fact = f"{facts.waiting:,} records wait, without a commit for {spoken_duration(quiet)}"
+    fact = f"{records_wait(facts.waiting)}, without a commit for {spoken_duration(quiet)}"
     late = seconds_late(case, since)
     if case.due_ms(since) is not None:
         fact += f", a schedule's tick has waited for {spoken_duration(late)}" if late else ", none is due"
@@ -50,7 +51,7 @@ def _standing(case: Case) -> tuple[str, str] | None:
     if facts.error is not None:
         return f"a drain would stop: {facts.error.message}", facts.error.hint
     if facts.held:
-        held = f"{len(facts.held)} batches are held by a quality gate; later ones wait"
+        held = f"{count(len(facts.held), 'batch is', 'batches are')} held by a quality gate; later ones wait"
         return held, mends.command("held list", case.pipeline)
     if facts.failure is not None and (facts.table is None or facts.table.paused is None):
         return facts.failure.message, facts.failure.hint

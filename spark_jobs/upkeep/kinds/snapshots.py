@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import UpkeepSettings
+from spark_jobs.protocol.words import count
 from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
@@ -44,7 +45,7 @@ def expire_snapshots(work: TableWork) -> Done:
     # Expiry may cut the chain from main to the anchor, which is how a rollback is noticed.
     work.make_anchor()
     work.connections.fail_points.reach("expire.after-reanchor")
-    work.say(f"{work.identifier}: expiring, {work.figures.snapshots:,} snapshots")
+    work.say(f"{work.identifier}: expiring, {count(work.figures.snapshots, 'snapshot')}")
     cutoff = dt.datetime.fromtimestamp(cutoff_ms / 1000, dt.UTC)
     found = work.call("expire_snapshots", older_than=cutoff, retain_last=1)
     work.connections.fail_points.reach("expire.after-procedure")
