@@ -53,7 +53,7 @@ def _print(seen: Preview, pipeline: PipelineConfig) -> None:
     if not seen.balance.offsets:
         output.say("nothing is there to be read yet" if seen.is_new else "nothing waits")
         if not seen.is_new:
-            again = mends.act("replay", pipeline.name, "--all", "--diff")
+            again = mends.command("replay", pipeline.name, "--all", "--diff")
             command = mends.command("audit", pipeline.name) if pipeline.is_mirror else again
             output.say(f"of what is drained: {command}")
         return

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from dagster import materialize
@@ -139,6 +140,23 @@ def test_stopping_work_starts_no_spark(tmp_path: Path, monkeypatch: pytest.Monke
     assert not started
     spark.session()
     assert started == [spark]
+
+
+def test_what_could_not_be_stopped_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By gRPC's own words, whose errors are objects of five lines as text, or by the error's."""
+
+    class RpcError(Exception):
+        def details(self) -> str:
+            return "failed to connect\nto all addresses"
+
+    spark = WorkSpark(config_of(tmp_path, SparkSettings(remote="sc://127.0.0.1:1")), "drain")
+    for error in (RpcError("<_InactiveRpcError of RPC that terminated with:\n\tstatus>"), OSError("no\nway")):
+        monkeypatch.setattr(WorkSpark, "session", Mock(side_effect=error))
+        spark.interrupt("an-attempt")
+    told = [record.getMessage().partition("could not be stopped: ")[2] for record in caplog.records]
+    assert told == ["failed to connect to all addresses", "no way"]
 
 
 @pytest.mark.parametrize(("master", "expected"), [("local[3,4]", 3), ("local[7]", 7)])

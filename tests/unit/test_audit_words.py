@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
 
 from assets.keys import table_key
 from assets.tables import table_asset
 from cli.work import verdict
+from spark_jobs.audit import audit as audits
 from spark_jobs.audit.counts import AuditResult, MirrorAuditResult
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout
+from spark_jobs.protocol.errors import ConfigError
 
 NAMES = {"pipeline": "orders", "topic": "orders", "table": "lake.orders"}
 
@@ -52,3 +59,25 @@ def test_dagster_says_of_a_table_what_is_in_it(settings: dict[str, object], said
     """A filter keeps some of the records, a mirror the newest of each key."""
     pipeline = PipelineConfig.model_validate({"name": "o", "topic": "o", "table": "lake.o", **settings})
     assert table_asset(pipeline).descriptions_by_key[table_key(pipeline)].startswith(said)
+
+
+def test_an_audit_names_a_required_column_before_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that another engine added, in the table or beside it, whatever Kafka has."""
+    first = Schema(NestedField(1, "id", LongType(), required=False))
+    later = Schema(*first.fields, NestedField(2, "team", StringType(), required=True), schema_id=1)
+
+    def table(name: str, *schemas: Schema) -> SimpleNamespace:
+        known = {each.schema_id: each for each in schemas}
+        return SimpleNamespace(name=lambda: ("lake", name), schema=lambda: schemas[-1], schemas=lambda: known)
+
+    connections: Any = SimpleNamespace(admin=SimpleNamespace(source_state=lambda _: None))
+    pipeline = PipelineConfig(name="orders", topic="orders", table="lake.orders")
+    for data, letters, named in (
+        (table("orders", first, later), None, "column team of lake.orders is required"),
+        (table("orders", first), table("letters", later), "column team of lake.letters is required"),
+    ):
+        tables = SimpleNamespace(data=data, dead_letters=letters, routed={})
+        monkeypatch.setattr(audits, "tables_as_one", lambda *_, tables=tables: tables)
+        with pytest.raises(ConfigError, match=named) as raised:
+            audits.audit(pipeline, connections)
+        assert raised.value.code == "required-column"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from spark_jobs.books import history
 from spark_jobs.books.entries import books_of, entry_of, is_due
 from spark_jobs.protocol.batch import Balance, BatchCounts, BatchKind
 from spark_jobs.txlog.entries import (
@@ -94,3 +97,24 @@ def test_due_by_number_of_finished_attempts() -> None:
     assert not is_due(149)
     assert is_due(150)
     assert is_due(1, due_attempts=1)
+
+
+def test_drains_that_neither_log_nor_books_know_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the kept snapshots' drains alone: an emptied log is told; what a gap of a summary hides is not."""
+    told = [
+        {"sluice.attempt": "kept", "sluice.balance": "{}"},
+        {"sluice.attempt": "lost", "sluice.balance": "{}"},
+        {"sluice.attempt": "skip", "sluice.balance": "{}", "sluice.kind": "skip"},
+        {"sluice.attempt": "act"},
+        {},
+    ]
+    snapshots = [SimpleNamespace(summary=SimpleNamespace(additional_properties=each)) for each in told]
+    table = SimpleNamespace(metadata=SimpleNamespace(snapshots=snapshots))
+    known = [SimpleNamespace(entry=SimpleNamespace(attempt=each)) for each in ("other", "kept")]
+    pipeline: Any = SimpleNamespace(table="lake.a")
+    connections: Any = None
+    monkeypatch.setattr(history, "load_fresh", lambda *_: table)
+    monkeypatch.setattr(history, "lines_of", lambda *_: iter(known))
+    assert history.unlisted_drains(pipeline, connections) == 1
+    monkeypatch.setattr(history, "load_fresh", lambda *_: None)
+    assert history.unlisted_drains(pipeline, connections) == 0

@@ -1,15 +1,18 @@
-"""What ``check`` says of many pipelines, and what ``--fresh`` does of one that is never hot."""
+"""What ``check`` says of many pipelines, ``preview`` of nothing, ``--fresh`` of one that is never hot."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
 from cli.commands import check_steps
-from cli.commands.check_steps import Checklist, Shared, check_pipeline
+from cli.commands.check_steps import Checklist, Shared, check_pipeline, check_shared
+from cli.commands.preview import _print
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.hot.fresh import read_fresh
+from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -103,3 +106,46 @@ def test_no_line_is_told_that_validate_refuses(settings: dict[str, Any], advice:
     with pytest.raises(ConfigError) as refused:
         read_fresh(orders(**settings), connections)
     assert refused.value.hint.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_new", "told"),
+    [
+        ({}, False, ["nothing waits", "./sluice replay orders --all --diff"]),
+        ({"layout": "mirror"}, False, ["nothing waits", "./sluice audit orders"]),
+        ({}, True, ["nothing is there to be read yet"]),
+    ],
+)
+def test_a_preview_of_nothing_says_where_what_was_drained_is_compared(
+    capsys: pytest.CaptureFixture[str], settings: dict[str, Any], is_new: bool, told: list[str]
+) -> None:
+    """By what tries today's configuration on it; a mirror's is its audit, and a new table has none."""
+    seen: Any = SimpleNamespace(
+        topic="orders",
+        table="lake.orders",
+        is_new=is_new,
+        balance=Balance(),
+        dead_letters=(),
+        filtered_reasons={},
+        routed_tables={},
+    )
+    _print(seen, orders(**settings))
+    first, *last = capsys.readouterr().out.splitlines()
+    assert first.endswith("nothing is written")
+    assert [line.removeprefix("of what is drained: ") for line in last] == told
+
+
+def test_spark_is_started_once_for_all_pipelines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its start is a step of its own, which no pipeline's milliseconds have; without a broker it is left."""
+    for step in ("_broker", "_catalog", "_state", "_spark"):
+        monkeypatch.setattr(check_steps, step, lambda _, step=step: (step, "well"))
+    config = SluiceConfig.model_construct(registries={})
+    assert check_shared(Checklist(), config) == Shared("_broker", "_catalog", "_spark")  # type: ignore[arg-type]
+    steps = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert steps == [["ok", each] for each in ("broker", "catalog", "state", "Spark")]
+    monkeypatch.setattr(check_steps, "_broker", lambda _: refuse())
+    monkeypatch.setattr(check_steps, "WorkSpark", lambda *_: SimpleNamespace(where=None))
+    assert check_shared(Checklist(), config).session is None
+    assert "skip  Spark" in capsys.readouterr().out
