@@ -243,8 +243,8 @@ def incompatible(
         return ConfigError(
             f"a schema has {written.name} as {own}, and the column {column} is {kind}",
             code="schema-incompatible",
-            hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}`,"
-            " or begin an archive of another name, which gets the new type: `table:`.",
+            hint="Nothing was committed. Have the producers go back, say `schema: {incompatible:"
+            " new_column}`, or begin an archive of another name, which gets the new type: `table:`.",
         )
     return ConfigError(
         f"a schema has {written.name} as {own}, and the column {column} is {kind}",
