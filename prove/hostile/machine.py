@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dagster import DagsterRunStatus
 
+from cli.stand.running import SPARK, servers_of
 from prove.crash.restart import ENDINGS_OF_REPLACED
 from prove.hostile.case import History, judge
 from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_beyond
@@ -39,6 +40,7 @@ BATCH_RECORDS = 100
 OTHERS = 2
 RECORDS_OF_OTHERS = 200
 EXIT_INTERRUPTED = 130
+ENDS_SECONDS = 10.0
 
 
 @contextmanager
@@ -126,6 +128,49 @@ def _terminate_command(testbed: Testbed) -> Findings:
         workload.run()
         history = f"it ended with exit code {code} at {reached:,} of {RECORDS:,} records"
         return judge(workload, History(history, recovery_seconds=time.monotonic() - began))
+
+
+def _terminate_beside_silent_spark(testbed: Testbed) -> Findings:
+    """A Spark server of its own, which stands still: it takes connections and says nothing."""
+    settings = spark_settings(ServerFolder(testbed.folder / unique_name("silent"), "spark-connect"))
+    spark = start_spark_connect(settings).process
+    try:
+        with _waiting(replace(testbed, spark_remote=settings.remote)) as workload:
+            command = [sys.executable, "-m", "cli", "drain", PIPELINE, "--config", str(workload.lab.path)]
+            with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as drain:
+                wait_beyond(workload.lab, BATCH_RECORDS)
+                os.killpg(spark.pid, signal.SIGSTOP)
+                time.sleep(2)  # until it is waited for
+                drain.send_signal(signal.SIGTERM)
+                began = time.monotonic()
+                code = drain.wait(PATIENCE_SECONDS)
+                seconds = time.monotonic() - began
+                os.killpg(spark.pid, signal.SIGCONT)
+            assert code == EXIT_INTERRUPTED, code
+            assert seconds < ENDS_SECONDS, f"it ended after {seconds:.0f} s"
+            assert workload.lab.drained() < RECORDS, "it had caught up"
+            began = time.monotonic()
+            workload.run()
+            return judge(workload, History("it ended", recovery_seconds=time.monotonic() - began))
+    finally:
+        spark.stop()
+
+
+def _kill_spark_under_up(testbed: Testbed) -> Findings:
+    with (
+        _waiting(replace(testbed, spark_remote=""), max_batch_records=RECORDS) as workload,
+        servers_of(workload.lab.config) as servers,
+    ):
+        servers.start_backends()
+        workload.run()
+        workload.produce(orders(RECORDS, RECORDS))
+        killed = servers.processes[SPARK]
+        killed.kill()
+        began = time.monotonic()
+        servers.mend()
+        assert servers.processes[SPARK] is not killed
+        workload.run()
+        return judge(workload, History("it was started", recovery_seconds=time.monotonic() - began))
 
 
 def _fill_queue(testbed: Testbed) -> Findings:
@@ -227,6 +272,20 @@ SCENARIOS = (
         "SIGTERM of `./sluice drain`",
         "it ends; what it has committed stays, the next drain goes on",
         _terminate_command,
+    ),
+    _case(
+        "machine/command-terminated-beside-silent-spark",
+        "SIGTERM of `./sluice drain` while Spark's server stands still",
+        f"it ends within {ENDS_SECONDS:.0f} s, the next drain goes on",
+        _terminate_beside_silent_spark,
+        needs=set(),
+    ),
+    _case(
+        "machine/spark-killed-under-up",
+        "kill -9 of the Spark server that `./sluice up` started",
+        "`up` starts it again where it was, drains go on",
+        _kill_spark_under_up,
+        needs=set(),
     ),
     _case(
         "machine/full-queue",
