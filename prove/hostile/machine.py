@@ -9,14 +9,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from dagster import DagsterRunStatus
 
-from cli.stand.running import SPARK, servers_of
+from cli.stand.running import SPARK, Servers
 from prove.crash.restart import ENDINGS_OF_REPLACED
 from prove.hostile.case import History, judge
 from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_beyond
@@ -159,8 +159,10 @@ def _terminate_beside_silent_spark(testbed: Testbed) -> Findings:
 def _kill_spark_under_up(testbed: Testbed) -> Findings:
     with (
         _waiting(replace(testbed, spark_remote=""), max_batch_records=RECORDS) as workload,
-        servers_of(workload.lab.config) as servers,
+        ExitStack() as stack,
     ):
+        servers = Servers(workload.lab.config)
+        stack.callback(servers.stop)
         servers.start_backends()
         workload.run()
         workload.produce(orders(RECORDS, RECORDS))
