@@ -13,9 +13,10 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ MAX_FORGOTTEN_SESSIONS = 1000
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 PARALLELISM = "spark.default.parallelism"
 CHECK = "check"
-INTERRUPT_SECONDS = 6.0
+INTERRUPT_SECONDS = 3.0
 LOG_NAME = "spark-local"  # of the JVMs of this machine's commands, all in one file
 _READING_ICEBERG = frozenset({UPKEEP, CHECK})  # all else leaves Iceberg to PyIceberg
 
@@ -155,10 +156,7 @@ class WorkSpark:
 
         Nobody waits long for that: a server that is silent is told once it speaks, if this process lives.
         """
-        stopping = threading.Thread(target=self._interrupt, args=(tag,), daemon=True)
-        stopping.start()
-        stopping.join(INTERRUPT_SECONDS)
-        if stopping.is_alive():
+        if not _is_soon_done(partial(self._interrupt, tag)):
             _logger.warning("Spark has not stopped the work of attempt %s in %.0f s", tag, INTERRUPT_SECONDS)
 
     def _interrupt(self, tag: str) -> None:
@@ -201,6 +199,7 @@ class WorkSpark:
             if not is_ours:
                 client.close()
             else:
+                _interrupt_briefly(client)
                 # Left to the interpreter's end, closing waits for a thread that is gone by then.
                 atexit.register(client.close)
                 if code:
@@ -248,6 +247,25 @@ class WorkSpark:
     def _code_folder(self) -> Path:
         """Return where the job's code is put to be shipped: a state folder may be read-only."""
         return temporary_folder(Path(self.config.home))
+
+
+def _interrupt_briefly(client: Any) -> None:
+    """Have Ctrl-C, which stops the running operation first, not wait forever for a server that is silent."""
+    stop = client.interrupt_operation
+    client.interrupt_operation = lambda operation: _is_soon_done(partial(stop, operation))
+
+
+def _is_soon_done(work: Callable[[], object]) -> bool:
+    """Do it in a thread of its own, and wait for that no longer than ``INTERRUPT_SECONDS``."""
+
+    def attempt() -> None:
+        with suppress(Exception):  # as good as it goes: commits are fenced without it
+            work()
+
+    working = threading.Thread(target=attempt, daemon=True)
+    working.start()
+    working.join(INTERRUPT_SECONDS)
+    return not working.is_alive()
 
 
 def _attach(url: str, conf: dict[str, str], remote: str) -> SparkSession:

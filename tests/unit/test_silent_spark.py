@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
 
 from resources import spark_session
-from resources.spark import WorkSpark
+from resources.spark import WorkSpark, _interrupt_briefly
 from resources.spark_session import wait_for_answer
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig, SparkSettings
 from spark_jobs.connections.spark_address import connect_url
@@ -68,6 +69,17 @@ def test_a_server_that_says_nothing_is_an_error_in_time(
     assert time.monotonic() - began < 20
     assert "Spark has not answered for 1 s" in caplog.text
     assert "has not stopped the work" in caplog.text
+
+
+def test_who_is_interrupted_does_not_wait_for_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark stops the running operation before it lets Ctrl-C through; that wait has an end."""
+    monkeypatch.setattr("resources.spark.INTERRUPT_SECONDS", 0.1)
+    asked, speaks = list[str](), threading.Event()
+    client = SimpleNamespace(interrupt_operation=lambda name: asked.append(name) or speaks.wait())
+    _interrupt_briefly(client)
+    client.interrupt_operation("an-operation")
+    speaks.set()
+    assert asked == ["an-operation"]
 
 
 def test_loopback_is_reached_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
