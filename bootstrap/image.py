@@ -35,7 +35,7 @@ JARS = ("spark", "spark-s3", "spark-postgres")
 _PASSING = ("dev/", "proc/", "sys/", "run/", "tmp/", "var/cache/", "var/log/", "var/lib/apt/lists/")
 _OF_A_MACHINE = frozenset({"etc/machine-id", "etc/hostname", "etc/resolv.conf", "etc/passwd", "etc/group"})
 # How uv installed it, and from which folder.
-_OF_AN_INSTALLATION = ("/direct_url.json", "/uv_cache.json", f"/sluice-{__version__}.dist-info/RECORD")
+_OF_AN_INSTALLATION = ("/direct_url.json", "/uv_cache.json", f"/sluice_lake-{__version__}.dist-info/RECORD")
 
 
 def build(base: Path, target: Path) -> str:

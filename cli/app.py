@@ -39,7 +39,7 @@ class SluiceGroup(click.Group):
         if section is None:
             return None
         file, name = ("develop", cmd_name) if section == "Develop" else (cmd_name, "command")
-        command: click.Command = getattr(importlib.import_module(f"cli.commands.{file}"), name)
+        command: click.Command = getattr(importlib.import_module(f"{__package__}.commands.{file}"), name)
         taken = {option for parameter in command.params for option in parameter.opts}
         command.params.extend(option for option in common_options() if not taken & set(option.opts))
         return command

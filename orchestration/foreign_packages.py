@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from spark_jobs import WITHIN
 from spark_jobs.protocol.errors import ConfigError
 
 PACKAGES = ("orchestration", "assets", "resources", "servers", "spark_jobs")
@@ -19,8 +20,8 @@ def refuse_foreign_packages(root: Path | None = None) -> None:
     Raises ``ConfigError`` (``foreign-package``) naming both paths.
     """
     root = root or Path(__file__).resolve().parents[1]
-    for package in PACKAGES:
-        expected = root / package / "__init__.py"
+    for name in PACKAGES:
+        package, expected = f"{WITHIN}{name}", root / name / "__init__.py"
         spec = importlib.util.find_spec(package)
         found = Path(spec.origin).resolve() if spec and spec.origin else None
         if found != expected:

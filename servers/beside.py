@@ -10,6 +10,7 @@ from servers.environment import sluice_environment
 from servers.java import java_home
 from servers.listener import bound_at, refuse_taken, url_of
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
+from spark_jobs import WITHIN
 from spark_jobs.config.listener import Address, ListenerSettings
 
 METRICS = "metrics"
@@ -51,7 +52,7 @@ def start_beside(
     if settings.listen is None:
         return None
     address = _free(settings, bound_at(settings.listen))
-    typed = [sys.executable, "-m", "cli", command, "--port", str(address.port)]
+    typed = [sys.executable, "-m", f"{WITHIN}cli", command, "--port", str(address.port)]
     environment = sluice_environment(java_home(), sluice_home, config_path)
     process = ServerProcess(
         ServerFolder(sluice_home, command),

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from servers.process import ServerFolder, ServerProcess
+from spark_jobs import WITHIN
 from spark_jobs.protocol.errors import ConfigError
 
-MODULE = "orchestration.definitions"
+MODULE = f"{WITHIN}orchestration.definitions"
 LOAD_SECONDS = 120.0
 # A socket's path has 103 bytes at most on macOS, 107 on Linux; locations have short names.
 LONGEST_FOLDER = 80

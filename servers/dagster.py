@@ -142,7 +142,7 @@ def _start_daemon(settings: DagsterSettings) -> ServerProcess:
 def _start_webserver(settings: DagsterSettings) -> ServerProcess:
     where = ["-w", str(settings.workspace_path), "-h", settings.address.host, "-p", str(settings.port)]
     # Whether it may be open was judged where ``--insecure`` was typed, or not.
-    return _start(settings, WEBSERVER, ["-m", "servers.webserver", INSECURE, *where])
+    return _start(settings, WEBSERVER, ["-m", f"{__package__}.webserver", INSECURE, *where])
 
 
 def prepare_dagster_home(folder: Path) -> None:

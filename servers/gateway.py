@@ -22,6 +22,7 @@ from servers.environment import sluice_environment
 from servers.java import java_home
 from servers.listener import refuse_open, refuse_taken, tls_of, url_of
 from servers.serving import serve
+from spark_jobs import WITHIN
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 
@@ -128,7 +129,7 @@ def _drain_of(config: SluiceConfig) -> Callable[[str], subprocess.Popen[bytes]]:
     environment = sluice_environment(java_home(), Path(config.home), source)
 
     def start(pipeline: str) -> subprocess.Popen[bytes]:
-        typed = [sys.executable, "-m", "cli", "drain", pipeline]
+        typed = [sys.executable, "-m", f"{WITHIN}cli", "drain", pipeline]
         return subprocess.Popen(typed, env=environment, cwd=config.home, stdout=subprocess.DEVNULL)
 
     return start

@@ -15,6 +15,7 @@ from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, is_listening
 from servers.spark_defaults import write_spark_defaults
+from spark_jobs import WITHIN
 from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.protocol.errors import ConfigError
 
@@ -108,7 +109,7 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         "spark.app.name": "sluice",
         "spark.driver.memory": settings.driver_memory,
         "spark.ui.enabled": "false",
-        "spark.python.daemon.module": "spark_jobs.worker_daemon",
+        "spark.python.daemon.module": f"{WITHIN}spark_jobs.worker_daemon",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -66,7 +66,7 @@ drop_sparks_archives()
 
 from pyspark import daemon  # noqa: E402  (from the path that is left)
 
-import spark_jobs.drain.split_task  # noqa: E402, F401  (for what it imports)
+from spark_jobs.drain import split_task  # noqa: E402, F401  (for what it imports)
 
 if __name__ == "__main__":
     gc.freeze()  # the imported modules live for ever: workers need not look through them again and again

@@ -125,7 +125,7 @@ class Servers:
         self._start_sample()
 
     def _start_sample(self) -> None:
-        command = [sys.executable, "-m", "cli.stand.sample_stream", self.config.home]
+        command = [sys.executable, "-m", f"{__package__}.sample_stream", self.config.home]
         environment = clean_environment(java_home())
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from spark_jobs.checks.check import Check
 
-FOLDER = "spark_jobs.checks.built_in"
+FOLDER = f"{__package__}.built_in"
 # As an archive lists them too, in which the code is shipped.
 _NAMES = [module.name for module in pkgutil.iter_modules(importlib.import_module(FOLDER).__path__)]
 _FOUND: list[Check] = [importlib.import_module(f"{FOLDER}.{name}").CHECK for name in _NAMES]

@@ -8,7 +8,7 @@ from importlib import resources
 from spark_jobs.config.problems import Finding, closest, did_you_mean
 
 # The properties librdkafka 2.16 takes as text, as `rd_kafka_conf_properties_show` lists them.
-KAFKA_PROPERTY_NAMES = (resources.files("spark_jobs.config") / "kafka_keys.txt").read_text("utf-8").split()
+KAFKA_PROPERTY_NAMES = (resources.files(__package__) / "kafka_keys.txt").read_text("utf-8").split()
 # Without any one of these, records are lost or doubled silently: `auto.offset.reset` by default skips what
 # retention took and ends as if nothing were missing; `check.crcs` is off by default; uncommitted records may
 # vanish; without the end-of-partition event a range that ends in markers is never done.

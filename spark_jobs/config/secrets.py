@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from spark_jobs import WITHIN
 from spark_jobs.config.redaction import FILE, REFERENCE, is_identity_key, is_secret_key, mask, url_passwords
 from spark_jobs.protocol.errors import ConfigError
 
@@ -93,7 +94,8 @@ def _read(key: str, reference: str) -> str:
 
 VARIABLE = "SLUICE_LOG_LEVEL"
 LEVELS = ("debug", "info", "warning", "error")
-_LOGGERS = tuple(logging.getLogger(name) for name in ("spark_jobs", "resources", "gateway", "serving"))
+_TOLD = ("spark_jobs", "resources", "gateway", "serving")
+_LOGGERS = tuple(logging.getLogger(f"{WITHIN}{name}") for name in _TOLD)
 
 
 class ScrubbedLines(logging.Formatter):

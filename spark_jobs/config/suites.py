@@ -18,7 +18,7 @@ from spark_jobs.config.values import Frozen, PipelineName, choice, key
 # each meets it or not. `figures`: all rows together. `columns`: names and types. `sql`: it needs a database.
 LOOKS_AT = dict(
     line.split()
-    for line in (resources.files("spark_jobs.config") / "expectations.txt").read_text("utf-8").splitlines()
+    for line in (resources.files(__package__) / "expectations.txt").read_text("utf-8").splitlines()
 )
 KNOWN_EXPECTATIONS = sorted(name for name, kind in LOOKS_AT.items() if kind != "sql")
 # A JSON schema would be fetched from where they lead, a file or any host.

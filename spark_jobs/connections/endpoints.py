@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
+from spark_jobs import WITHIN
 from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
 from spark_jobs.config.redaction import url_passwords
 from spark_jobs.config.secrets import remember, resolve
@@ -82,7 +83,7 @@ def _login(auth: KafkaAuth) -> dict[str, str]:
 
 def _debugging() -> dict[str, str]:
     """Return librdkafka's own log at our level debug; `conf` is not in it, which shows all properties."""
-    is_wanted = logging.getLogger("spark_jobs").isEnabledFor(logging.DEBUG)
+    is_wanted = logging.getLogger(f"{WITHIN}spark_jobs").isEnabledFor(logging.DEBUG)
     return {"debug": "broker,topic,fetch,security"} if is_wanted else {}
 
 

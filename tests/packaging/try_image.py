@@ -108,7 +108,7 @@ def test_an_image_drains_as_nobody_special_where_nothing_can_be_written(
     found = json.loads(run("sluice", "audit", "flights", "--json").splitlines()[-1])
     assert (found["records"], found["missing"], found["duplicates"]) == (FLIGHTS.records, 0, 0)
     assert "1.13" in run("dagster", "--version")
-    run("sh", "-c", "cd /tmp && dagster definitions validate -m orchestration.definitions")
+    run("sh", "-c", "cd /tmp && dagster definitions validate -m sluice_lake.orchestration.definitions")
     assert not list((root / "opt" / "sluice" / "home").iterdir())
 
 

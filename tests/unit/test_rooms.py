@@ -78,3 +78,16 @@ def test_a_pure_module_touches_nothing(name):
     tree = _TREES[name]
     assert _imports(tree) - _PURE - HARMLESS == set()
     assert _clocks(tree) == set()
+
+
+def test_only_import_statements_say_where_a_module_is() -> None:
+    """A wheel has all packages in one and rewrites ``from`` alone: no text names a module of a clone."""
+    known = {name.removesuffix(".__init__") for name in _TREES}
+    known = {name for name in known if "." in name}
+    for name, tree in _TREES.items():
+        nodes = list(ast.walk(tree))
+        behind = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        texts = (n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in behind)
+        assert not {text for text in texts if isinstance(text, str)} & known, name
+        imported = {a.name.partition(".")[0] for n in nodes if isinstance(n, ast.Import) for a in n.names}
+        assert not imported & set(FOLDERS), name
