@@ -13,15 +13,10 @@ import pyarrow as pa
 from spark_jobs.config.columns import FieldForm
 from spark_jobs.expressions.judging import ExpressionError
 from spark_jobs.expressions.paths import found
-from spark_jobs.formats.json.parsing import (
-    FractionLiteral,
-    HugeIntegerLiteral,
-    json_kind,
-    json_text,
-    parse_object,
-)
-from spark_jobs.records.exact import Misfits, column_read, fitting
-from spark_jobs.records.fitting import MisfitError
+from spark_jobs.formats.json.parsing import parse_object
+from spark_jobs.values.exact import Misfits, column_read
+from spark_jobs.values.fitting import MisfitError, fit_value
+from spark_jobs.values.literals import FractionLiteral, HugeIntegerLiteral, json_kind, json_text
 
 _WITH_DECIMALS = json.JSONDecoder(parse_float=Decimal)
 
@@ -49,7 +44,7 @@ def _as_json(value: bytes, name: str) -> str:
 
 def along(path: str, values: Sequence[bytes], kind: pa.DataType) -> tuple[pa.Array, Misfits]:
     """Return what a JMESPath leads to, as a declared column takes a field that holds it."""
-    fit = fitting(kind)
+    fit = fit_value(kind)
 
     def read(value: bytes) -> Any:
         try:
@@ -74,7 +69,7 @@ def from_field(
     form: FieldForm, name: str, values: Sequence[bytes], kind: pa.DataType
 ) -> tuple[pa.Array, Misfits]:
     """Return a field that is any JSON, or any number, as a column of the type."""
-    fit = fitting(kind)
+    fit = fit_value(kind)
 
     def read(value: bytes) -> Any:
         field = parse_object(value).get(name)

@@ -29,9 +29,7 @@ from spark_jobs.records.changes_plain import (
     PlainEnvelopeDecoder,
     PlainUpsertDecoder,
 )
-from spark_jobs.records.conversion import refit
 from spark_jobs.records.decoder import Decoder, PlainDecoder
-from spark_jobs.records.exact import formed
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keeping import refit_by_schema
@@ -48,6 +46,7 @@ from spark_jobs.schema.column_source import (
 from spark_jobs.schema.metadata_columns import CHANGE_COLUMNS, MIRROR_COLUMNS
 from spark_jobs.schema.partitioning import field_names
 from spark_jobs.schema.placing import Rules
+from spark_jobs.values.exact import formed, refit
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.json.arrow_reader import are_objects, read_chunk, read_schema
-from spark_jobs.formats.json.parsing import BLANKS, NotAnObjectError, parse_object, says_something, shortened
+from spark_jobs.formats.json.parsing import BLANKS, NotAnObjectError, parse_object
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.kept import KeptColumn, kept_names
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.records.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.records.infer import observe
 from spark_jobs.records.keeping import fallbacks_of
 from spark_jobs.records.shape import add_keys_and_headers, pick
@@ -31,6 +30,8 @@ from spark_jobs.schema.evidence import Evidence, Kind
 from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, count_columns, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.unknown_fields import unknown_fields, without_bursts
+from spark_jobs.values.fitting import MisfitError, fit_or_fall_back, fit_record
+from spark_jobs.values.literals import says_something, shortened
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
 _BLOCK_RECORDS = 250

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType, TimestamptzType
 
 from spark_jobs.config.columns import Growth, NewFields
-from spark_jobs.formats.json.parsing import NotAnObjectError, parse_any, parse_object, says_something
+from spark_jobs.formats.json.parsing import NotAnObjectError, parse_any, parse_object
 from spark_jobs.formats.json_schema.columns import columns_of
 from spark_jobs.formats.json_schema.types import VALUE, are_closed, forbidden, parse
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
@@ -22,6 +22,7 @@ from spark_jobs.records.json_by_schema_plain import PlainReader
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, WriterColumns
+from spark_jobs.values.literals import says_something
 
 _AROUND = b'{"%s":%%b}' % VALUE.encode()
 

@@ -7,14 +7,10 @@ only records that became rows are asked about, and of these it says what the row
 from __future__ import annotations
 
 import json
-import re
-import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
-from decimal import Context, Decimal, Inexact, InvalidOperation
-from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import orjson
 import pyarrow as pa
@@ -23,13 +19,12 @@ from spark_jobs.formats.json.nesting import is_too_deep
 from spark_jobs.records.decoder import PlainRows
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
+from spark_jobs.values.plain import NO_VALUE, Read, decimals, nearest, of, refuse, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from spark_jobs.kafka.chunks import Chunk
-
-    Read = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +173,7 @@ def _are_stored_as_they_are(items: Sequence[Any], kind: pa.DataType) -> bool:
 
 def _object(value: bytes) -> Any:
     try:
-        return _of(dict, orjson.loads(value))
+        return of(dict, orjson.loads(value))
     except orjson.JSONDecodeError:
         if is_too_deep(value):
             raise
@@ -187,7 +182,7 @@ def _object(value: bytes) -> Any:
 
 
 def _exactly(value: bytes) -> Any:
-    return _of(dict, read_exactly(value))
+    return of(dict, read_exactly(value))
 
 
 def read_exactly(value: bytes) -> Any:
@@ -213,10 +208,6 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return parsed
 
 
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
 def _whole(text: str) -> Any:
     return int(text) if len(text) <= _MAX_DIGITS else Decimal(text)
 
@@ -238,15 +229,9 @@ class _Fraction(Decimal):
 
 _MAX_DIGITS = 1000  # Python makes no integer of some thousand; no column takes one of so many
 _READER = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_float=_Fraction, parse_int=_whole, parse_constant=_refuse
+    object_pairs_hook=_pairs, parse_float=_Fraction, parse_int=_whole, parse_constant=refuse
 )
-UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
-_MINUTES = r":[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?"
-_ZONE = r"Z|[+-][0-9]{2}(?::?[0-5][0-9])?"
-_EXTENDED = re.compile(
-    rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[T ][0-9]{{2}}(?:{_MINUTES})?(?:{_ZONE})?)?|[0-9]{{2}}{_MINUTES}"
-)
-_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
+UNREADABLE = (*NO_VALUE, RecursionError, pa.ArrowException)
 _MAX_LONG = 2**63 - 1  # orjson makes a double of an integer of more than 64 bits
 
 
@@ -256,23 +241,15 @@ def read_of(kind: pa.DataType, beside: Beside, path: tuple[str, ...]) -> Read:
         return _struct(kind, beside, path)
     if pa.types.is_map(kind):
         item = _or_null(read_of(kind.item_type, beside, (*path, "value")))
-        return lambda value: [(key, item(each)) for key, each in _of(dict, value).items()]
+        return lambda value: [(key, item(each)) for key, each in of(dict, value).items()]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         element = _or_null(read_of(kind.value_type, beside, (*path, "element")))
-        return lambda value: [element(each) for each in _of(list, value)]
+        return lambda value: [element(each) for each in of(list, value)]
     if pa.types.is_decimal(kind):
-        unit = Decimal(1).scaleb(-kind.scale)
-        # Arrow dies of exponents of some million digits.
-        exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
-        return lambda value: _decimal(value).quantize(unit, context=exact)
+        return decimals(kind)
     if pa.types.is_floating(kind):
-        return _floating(_single if pa.types.is_float32(kind) else float, beside, ".".join(path))
-    return read_scalar(kind)
-
-
-def read_scalar(kind: pa.DataType) -> Read:
-    """Return what makes of a parsed value what a column holds that is neither nested nor has fractions."""
-    return next(read for is_kind, read in _SCALARS if is_kind(kind))
+        return _floating(kind, beside, ".".join(path))
+    return _json_text if kind == pa.json_() else scalar(kind)
 
 
 def _struct(fields: Iterable[pa.Field], beside: Beside, path: tuple[str, ...]) -> Read:
@@ -280,7 +257,7 @@ def _struct(fields: Iterable[pa.Field], beside: Beside, path: tuple[str, ...]) -
     reads = {field.name: read_of(field.type, beside, (*path, field.name)) for field in fields}
 
     def read(value: Any) -> dict[str, Any]:
-        if not _of(dict, value).keys() <= reads.keys():
+        if not of(dict, value).keys() <= reads.keys():
             unknown = (value[name] for name in value.keys() - reads.keys())
             if any(map(says_something, unknown)):
                 beside.note_more()
@@ -296,12 +273,6 @@ def _or_null(read: Read) -> Read:
     return lambda value: None if value is None else read(value)
 
 
-def _of(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
-        raise TypeError(kind)
-    return value
-
-
 def says_something(value: Any) -> bool:
     """True if any value but null is in it."""
     left = [value]  # without recursion: a thousand levels are read, and more than Python calls
@@ -314,59 +285,18 @@ def says_something(value: Any) -> bool:
     return False
 
 
-def _integer(bits: int) -> Read:
-    limit = 1 << (bits - 1)
-    return lambda value: value if -limit <= _of(int, value) < limit else _refuse("past its bits")
-
-
-def _floating(nearest: Callable[[Any], float], beside: Beside, column: str) -> Read:
+def _floating(kind: pa.DataType, beside: Beside, column: str) -> Read:
     def read(value: Any) -> float:
         if type(value) is float:
             if not -_MAX_LONG <= value <= _MAX_LONG:
                 raise _DigitsNeededError
             return value
-        number = nearest(value)
-        if not isfinite(number):
-            raise ValueError(number)
-        if not isinstance(value, Decimal) and number != _of(int, value):
+        number = nearest(of(int | Decimal, value), kind)
+        if not isinstance(value, Decimal) and number != value:
             beside.note_rounded(column, "long" if -_MAX_LONG <= value <= _MAX_LONG else "decimal(38,0)")
         return number
 
     return read
-
-
-def _single(value: Any) -> Any:
-    # Arrow's own cast rounds the text once; by way of a double it would be rounded twice.
-    return pa.scalar(str(value)).cast(pa.float32()).as_py()
-
-
-def _text(value: Any) -> Any:
-    return value if type(value) is str else _of(str, value)
-
-
-def _decimal(value: Any) -> Decimal:
-    is_number = type(value) is not bool if not isinstance(value, str) else _NUMBER.fullmatch(value)
-    return Decimal(value) if is_number else _refuse("no number")
-
-
-def _iso(read: Callable[[str], Any]) -> Read:
-    """Python's own reader, kept to the extended format: it would cut digits off, and knows weeks."""
-    return lambda value: read(value) if _EXTENDED.fullmatch(value) else _refuse(value)
-
-
-def _zoned(value: str) -> datetime:
-    moment = datetime.fromisoformat(value)
-    return moment.astimezone(UTC) if moment.tzinfo else _refuse(value)
-
-
-def _local(value: str) -> datetime:
-    moment = datetime.fromisoformat(value)
-    return _refuse(value) if moment.tzinfo else moment
-
-
-def _uuid(value: Any) -> bytes:
-    read = uuid.UUID(_text(value))
-    return read.bytes if str(read) == value.lower() else _refuse(value)
 
 
 def _json_text(value: Any) -> str:
@@ -379,20 +309,6 @@ def _json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
-    (pa.types.is_int32, _integer(32)),
-    (pa.types.is_integer, _integer(64)),
-    (pa.types.is_boolean, lambda value: _of(bool, value)),
-    (pa.types.is_string, _text),
-    (pa.types.is_large_string, _text),
-    (lambda kind: kind == pa.timestamp("us", "UTC"), _iso(_zoned)),
-    (pa.types.is_timestamp, _iso(_local)),
-    (pa.types.is_date32, _iso(date.fromisoformat)),
-    (pa.types.is_time64, _iso(time.fromisoformat)),
-    (lambda kind: kind == pa.uuid(), _uuid),
-    (lambda kind: kind == pa.json_(), _json_text),
-    (lambda _: True, lambda value: _text(value).encode()),
-)
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], type], ...] = (
     (pa.types.is_integer, int),
     (pa.types.is_boolean, bool),

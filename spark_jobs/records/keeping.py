@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.protocol.kept import KeptColumn, fallbacks_at, kept_names
-from spark_jobs.records.fitting import MisfitError
 from spark_jobs.records.projection import Projected, project, retyped
+from spark_jobs.values.fitting import MisfitError
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.columns import Growth
-from spark_jobs.records.conversion import converted, may_be_cast
-from spark_jobs.records.fitting import MisfitError
 from spark_jobs.schema.arrow_schema import entries_of, items_of, list_of, map_of, no_rows, one_array
+from spark_jobs.values.exact import cast, converted, may_be_cast
+from spark_jobs.values.fitting import MisfitError
 
 _MOST_SHOWN = 60
 _INTEGERS = (pa.types.is_int32, pa.types.is_int64)
@@ -147,10 +147,7 @@ def _exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         if pa.types.is_floating(kind) and pa.types.is_integer(have):
             return _as_floating(values, kind)
-        # By way of all digits there are: Arrow looks at what a type could hold, not at what is there.
-        scale = kind.scale if pa.types.is_decimal(have) else 0
-        every = values.cast(pa.decimal128(38, scale)) if pa.types.is_decimal(kind) else values
-        return every.cast(kind)
+        return cast(values, kind)
     except pa.ArrowInvalid as error:
         raise _misfit(have, kind, f": {error}") from None
 

@@ -21,15 +21,13 @@ from spark_jobs.schema.metadata_columns import (
     OFFSET,
     TIMESTAMP,
 )
+from spark_jobs.values.ranges import FIRST_US, LAST_US
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
 
 _T = TypeVar("_T")
 
-# The years 1 to 9999: what lies outside cannot be shown, nor can its file's statistics be read.
-FIRST_TIMESTAMP_MS = -62_135_596_800_000
-LAST_TIMESTAMP_MS = 253_402_300_799_999
 NO_TIMESTAMP = -1
 _TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "log_append"}
 
@@ -173,7 +171,7 @@ def pick(column: Sequence[_T], rows: Sequence[int] | None) -> Sequence[_T]:
 def is_unshowable(timestamps_ms: Sequence[int] | np.ndarray) -> np.ndarray:
     """Return which of these times lie outside the years that a table can hold."""
     times = np.asarray(timestamps_ms, np.int64)
-    return (times < FIRST_TIMESTAMP_MS) | (times > LAST_TIMESTAMP_MS)
+    return (times < FIRST_US // 1000) | (times > LAST_US // 1000)
 
 
 def _integers(values: Sequence[int]) -> np.ndarray:

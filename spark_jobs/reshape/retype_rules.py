@@ -15,11 +15,11 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.kept import KeptColumn
-from spark_jobs.records.conversion import may_convert
 from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import declared_type, type_text
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.values.exact import may_convert
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -17,13 +17,14 @@ from pyiceberg.types import NestedField
 from spark_jobs.audit.row_check import equal_values
 from spark_jobs.config.columns import GROWTH
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.records.by_schema_plain import in_column, is_storable
-from spark_jobs.records.conversion import may_convert
+from spark_jobs.records.by_schema_plain import is_storable
 from spark_jobs.records.formats import refit_of
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.projection import retyped
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.iceberg_types import declared_type
+from spark_jobs.values.exact import may_convert
+from spark_jobs.values.plain import in_column
 
 TIMESTAMPTZ = pa.timestamp("us", "UTC")
 SINGLES = st.floats(width=32, allow_subnormal=False)

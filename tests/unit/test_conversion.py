@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.records.conversion import refit
+from spark_jobs.values.exact import refit
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

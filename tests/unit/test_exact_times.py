@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_jobs.records.exact import placed
+from spark_jobs.values.exact import placed
 
 DAYS = {"first": -719_162, "last": 2_932_896}
 SECONDS = {"first": -62_135_596_800, "last": 253_402_300_799}

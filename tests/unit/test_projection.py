@@ -192,3 +192,12 @@ def test_what_is_not_told_is_known_as_that_in_another_type(kind: pa.DataType, ot
     assert len(made) == (0 if pa.types.is_date(kind) and not pa.types.is_string(other) else 3)
     assert is_unavailable(made).tolist() == wanted
     assert [is_untold(each) for each in made.to_pylist()] == wanted
+
+
+@pytest.mark.parametrize("have", [pa.int64(), pa.decimal128(38, 0)])
+def test_a_number_too_big_for_the_digits_before_the_point_is_no_other_one(have: pa.DataType) -> None:
+    """Arrow multiplies 11 past 128 bits without a word, where all digits are behind the point."""
+    rows = pa.table({"a": pa.array([0, 11], have)})
+    made = project(rows, pa.schema([("a", pa.decimal128(38, 38))]), GROWTH)
+    assert made.table.column("a").to_pylist() == [Decimal(0)]
+    assert [*made.misfits] == [1]

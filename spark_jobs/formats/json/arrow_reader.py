@@ -20,10 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from spark_jobs.formats.json.nesting import MAX_NESTING, SHORT_BYTES, is_too_deep
+from spark_jobs.values.ranges import is_certain
 
-# The years 1 to 9999, which every reader of the tables can show; Arrow's cast takes year 0 too.
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_DAY_US = 86_400_000_000
 _MAX_BLOCK_BYTES = 2**31 - 2
 _OPEN, _CLOSE = ord("{"), ord("}")
 
@@ -99,6 +97,7 @@ def read_chunk(
         raise
     except (pa.ArrowException, UnicodeDecodeError):
         return None
+    # Arrow's cast takes year 0 too.
     if not all(is_certain(chunk, are_exact=are_exact) for column in table.columns for chunk in column.chunks):
         return None
     return FastRead(table, unknown)
@@ -176,29 +175,3 @@ def _depth(fields: Iterable[pa.Field]) -> int:
             kind, depth = kind.value_type, depth + 1
         deepest = max(deepest, depth + (_depth(kind) if pa.types.is_struct(kind) else 0))
     return deepest + 1
-
-
-def is_certain(array: pa.Array, *, are_exact: bool = False) -> bool:
-    """True if times are within the years that can be shown, and numbers finite and no rounded integers.
-
-    From 2^53 on (2^24 of a float) one may be rounded, and what was written is not here any more.
-    """
-    kind = array.type
-    if pa.types.is_floating(kind):
-        limit = float("inf") if are_exact else 2.0 ** (53 if pa.types.is_float64(kind) else 24)
-        is_within = pc.less(pc.abs(array), pa.scalar(limit, kind))
-        return pc.all(is_within).as_py() is not False
-    if pa.types.is_timestamp(kind):
-        return _is_within(array.cast(pa.int64()), _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)
-    if pa.types.is_date32(kind):
-        return _is_within(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
-    if pa.types.is_struct(kind):
-        return all(is_certain(child, are_exact=are_exact) for child in array.flatten())
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return is_certain(array.flatten(), are_exact=are_exact)
-    return True
-
-
-def _is_within(array: pa.Array, lowest: int, highest: int) -> bool:
-    ends = pc.min_max(array).as_py()
-    return ends["min"] is None or (ends["min"] >= lowest and ends["max"] <= highest)

@@ -12,8 +12,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from spark_jobs.config.columns import Growth, NewFields
-from spark_jobs.formats.json.parsing import (
+from spark_jobs.config.columns import GROWTH, Growth, NewFields
+from spark_jobs.schema.arrow_schema import fields_of
+from spark_jobs.schema.inference import DeclaredType, Field, by_lower_case, name_clash
+from spark_jobs.schema.unknown_fields import MOST_ALONE
+from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN
+from spark_jobs.values.literals import (
     FractionLiteral,
     HugeIntegerLiteral,
     NearestLiteral,
@@ -22,22 +26,19 @@ from spark_jobs.formats.json.parsing import (
     says_something,
     shortened,
 )
-from spark_jobs.records.timestamps import (
+from spark_jobs.values.texts import (
     FINER,
     WITHOUT_FINER,
+    is_decimal,
+    nearest_single,
     parse_date,
     parse_local,
     parse_time,
     parse_zoned,
 )
-from spark_jobs.schema.arrow_schema import fields_of
-from spark_jobs.schema.inference import DeclaredType, Field, by_lower_case, name_clash
-from spark_jobs.schema.unknown_fields import MOST_ALONE
-from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN
 
 Fit: TypeAlias = Callable[[Any], Any]
 
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 _PAST_DECIMALS = 10**38
 
 
@@ -61,6 +62,11 @@ def fit_record(schema: pa.Schema, growth: Growth, elsewhere: Collection[str] = f
     Fields ``elsewhere`` have no column and need none.
     """
     return _fit_struct(schema, growth, is_top=True, elsewhere=elsewhere)
+
+
+def fit_value(kind: pa.DataType) -> Fit:
+    """Return what makes of a parsed value, not null, what a declared column of the type holds."""
+    return _fit(kind, GROWTH)
 
 
 def fit_or_fall_back(fit: Fit, record: dict[str, Any], fallbacks: Iterable[Mapping[str, str]]) -> Any:
@@ -230,10 +236,6 @@ def _fit_float(nearest: Callable[[str], float]) -> Fit:
     return fit
 
 
-def _nearest_single(text: str) -> Any:
-    return pa.scalar(text).cast(pa.float32()).as_py()  # by way of a double it would be rounded twice
-
-
 def _fit_text(value: Any) -> Any:
     return _of(str, value, "a string")
 
@@ -259,7 +261,7 @@ def _fit_decimal(kind: pa.DataType, _growth: Growth) -> Fit:
 
     def fit(value: Any) -> Decimal:
         is_number = isinstance(value, int | str) and not isinstance(value, bool | NearestLiteral)
-        if not is_number or not _DECIMAL.fullmatch(str(value)):
+        if not is_number or not is_decimal(str(value)):
             raise _wrong_kind(value, f"a {kind}")
         try:
             return Decimal(str(value)).quantize(unit, context=exact)
@@ -310,7 +312,7 @@ _FITS: tuple[tuple[pa.DataType, Fit], ...] = (
     (pa.int64(), _fit_integer(64)),
     (pa.int32(), _fit_integer(32)),
     (pa.float64(), _fit_float(float)),
-    (pa.float32(), _fit_float(_nearest_single)),
+    (pa.float32(), _fit_float(nearest_single)),
     (pa.bool_(), lambda value: _of(bool, value, "a boolean")),
     (pa.string(), _fit_text),
     (pa.large_string(), _fit_text),

@@ -1,0 +1,209 @@
+"""The same rules once more and of another origin, for who reads values one by one, and for audits.
+
+By Python's own integers, decimals and times, whose years are 1 to 9999 too; what reads many values at once
+is held against it, and shares nothing with it. A value that a type has no place for raises one of
+``NO_VALUE``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import isfinite
+from typing import Any, NoReturn
+from uuid import UUID
+
+import pyarrow as pa
+
+Read = Callable[[Any], Any]
+NO_VALUE = (ValueError, TypeError, ArithmeticError)
+MOST_DIGITS = 100_000
+_ALL_DIGITS = Context(prec=MOST_DIGITS, traps=[Inexact])
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local, or by the zone it is given)
+
+
+def integer(number: int, bits: int) -> int:
+    """Return a number of so many bits."""
+    number.to_bytes(bits // 8, "big", signed=True)
+    return number
+
+
+def decimal(content: bytes, precision: int | None, scale: int) -> Decimal:
+    """Return the number of these bytes, the highest first, of which so many digits are behind the point."""
+    unscaled = int.from_bytes(content, "big", signed=True)
+    if precision is not None and abs(unscaled) >= 10**precision:
+        raise OverflowError(f"more than {precision} digits")
+    return _ALL_DIGITS.scaleb(Decimal(unscaled), -scale)
+
+
+def nearest(number: int | Decimal, kind: pa.DataType) -> float:
+    """Return the number of floating point that is nearest."""
+    # Arrow's own cast rounds the text once; by way of a double it would be rounded twice.
+    is_single = pa.types.is_float32(kind)
+    near = float(pa.scalar(str(number)).cast(kind).as_py() if is_single else number)
+    return near if isfinite(near) else refuse(near)
+
+
+def floating(number: int | Decimal, kind: pa.DataType) -> float:
+    """Return the number of floating point that is nearest to a fraction, or that is the integer."""
+    near = nearest(number, kind)
+    return refuse(number) if isinstance(number, int) and near != number else near
+
+
+def uuid(text: str) -> bytes:
+    """Return a UUID's bytes."""
+    read = UUID(text)
+    return read.bytes if str(read) == text.lower() else refuse(text)
+
+
+def day(days: int) -> date:
+    """Return the date so many days after 1970 began."""
+    return _EPOCH.date() + timedelta(days)
+
+
+def clock(micros: int) -> time:
+    """Return the time of day so many microseconds after midnight."""
+    moment = local(micros)
+    return moment.time() if moment.date() == _EPOCH.date() else refuse(micros)
+
+
+def instant(micros: int) -> datetime:
+    """Return the time so many microseconds after 1970 began."""
+    return local(micros).replace(tzinfo=UTC)
+
+
+def local(micros: int) -> datetime:
+    """Return the same without a zone."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def refuse(value: object) -> NoReturn:
+    """Raise one of ``NO_VALUE``."""
+    raise ValueError(value)
+
+
+# Text. Python's own readers of times are kept to the extended format: they cut digits off, and know weeks.
+
+
+_DATE = "([0-9]{4})-[0-9]{2}-[0-9]{2}"
+_MINUTES = r":[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?"
+_ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-5][0-9](?::[0-5][0-9])?)?)"
+_EXTENDED = re.compile(rf"{_DATE}(?:[T ][0-9]{{2}}(?:{_MINUTES})?{_ZONE}?)?|[0-9]{{2}}{_MINUTES}")
+_FINER = re.compile(r"([.][0-9]{6})[0-9]+")
+_YEARS = timedelta(days=4 * 36_524 + 1)  # four hundred, after which the calendar is the same
+
+
+def zoned(text: str) -> datetime:
+    """Return a time with its zone; of one as seconds, too, which JSON's columns do not take."""
+    is_before = _extended(text).startswith("0000-")
+    moment = datetime.fromisoformat("0400" + text[4:] if is_before else text)
+    moment = moment.astimezone(UTC) if moment.tzinfo else refuse(text)
+    return moment - _YEARS if is_before else moment
+
+
+def is_finer(text: str) -> bool:
+    """True of a time with a zone that has digits behind a microsecond's."""
+    try:
+        return _FINER.search(text) is not None and zoned(_FINER.sub(r"\1", text)) is not None
+    except NO_VALUE:
+        return False
+
+
+def _without_zone(text: str) -> datetime:
+    moment = datetime.fromisoformat(_extended(text))
+    return refuse(text) if moment.tzinfo else moment
+
+
+def _extended(text: str) -> str:
+    return text if _EXTENDED.fullmatch(text) else refuse(text)
+
+
+# What is parsed, or has a schema, in a column.
+
+
+def decimals(kind: pa.DataType) -> Read:
+    """Return what makes a column's decimal of a number or a text."""
+    unit = Decimal(1).scaleb(-kind.scale)
+    # Arrow dies of exponents of some million digits.
+    exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+    return lambda value: Decimal(_matching(_DECIMAL, value)).quantize(unit, context=exact)
+
+
+def scalar(kind: pa.DataType) -> Read:
+    """Return what makes of a parsed value what a column holds that is neither nested nor has fractions."""
+    return next(read for is_kind, read in _SCALARS if is_kind(kind))
+
+
+def of(kind: Any, value: Any) -> Any:
+    """Return a value of this type, or of one of these; no truth is a number."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(kind)
+    return value
+
+
+_SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
+    (pa.types.is_int32, lambda value: integer(of(int, value), 32)),
+    (pa.types.is_integer, lambda value: integer(of(int, value), 64)),
+    (pa.types.is_boolean, lambda value: of(bool, value)),
+    (pa.types.is_string, lambda value: of(str, value)),
+    (pa.types.is_large_string, lambda value: of(str, value)),
+    (lambda kind: kind == pa.timestamp("us", "UTC"), zoned),
+    (pa.types.is_timestamp, _without_zone),
+    (pa.types.is_date32, lambda value: date.fromisoformat(_extended(value))),
+    (pa.types.is_time64, lambda value: time.fromisoformat(_extended(value))),
+    (lambda kind: kind == pa.uuid(), lambda value: uuid(of(str, value))),
+    (lambda _: True, lambda value: of(str, value).encode()),
+)
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,39})")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_NUMBER = re.compile(rf"{_INTEGER.pattern}(?:\.[0-9]{{1,40}})?(?:[eE][+-]?[0-9]{{1,3}})?")
+
+
+def in_column(item: Any, kind: pa.DataType) -> Any:
+    """Return a value that its schema has in another type as Arrow is to store it; a type may say the same."""
+    if item is None or not pa.types.is_nested(kind):
+        return None if item is None else _in_column(item, kind)
+    if pa.types.is_struct(kind):
+        return {field.name: in_column(of(Mapping, item).get(field.name), field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [in_column(each, kind.value_type) for each in of(list, item)]
+    entries = item.items() if isinstance(item, Mapping) else of(list, item)
+    return [(in_column(key, kind.key_type), in_column(each, kind.item_type)) for key, each in entries]
+
+
+def _in_column(item: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _number(of(int | float | Decimal | str, item), kind)
+    if pa.types.is_string(kind):
+        return _text(item)
+    if isinstance(item, str) or pa.types.is_boolean(kind):
+        return scalar(kind)(item)
+    return of(bytes | date | time, item)
+
+
+def _number(item: Any, kind: pa.DataType) -> Any:
+    if isinstance(item, float) and pa.types.is_floating(kind):
+        return item
+    if isinstance(item, float | Decimal):
+        item = int(item) if item == int(item) else Decimal(repr(item)) if isinstance(item, float) else item
+    if pa.types.is_decimal(kind):
+        return decimals(kind)(item)
+    if isinstance(_matching(_NUMBER, item), str):
+        item = int(item) if _INTEGER.fullmatch(item) else Decimal(item)
+    return of(int, item) if pa.types.is_integer(kind) else floating(item, kind)
+
+
+def _matching(pattern: re.Pattern[str], value: Any) -> Any:
+    if isinstance(value, str) and not pattern.fullmatch(value):
+        raise ValueError(value)
+    return of(int | Decimal | str, value)
+
+
+def _text(item: Any) -> str:
+    if isinstance(item, bytes):
+        return item.decode()
+    if isinstance(item, datetime | date | time):
+        return item.isoformat()
+    return f"{item:f}" if isinstance(item, Decimal) else str(of(int | str, item))
