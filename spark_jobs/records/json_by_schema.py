@@ -87,7 +87,7 @@ class _Reader:
             except NotAnObjectError as error:
                 unread.append(Unread(index, error.field, str(error)))
         places, read = list(objects), self._decoded(list(objects.values()))
-        rows = places if read.rows is None else [places[row] for row in read.rows]
+        rows = [places[row] for row in read.indices]
         unread += [replace(each, index=places[each.index]) for each in read.unread]
         return replace(read, rows=None if len(rows) == len(values) else rows, unread=tuple(unread))
 

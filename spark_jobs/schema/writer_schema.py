@@ -112,6 +112,11 @@ class ReadValues:
     ignored: Mapping[str, int] = field(default_factory=dict)
     passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
+    @property
+    def indices(self) -> Sequence[int]:
+        """The indices of the values in ``table``."""
+        return range(self.table.num_rows) if self.rows is None else self.rows
+
 
 class WriterSchema(Protocol):
     """One schema that values were written with. It travels pickled to Spark's tasks: a frozen dataclass."""

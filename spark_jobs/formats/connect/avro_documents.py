@@ -136,8 +136,7 @@ class AvroDocuments:
         """Return many values, read side by side."""
         read = self._bare.read(values)
         members = dict(zip(read.table.column_names, read.table.columns, strict=True))
-        rows = range(read.table.num_rows) if read.rows is None else read.rows
-        return ReadDocuments(self._columns(members), rows, read.unread)
+        return ReadDocuments(self._columns(members), read.indices, read.unread)
 
     def read_plain(self, value: bytes) -> AvroDocument:
         """Return one by other means. Raises ``UnreadableValueError``."""

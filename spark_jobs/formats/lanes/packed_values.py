@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -264,19 +264,19 @@ def _in_order(some: ReadValues, others: ReadValues, count: int) -> ReadValues:
 def read_in_parts(values: PackedValues, read: Callable[[PackedValues], ReadValues]) -> ReadValues:
     """Return all of them read: not at once where they are many bytes, as items of one byte take fifty."""
     parts = list(values.parts(_MOST_BYTES_AT_ONCE))
-    if len(parts) == 1:
-        return read(values)
-    tables: list[pa.Table] = []
-    rows: list[int] = []
-    unread: list[Unread] = []
+    return read(values) if len(parts) == 1 else in_turn((len(part), read(part)) for part in parts)
+
+
+def in_turn(parts: Iterable[tuple[int, ReadValues]]) -> ReadValues:
+    """Return as one what was read part by part, of so many values each."""
+    tables, rows, unread = list[pa.Table](), list[int](), list[Unread]()
     ignored: Counter[str] = Counter()
     first = 0
-    for part in parts:
-        made = read(part)
-        tables.append(made.table)
-        rows += [first + row for row in (range(len(part)) if made.rows is None else made.rows)]
-        unread += [replace(each, index=first + each.index) for each in made.unread]
-        ignored.update(made.ignored)
-        first += len(part)
-    kept = None if len(rows) == len(values) else rows
+    for count, part in parts:
+        tables.append(part.table)
+        rows += [first + row for row in part.indices]
+        unread += [replace(each, index=first + each.index) for each in part.unread]
+        ignored.update(part.ignored)
+        first += count
+    kept = None if len(rows) == first else rows
     return ReadValues(pa.concat_tables(tables), kept, tuple(unread), ignored)
