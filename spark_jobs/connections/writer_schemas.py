@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.config.value_format import (
@@ -34,10 +35,22 @@ from spark_jobs.schema.placed import OneColumn, WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 
 _log = logging.getLogger(__name__)
-_LANGUAGES = {
-    ValueFormat.AVRO: Language.AVRO,
-    ValueFormat.PROTOBUF: Language.PROTOBUF,
-    ValueFormat.JSON_SCHEMA: Language.JSON_SCHEMA,
+# What values with a schema are written in, and what makes one of its text.
+_LANGUAGES: dict[ValueFormat, tuple[Language, Callable[..., WriterSchema]]] = {
+    ValueFormat.AVRO: (Language.AVRO, lambda text, **_: avro_schema(text)),
+    ValueFormat.PROTOBUF: (Language.PROTOBUF, protobuf_schema),
+    ValueFormat.JSON_SCHEMA: (
+        Language.JSON_SCHEMA,
+        lambda text, *, ignores, **_: json_schema(text, ignores=ignores),
+    ),
+}
+# What others are read by, of which all is said where they are configured.
+_WITHOUT_SCHEMA: dict[ValueFormat, Callable[[Any], WriterSchema]] = {
+    ValueFormat.STRING: lambda _: WholeValue(is_text=True),
+    ValueFormat.RAW: lambda _: WholeValue(is_text=False),
+    ValueFormat.CSV: lambda said: CsvLines(
+        said.columns, said.delimiter or ",", bool(said.header), said.encoding or "utf-8"
+    ),
 }
 
 
@@ -161,12 +174,8 @@ class _Schemas:
         kept = progress.schemas if progress else {}
         spans = self.by_version.spans(progress) if self.by_version else ()
         self.read_file()
-        if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
-            self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
-        if isinstance(said := self._value, ValueSettings) and said.format is ValueFormat.CSV:
-            self._by_key[None] = CsvLines(
-                said.columns, said.delimiter or ",", bool(said.header), said.encoding or "utf-8"
-            )
+        if (make := _WITHOUT_SCHEMA.get(self._value.format)) is not None:
+            self._by_key[None] = make(self._value)
         if self._value.is_framed:
             self._ask_for_kept(filter(self._is_named, kept), kept)
         self._ask_for_kept((span.key for span in spans), kept)
@@ -182,7 +191,7 @@ class _Schemas:
     def read_file(self) -> str | None:
         """Know the schema in the file, where there is one, and return its digest."""
         if self._value.file is not None and self._file_digest is None:
-            language = _LANGUAGES[self._value.format]
+            language, _ = _LANGUAGES[self._value.format]
             text = read_file(language, self._folder, self._value.file, self._value.include, self.section)
             self._by_key[None], self._file_digest = self._made(text), text.digest
         return self._file_digest
@@ -260,7 +269,7 @@ class _Schemas:
         return schema if self._key_column is None else OneColumn(schema, self._key_column, self._is_struct)
 
     def _read(self, text: SchemaText, key: SchemaKey | None) -> WriterSchema:
-        wanted = _LANGUAGES[self._value.format]
+        wanted, make = _LANGUAGES[self._value.format]
         if text.language is not wanted:
             raise ConfigError(
                 f"the schema is {text.language.title()}, not {wanted.title()} as is said",
@@ -269,13 +278,12 @@ class _Schemas:
                 schema=str(key),
                 registry=self._value.registry,
             )
-        ignores = self._value.unknown_fields is UnknownFields.IGNORE
-        if wanted is Language.AVRO:
-            return avro_schema(text)
-        if wanted is Language.JSON_SCHEMA:
-            return json_schema(text, ignores=ignores)
-        indexes = key.indexes if key else ()
-        return protobuf_schema(text, message=self._value.message, indexes=indexes, ignores=ignores)
+        return make(
+            text,
+            message=self._value.message,
+            indexes=key.indexes if key else (),
+            ignores=self._value.unknown_fields is UnknownFields.IGNORE,
+        )
 
     def _refuse_unusable(self, named: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
         if unused := sorted(self._unused.keys() & named):

@@ -47,11 +47,6 @@ def has_columns(kind: Type) -> bool:
     )
 
 
-def is_wide(leaf: Leaf) -> bool:
-    """True of a fixed that is a binary column."""
-    return not 0 < leaf.size <= _MOST_FIXED_BYTES
-
-
 def columns_of(root: Type) -> WriterColumns:
     """Return the columns of a schema; raises as ``tree.columns_of``."""
     hint = "Rename the field in a new version of the schema, or keep the topic's values as `raw`."
@@ -86,5 +81,5 @@ def _leaf_type(leaf: Leaf) -> str:
         case Kind.DECIMAL:
             return "string"
         case Kind.FIXED:
-            return "binary" if is_wide(leaf) else f"fixed[{leaf.size}]"
+            return f"fixed[{leaf.size}]" if 0 < leaf.size <= _MOST_FIXED_BYTES else "binary"
     return _TYPES.get(leaf.kind, leaf.kind)

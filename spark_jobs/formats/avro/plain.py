@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from spark_jobs.formats.avro.columns import DURATION, MOST_DIGITS, has_columns, top_fields
+from spark_jobs.formats.avro.columns import DURATION, MOST_DIGITS, VALUE, has_columns, is_whole
 from spark_jobs.formats.avro.types import Again, Field, Kind, Leaf, ParsedSchema, Type, Union, is_null
 from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.told import clock_text, instant_text
@@ -80,10 +80,8 @@ class PlainReader:
     def __init__(self, schema: ParsedSchema) -> None:
         self._schema = schema
         self._as_text: dict[str, Read] = {}
-        root = schema.root
-        is_record = isinstance(root, Record) and has_columns(root)
-        self._read = self._reader(root, is_text=False)
-        self._wrap = None if is_record else top_fields(root)[0].name
+        self._read = self._reader(schema.root, is_text=False)
+        self._wrap = VALUE if is_whole(schema.root) else None
 
     def read(self, value: bytes) -> dict[str, Any]:
         """Return a value by column; raises ``UnreadableValueError``."""

@@ -49,14 +49,10 @@ def avro_schema(source: SchemaText) -> AvroSchema:
 
 
 def _in_form(field: Field, form: Form) -> Type:
-    return _of_form(field.type, form)
-
-
-def _of_form(kind: Type, form: Form) -> Type:
+    kind = field.type
     if isinstance(kind, Union) and kind.only is not None:
-        return replace(
-            kind, branches=tuple(replace(each, type=_of_form(each.type, form)) for each in kind.branches)
-        )
+        branches = (replace(each, type=_in_form(each, form)) for each in kind.branches)
+        return replace(kind, branches=tuple(branches))
     if not isinstance(kind, Leaf) or kind.kind not in TEXTS:
         return kind
     return replace(kind, as_text=True) if form is Form.TEXT else Leaf(Kind(kind.base), kind.base)
