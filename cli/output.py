@@ -1,16 +1,21 @@
 """What commands print: tables, steps, one JSON line for machines, and errors as a line, a hint and an anchor.
 
+A command with ``--json`` makes one ``Report``, which is both what people read and what programs do.
+
 All that is told passes the secret scrubber, as an error's text may carry what a broker or catalog was told. A
 word alone does not, and no row of data: it is a name or a value, in which a mask would be another one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, wraps
+from operator import attrgetter
+from typing import Any, ParamSpec
 
 import click
 from rich.cells import cell_len
@@ -21,9 +26,12 @@ from rich.text import Text
 from spark_jobs.config.secrets import scrub
 from spark_jobs.protocol import words
 from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.offsets import OffsetRange
 
+_Said = ParamSpec("_Said")
 count, counts, seconds, when = words.count, words.counts, words.seconds, words.when
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+_NAME_OF = attrgetter("name")
+_LAST_LINE = "Print one JSON object as the last line."
 MOST_UNEXPECTED_CHARACTERS = 400
 LONGEST_WORD = 20  # a longer one is a path, which may be broken
 LONGEST_VALUE = 36  # a UUID; a time with its zone has 32; a longer word of data may be cut
@@ -35,6 +43,11 @@ def _console(*, stderr: bool = False) -> Console:
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console
+
+
+def when_ms(milliseconds: int | None) -> str | None:
+    """Return milliseconds since the epoch as ``when`` does."""
+    return None if milliseconds is None else when(milliseconds * 1000)
 
 
 def say(text: str = "") -> None:
@@ -80,6 +93,51 @@ def table(
     _console().print(grid, crop=False)
 
 
+class Report:
+    """What one command has to tell: lines, headings and tables to people, an object to programs.
+
+    ``is_told`` says whether people are told at all: with ``--json`` only by commands that take their time.
+    """
+
+    def __init__(self, *, as_json: bool = False, is_told: bool = True) -> None:
+        self._as_json = as_json
+        self._data: dict[str, Any] = {}
+        self.say = _told(say, is_told)
+        self.heading = _told(heading, is_told)
+        self.table = _told(table, is_told)
+
+    def add(self, of: object = None, *names: str, **data: Any) -> None:
+        """Add to the object: the fields of a dataclass, all or those named, then ``data``."""
+        self._data |= {**({} if of is None else fields(of, *names)), **data}
+
+    def end(self) -> None:
+        """Print the object where it is asked for."""
+        if self._as_json:
+            json_line(self._data)
+
+
+def _told(tell: Callable[_Said, None], is_told: bool) -> Callable[_Said, None]:
+    return tell if is_told else lambda *_, **__: None
+
+
+def reported(
+    command: Callable[..., int | None], *, shows: str = _LAST_LINE, is_told: bool = False
+) -> Callable[..., int | None]:
+    """Give a command ``--json`` and its report; with ``is_told`` people are told beside the object too."""
+
+    @wraps(command)
+    def run(*, as_json: bool, **typed: Any) -> int | None:
+        report = Report(as_json=as_json, is_told=is_told or not as_json)
+        exit_code = command(report, **typed)
+        report.end()
+        return exit_code
+
+    return click.option("--json", "as_json", is_flag=True, help=shows)(run)
+
+
+told_and_reported = partial(reported, is_told=True)
+
+
 def _cell(value: object, is_id: bool) -> str:
     if value is None:
         return "-"
@@ -90,8 +148,19 @@ def _cell(value: object, is_id: bool) -> str:
 
 def json_line(value: Any) -> None:
     """Print one JSON object on one line: what ``--json`` ends with."""
-    plain = json.loads(json.dumps(value, default=str))
+    plain = json.loads(json.dumps(value, default=_plain))
     print(json.dumps(_masked(plain), separators=(",", ":")), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return the fields of a dataclass; a range of offsets and all else is written as people write it."""
+    is_text = isinstance(value, OffsetRange) or not dataclasses.is_dataclass(value)
+    return str(value) if is_text else fields(value)
+
+
+def fields(value: Any, *names: str) -> dict[str, Any]:
+    """Return by name the fields of a dataclass, or what is named of whatever it is; of None each is None."""
+    return {name: getattr(value, name, None) for name in names or map(_NAME_OF, dataclasses.fields(value))}
 
 
 def _masked(value: Any) -> Any:

@@ -8,7 +8,8 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from spark_jobs.upkeep.upkeep import UpkeepResult
 
 _T = TypeVar("_T")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Work(NamedTuple):
+    """What is worked on and with, in the order in which whatever does the work takes them."""
+
+    pipeline: PipelineConfig
+    connections: Connections
 
 
 class Read(click.ParamType[_T]):
@@ -63,12 +72,12 @@ def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineCon
 
 
 @contextmanager
-def opened(name: str, kind: str, *, needs_kafka: bool = True) -> Iterator[tuple[PipelineConfig, Connections]]:
+def opened(name: str, kind: str, *, needs_kafka: bool = True) -> Iterator[Work]:
     """Give the pipeline of that name and its connections for ``kind`` of work."""
     config = load_config()
     (pipeline,) = pipelines_named(config, name)
     with connections_for(config, pipeline, kind, needs_kafka=needs_kafka) as connections:
-        yield pipeline, connections
+        yield Work(pipeline, connections)
 
 
 def connections_for(
@@ -83,6 +92,34 @@ def connections_for(
         run_id=f"cli-{uuid.uuid4()}",
         needs_kafka=needs_kafka,
     )
+
+
+def reason_option(why: str) -> Callable[[_Command], _Command]:
+    """Return the option of what is not done without saying why."""
+    return click.option("--reason", required=True, help=why)
+
+
+def act_command(
+    name: str, kind: str = "", *, of: click.Group | None = None, needs_kafka: bool = True
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of what is done to a pipeline: it gets its report, the work opened, and what was typed.
+
+    ``kind`` of work is the command's name unless it says otherwise; ``of`` is the group it belongs to.
+    """
+
+    def make(act: Callable[..., None]) -> click.Command:
+        @wraps(act)
+        def run(report: output.Report, pipeline: str, **typed: Any) -> None:
+            with opened(pipeline, kind or name, needs_kafka=needs_kafka) as work:
+                report.add(pipeline=work.pipeline.name)
+                act(report, work, **typed)
+
+        command = of.command if of else click.command
+        made = command(name)(click.argument("pipeline")(output.reported(run)))
+        made.params.append(made.params.pop(1))  # --json stands behind the act's own
+        return made
+
+    return make
 
 
 def tell_dagster(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
+from cli.output import Report, count, reported
 from cli.work import opened, verdict
 from spark_jobs.config.file import load_config
 
@@ -34,9 +33,9 @@ NUMBERS = (
     show_default=True,
     help="With --source: look again for so many seconds at what differs, as it may be on its way.",
 )
-@output.json_option
+@reported
 def command(
-    pipeline: str, *, metadata: bool, pages: bool, source: bool, patience_seconds: float, as_json: bool
+    report: Report, pipeline: str, *, metadata: bool, pages: bool, source: bool, patience_seconds: float
 ) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 
@@ -53,87 +52,88 @@ def command(
     if pages and not metadata:
         raise click.UsageError("--pages reads files; it goes with --metadata.")
     if source:
-        return _audit_source(pipeline, patience_seconds, as_json=as_json)
-    if metadata:
-        return _audit_metadata(pipeline, pages=pages, as_json=as_json)
-    with opened(pipeline, "audit") as (chosen, connections):
+        is_clean = _audit_source(report, pipeline, patience_seconds)
+    elif metadata:
+        is_clean = _audit_metadata(report, pipeline, pages=pages)
+    else:
+        is_clean = _audit(report, pipeline)
+    return 0 if is_clean else 1
+
+
+def _audit(report: Report, pipeline: str) -> bool:
+    with opened(pipeline, "audit") as work:
         from spark_jobs.audit.audit import audit
 
-        result = audit(chosen, connections)
-    if as_json:
-        ranges = [*map(str, result.outdated_ranges)]
-        output.json_line({**dataclasses.asdict(result), "outdated_ranges": ranges, "records": result.records})
-    else:
-        numbers = [name.replace("_", " ") for name in NUMBERS]
-        row = (result.pipeline, *(getattr(result, name) for name in NUMBERS))
-        output.table(("pipeline", *numbers), [row], numbers=numbers)
-        for kind, records in result.passed.items():
-            output.say(f"{records:,} {kind.replace('_', ' ')} passed over: no changes of a row")
-        output.say(f"{result.pipeline}: {verdict(result)}")
-        if result.foreign:
-            output.say(
-                f"{output.count(result.foreign, 'change')} of another source or table than the mirror's:"
-                " `layout: changes` keeps every event of all; else have each told into a topic of its own"
-                f"\n  mend:  {result.outdated_mend(result.pipeline)}"
-            )
-        for each in result.rounded_columns:
-            output.say(
-                f"{each.column}: {output.count(each.rows, 'row')} with integers that were rounded"
-                f"\n  mend:  {each.mend(result.pipeline)}"
-            )
-        if result.outdated:
-            output.say(
-                f"{output.count(result.outdated, 'record')} as an earlier configuration made them of"
-                f" {' '.join(map(str, result.outdated_ranges))}"
-                f"\n  mend:  {result.outdated_mend(result.pipeline)}"
-            )
-    return 0 if result.is_clean else 1
+        result = audit(*work)
+    report.add(result, records=result.records)
+    numbers = [name.replace("_", " ") for name in NUMBERS]
+    row = (pipeline, *(getattr(result, name) for name in NUMBERS))
+    report.table(("pipeline", *numbers), [row], numbers=numbers)
+    for kind, records in result.passed.items():
+        report.say(f"{records:,} {kind.replace('_', ' ')} passed over: no changes of a row")
+    report.say(f"{pipeline}: {verdict(result)}")
+    if result.foreign:
+        report.say(
+            f"{count(result.foreign, 'change')} of another source or table than the mirror's:"
+            " `layout: changes` keeps every event of all; else have each told into a topic of its own"
+            f"\n  mend:  {result.outdated_mend(pipeline)}"
+        )
+    for each in result.rounded_columns:
+        report.say(
+            f"{each.column}: {count(each.rows, 'row')} with integers that were rounded"
+            f"\n  mend:  {each.mend(pipeline)}"
+        )
+    if result.outdated:
+        report.say(
+            f"{count(result.outdated, 'record')} as an earlier configuration made them of"
+            f" {' '.join(map(str, result.outdated_ranges))}"
+            f"\n  mend:  {result.outdated_mend(pipeline)}"
+        )
+    return result.is_clean
 
 
-def _audit_source(pipeline: str, patience_seconds: float, *, as_json: bool) -> int:
-    with opened(pipeline, "audit") as (chosen, connections):
+def _audit_source(report: Report, pipeline: str, patience_seconds: float) -> bool:
+    with opened(pipeline, "audit") as work:
         from spark_jobs.audit.source_audit import audit_source
 
-        config = load_config()
-        tell = partial(click.echo, err=True)
-        waits = {"patience_seconds": patience_seconds}
-        result = audit_source(config, chosen, connections, **waits, on_progress=tell)
-    if as_json:
-        output.json_line(dataclasses.asdict(result))
-        return 0 if result.is_clean else 1
+        result = audit_source(
+            load_config(),
+            *work,
+            patience_seconds=patience_seconds,
+            on_progress=partial(click.echo, err=True),
+        )
+    report.add(result)
     unlike = f"; not compared: {', '.join(result.left_out)}" if result.left_out else ""
-    output.say(
-        f"{result.pipeline}: {output.count(result.rows, 'row')} in the database, {result.mirror_rows:,} in"
+    report.say(
+        f"{pipeline}: {count(result.rows, 'row')} in the database, {result.mirror_rows:,} in"
         f" the mirror, compared by {', '.join(result.compared)}{unlike}"
     )
     if result.is_clean:
-        output.say("both have the same rows")
-        return 0
-    proof = "" if result.is_proven else ", or changes are on their way: look with a longer --wait"
-    output.say(f"NOT the same: {output.count(result.differing, 'key')}{proof}")
-    for example in result.examples:
-        output.say(f"  {example}")
-    return 1
+        report.say("both have the same rows")
+    else:
+        proof = "" if result.is_proven else ", or changes are on their way: look with a longer --wait"
+        report.say(f"NOT the same: {count(result.differing, 'key')}{proof}")
+        for example in result.examples:
+            report.say(f"  {example}")
+    return result.is_clean
 
 
-def _audit_metadata(pipeline: str, *, pages: bool, as_json: bool) -> int:
-    with opened(pipeline, "audit") as (chosen, connections):
+def _audit_metadata(report: Report, pipeline: str, *, pages: bool) -> bool:
+    with opened(pipeline, "audit") as work:
         from spark_jobs.audit.metadata import audit_metadata
 
-        result = audit_metadata(chosen, connections, pages=pages, on_progress=_tell_files)
-    if as_json:
-        output.json_line(dataclasses.asdict(result))
-        return 0 if result.is_clean else 1
+        result = audit_metadata(*work, pages=pages, on_progress=_tell_files)
+    report.add(result)
     for finding in result.findings:
-        output.say(f"{finding.what}\n  where: {finding.where}\n  mend:  {finding.mend}")
+        report.say(f"{finding.what}\n  where: {finding.where}\n  mend:  {finding.mend}")
     seen = (
-        f"{output.count(result.data_files, 'data file')} ({result.data_bytes:,} bytes), "
-        f"{output.count(result.metadata_files, 'metadata file')}, "
-        f"{output.count(result.snapshots, 'snapshot')}, {output.count(result.attempts, 'attempt')} in the log"
+        f"{count(result.data_files, 'data file')} ({result.data_bytes:,} bytes), "
+        f"{count(result.metadata_files, 'metadata file')}, "
+        f"{count(result.snapshots, 'snapshot')}, {count(result.attempts, 'attempt')} in the log"
     )
-    judged = "all is there and agrees" if result.is_clean else output.count(len(result.findings), "finding")
-    output.say(f"{result.pipeline}: {judged}; {seen}")
-    return 0 if result.is_clean else 1
+    judged = "all is there and agrees" if result.is_clean else count(len(result.findings), "finding")
+    report.say(f"{pipeline}: {judged}; {seen}")
+    return result.is_clean
 
 
 def _tell_files(counts: MetadataAudit) -> None:

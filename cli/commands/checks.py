@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-
 import click
 
-from cli import output
+from cli.output import Report, fields, reported
 from cli.work import pipelines_named
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.file import load_config
-from spark_jobs.monitoring.checkup import Health, check_up
+from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.errors import ConfigError
 
@@ -28,8 +25,8 @@ Exit code 1 when a check of severity error fails.
 @click.command("checks", help=_HELP)
 @click.argument("pipeline", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every pipeline.")
-@output.json_option
-def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
+@reported
+def command(report: Report, pipeline: str | None, is_all: bool) -> int:
     """Judge by the built-in checks; the exit code is 1 when a check of severity error fails."""
     if (pipeline is None) is not is_all:
         raise ConfigError(
@@ -40,31 +37,26 @@ def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
     config = load_config()
     chosen = pipelines_named(config, pipeline)
     found = check_up(Surveyor(config.model_copy(update={"pipelines": chosen})))
-    if as_json:
-        output.json_line(
-            {"pipelines": [{"pipeline": each.pipeline.name, "checks": _fields(each)} for each in found]}
-        )
-    else:
-        _print(found)
-    return 1 if any(result.is_failed_error for health in found for result in health.results) else 0
-
-
-def _print(found: Sequence[Health]) -> None:
-    output.table(
+    results = [(health.pipeline.name, result) for health in found for result in health.results]
+    report.add(
+        pipelines=[
+            {
+                "pipeline": health.pipeline.name,
+                "checks": [{**fields(each), "runbook": each.runbook} for each in health.results],
+            }
+            for health in found
+        ]
+    )
+    report.table(
         ("pipeline", "check", "", "fact"),
         [
-            (each.pipeline.name, result.name, "ok" if result.passed else result.severity.value, result.fact)
-            for each in found
-            for result in each.results
+            (name, result.name, "ok" if result.passed else result.severity.value, result.fact)
+            for name, result in results
         ],
     )
-    failed = [(health, result) for health in found for result in health.results if not result.passed]
-    for health, result in failed:
-        output.say(f"{health.pipeline.name} {result.name}: {result.mend}")
-        output.say(f"  see {result.runbook}")
+    failed = [(name, result) for name, result in results if not result.passed]
+    for name, result in failed:
+        report.say(f"{name} {result.name}: {result.mend}\n  see {result.runbook}")
     if not failed:
-        output.say("every check passes")
-
-
-def _fields(health: Health) -> list[dict[str, object]]:
-    return [{**dataclasses.asdict(result), "runbook": result.runbook} for result in health.results]
+        report.say("every check passes")
+    return 1 if any(result.is_failed_error for _, result in failed) else 0

@@ -58,8 +58,8 @@ registries:
     help="Add a topic in Avro, one in Protobuf and a schema registry (158 MB, once).",
 )
 @click.option("--cdc", is_flag=True, help="Add a database's changes, as a mirror and as a table of changes.")
-@output.json_option
-def command(*, formats: bool, cdc: bool, as_json: bool) -> int:
+@output.told_and_reported
+def command(report: output.Report, *, formats: bool, cdc: bool) -> int:
     """Fill two tables from a real Kafka, by the sensor's own runs, and audit them against it.
 
     New York's flights and weather of 2013 go into the topics `flights` and `weather` of an embedded broker;
@@ -102,8 +102,7 @@ def command(*, formats: bool, cdc: bool, as_json: bool) -> int:
                 output.heading("7. A table of a database, mirrored")
                 is_there_once &= show_mirror(config, typed)
         print_report(config, audited, typed)
-    if as_json:
-        output.json_line(to_json(audited))
+    report.add(**to_json(audited))
     is_whole = stays_whole and is_there_once
     return 0 if is_whole and all(one.result.is_clean for one in audited) else 1
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
+from cli.output import Report, count, told_and_reported
 from cli.work import opened
 from spark_jobs.config.file import load_config
 from spark_jobs.replay.ranges import parse_range
 
 if TYPE_CHECKING:
     from spark_jobs.config.settings import SluiceConfig
-    from spark_jobs.export.export import Exported
 
 
 @click.command("export")
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     help="Count records anew, or give each the offset that it had: aborted transactions fill the gaps.",
 )
 @click.option("--dry-run", is_flag=True, help="Look at the topic and say what would be produced.")
-@output.json_option
+@told_and_reported
 def command(
-    pipeline: str, *, target: str, ranges: tuple[str, ...], offsets: str, dry_run: bool, as_json: bool
+    report: Report, pipeline: str, *, target: str, ranges: tuple[str, ...], offsets: str, dry_run: bool
 ) -> None:
     """Produce the records of PIPELINE's archive to TOPIC as they came: keys, values, headers, times, order.
 
@@ -44,15 +43,14 @@ def command(
     compared with the archive, and a topic with other records is refused.
     """
     wanted = tuple(map(parse_range, ranges))
-    with opened(pipeline, "export") as (chosen, connections):
+    with opened(pipeline, "export") as work:
         from spark_jobs.export.export import export
 
         def progress(done: int, whole: int) -> None:
-            output.say(f"  produced {done:,} of {whole:,} records")
+            report.say(f"  produced {done:,} of {whole:,} records")
 
         exported = export(
-            chosen,
-            connections,
+            *work,
             target,
             wanted,
             keep_offsets=offsets == "keep",
@@ -60,39 +58,17 @@ def command(
             dry_run=dry_run,
             on_progress=progress,
         )
-    _print(exported, is_dry=dry_run)
-    if as_json:
-        output.json_line(
-            {
-                "topic": exported.target,
-                "ranges": [str(each) for each in exported.ranges],
-                "there": sum(exported.there.values()),
-                "produced": 0 if dry_run else sum(exported.produced.values()),
-                "to_produce": sum(exported.produced.values()) if dry_run else 0,
-                "notes": list(exported.notes),
-            }
-        )
-
-
-def _print(exported: Exported, *, is_dry: bool) -> None:
-    brought = "to produce" if is_dry else "produced"
-    ids, numbers = ("partition", "from", "to"), ("there", brought)
-    output.table(
-        (*ids, *numbers),
-        [
-            (r.partition, r.start, r.end, exported.there[r.partition], exported.produced[r.partition])
-            for r in exported.ranges
-        ],
-        numbers=numbers,
-        ids=ids,
-    )
+    there, produced = exported.there, exported.produced
+    ids, numbers = ("partition", "from", "to"), ("there", "to produce" if dry_run else "produced")
+    rows = [(r.partition, r.start, r.end, there[r.partition], produced[r.partition]) for r in exported.ranges]
+    report.table((*ids, *numbers), rows, numbers=numbers, ids=ids)
     for note in exported.notes:
-        output.say(note)
-    whole = sum((*exported.there.values(), *exported.produced.values()))
-    if is_dry:
-        output.say("nothing was produced")
-    else:
-        output.say(f"{exported.target} has {output.count(whole, 'record')} of the archive")
+        report.say(note)
+    are_there, brought = sum(there.values()), sum(produced.values())
+    done = f"{exported.target} has {count(are_there + brought, 'record')} of the archive"
+    report.say("nothing was produced" if dry_run else done)
+    report.add(topic=exported.target, ranges=exported.ranges, there=are_there)
+    report.add(produced=0 if dry_run else brought, to_produce=brought if dry_run else 0, notes=exported.notes)
 
 
 def _drained_by(config: SluiceConfig, topic: str) -> str | None:

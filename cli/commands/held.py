@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from cli import output
-from cli.work import opened
+from cli.output import Report, count, reported, when
+from cli.work import Work, act_command, opened, reason_option
 from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
 
-_reason = click.option("--reason", required=True, help="Why; kept with the table and in the log.")
+_reason = reason_option("Why; kept with the table and in the log.")
 _attempt = click.argument("attempt", required=False)
 
 
@@ -22,68 +22,59 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("pipeline")
-@output.json_option
-def list_held(pipeline: str, as_json: bool) -> int:
+@reported
+def list_held(report: Report, pipeline: str) -> int:
     """What is held of PIPELINE and which expectations were not met. Exit code 1 when something is."""
-    with opened(pipeline, "held") as (chosen, connections):
+    with opened(pipeline, "held") as work:
         from spark_jobs.acts.held import held_batches
 
-        held = held_batches(chosen, connections)
-    if as_json:
-        output.json_line({"pipeline": chosen.name, "held": [each.shown() for each in held]})
-    elif not held:
-        output.say(f"{chosen.name}: no batch is held")
-    else:
-        _print(chosen.name, held)
-    return 1 if held else 0
+        held = held_batches(*work)
+    report.add(pipeline=pipeline, held=[each.shown() for each in held])
+    if not held:
+        report.say(f"{pipeline}: no batch is held")
+        return 0
+    _tell(report, pipeline, held)
+    return 1
 
 
-@command.command("publish")
-@click.argument("pipeline")
+@act_command("publish", "held", of=command)
 @_attempt
 @_reason
-@output.json_option
-def publish_held(pipeline: str, attempt: str | None, reason: str, as_json: bool) -> None:
+def publish_held(report: Report, work: Work, attempt: str | None, reason: str) -> None:
     """Commit what is held of PIPELINE as it is.
 
     ATTEMPT is needed only when several are held. Interrupted, it is finished by the next drain.
     """
-    with opened(pipeline, "held") as (chosen, connections):
-        from spark_jobs.acts.held import publish
+    from spark_jobs.acts.held import publish
 
-        landed = publish(chosen, connections, reason=reason, attempt=attempt)
-    _print_decided(chosen.name, "published", landed, f", snapshot {landed.snapshot_id}", as_json=as_json)
+    landed = publish(*work, reason=reason, attempt=attempt)
+    _tell_decided(report, work, "published", landed, f", snapshot {landed.snapshot_id}")
 
 
-@command.command("discard")
-@click.argument("pipeline")
+@act_command("discard", "held", of=command)
 @_attempt
 @_reason
-@output.json_option
-def discard_held(pipeline: str, attempt: str | None, reason: str, as_json: bool) -> None:
+def discard_held(report: Report, work: Work, attempt: str | None, reason: str) -> None:
     """Pass over what is held of PIPELINE: its records go to no table, the table remembers which and why.
 
     They can be drained later, while Kafka has them, with `./sluice replay`.
     """
-    with opened(pipeline, "held") as (chosen, connections):
-        from spark_jobs.acts.held import discard
+    from spark_jobs.acts.held import discard
 
-        gone = discard(chosen, connections, reason=reason, attempt=attempt)
-    _print_decided(chosen.name, "discarded", gone, "; drains go on after them", as_json=as_json)
+    gone = discard(*work, reason=reason, attempt=attempt)
+    _tell_decided(report, work, "discarded", gone, "; drains go on after them")
 
 
-def _print_decided(
-    pipeline: str, decided: str, batch: AdoptedBatch | HeldBatch, what_now: str, *, as_json: bool
+def _tell_decided(
+    report: Report, work: Work, decided: str, batch: AdoptedBatch | HeldBatch, what_now: str
 ) -> None:
-    if as_json:
-        output.json_line({"pipeline": pipeline, decided: batch.shown()})
-        return
-    rows = output.count(batch.counts.balance.all_rows, "row")
-    output.say(f"{pipeline}: {decided} {rows} of {batch.batch.ranges}{what_now}")
+    report.add(**{decided: batch.shown()})
+    rows = count(batch.counts.balance.all_rows, "row")
+    report.say(f"{work.pipeline.name}: {decided} {rows} of {batch.batch.ranges}{what_now}")
 
 
-def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
-    output.table(
+def _tell(report: Report, pipeline: str, held: tuple[HeldBatch, ...]) -> None:
+    report.table(
         ("attempt", "offsets", "rows", "dead letters", "held since", "suites"),
         [
             (
@@ -91,7 +82,7 @@ def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
                 str(each.batch.ranges),
                 each.counts.balance.all_rows,
                 each.counts.balance.dead_letters,
-                output.when(each.held_at_us),
+                when(each.held_at_us),
                 each.suites,
             )
             for each in held
@@ -99,6 +90,6 @@ def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
         numbers=("rows", "dead letters"),
     )
     for each in held:
-        output.say(each.story)
-    output.say(f"./sluice held publish {pipeline} --reason '...'   commits it as it is")
-    output.say(f"./sluice held discard {pipeline} --reason '...'   passes over it")
+        report.say(each.story)
+    report.say(f"./sluice held publish {pipeline} --reason '...'   commits it as it is")
+    report.say(f"./sluice held discard {pipeline} --reason '...'   passes over it")

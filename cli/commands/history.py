@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli import output
+from cli.output import Report, count, fields, reported, when
 from cli.work import opened
 from spark_jobs.config.file import load_config
 from spark_jobs.protocol import mends
@@ -34,8 +33,8 @@ LOGGED_KINDS = [kind.value for kind in BatchKind if kind is not BatchKind.REANCH
     type=click.Choice(LOGGED_KINDS),
     help="Only these.",
 )
-@output.json_option
-def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool) -> None:
+@reported
+def command(report: Report, pipeline: str, limit: int, kinds: tuple[str, ...]) -> None:
     """List the batches and acts of PIPELINE, newest first: when, what, how many, how long, who and why.
 
     \b
@@ -46,29 +45,28 @@ def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool)
 
     What is finished comes from the books (the table sluice_batches), the rest from the log. Reads only.
     """  # noqa: D301  (click's mark for a block it must not wrap)
-    with opened(pipeline, "history", needs_kafka=False) as (chosen, connections):
+    with opened(pipeline, "history", needs_kafka=False) as work:
         from spark_jobs.books.history import history, unlisted_drains
         from spark_jobs.notices.failures import read_failures
 
-        lines = history(chosen, connections, limit=limit, kinds=kinds)
-        unlisted = unlisted_drains(chosen, connections)
-        failures = read_failures(load_config().home, chosen.name).last.values()
+        lines = history(*work, limit=limit, kinds=kinds)
+        unlisted = unlisted_drains(*work)
+        failures = read_failures(load_config().home, pipeline).last.values()
     failed = {failure.attempt: failure.message for failure in failures}
     whys = {line.entry.attempt: _why(line, failed) for line in lines}
-    if as_json:
-        output.json_line(
-            {
-                "pipeline": chosen.name,
-                "table": chosen.table,
-                "history": [_to_json(line) | {"why": whys[line.entry.attempt]} for line in lines],
-                "unlisted_drains": unlisted,
-            }
-        )
-        return
-    _print(lines, whys)
+    told = [_to_json(line) | {"why": whys[line.entry.attempt]} for line in lines]
+    report.add(pipeline=pipeline, table=work.pipeline.table, history=told, unlisted_drains=unlisted)
+    numbers = ("rows", "dead", "bytes", "files", "ms")
+    report.table(
+        ("when", "kind", "state", "ranges", *numbers, "snapshot", "actor", "reason"),
+        [_row(line, whys[line.entry.attempt]) for line in lines],
+        numbers=numbers,
+    )
+    if not lines:
+        report.say("nothing was done yet")
     if unlisted:
-        output.say(
-            f"in neither log nor books: {output.count(unlisted, 'drain')} that the table's snapshots name."
+        report.say(
+            f"in neither log nor books: {count(unlisted, 'drain')} that the table's snapshots name."
             " The log under `state:` was lost or is another one, or their rows were deleted from the books;"
             f" no row of the table is missing by that: {mends.command('audit', pipeline)} proves it."
         )
@@ -84,45 +82,37 @@ def _why(line: HistoryLine, failed: Mapping[str, str]) -> str:
 
 
 def _to_json(line: HistoryLine) -> dict[str, Any]:
-    entry = dataclasses.asdict(line.entry)
-    entry |= {
-        **entry.pop("counts"),
+    entry = fields(line.entry)
+    counts = fields(entry.pop("counts"))
+    return {
+        "state": line.state.value,
+        "phase": line.phase,
+        **entry,
+        **counts,
         "ranges": [[r.partition, r.start, r.end] for r in line.entry.ranges],
         "balance": line.entry.counts.balance,
         "skipped": line.entry.skipped,
-        "started_at": output.when(line.entry.started_at_us),
-        "finished_at": output.when(line.entry.finished_at_us),
+        "started_at": when(line.entry.started_at_us),
+        "finished_at": when(line.entry.finished_at_us),
     }
-    return {"state": line.state.value, "phase": line.phase, **entry}
 
 
-def _print(lines: tuple[HistoryLine, ...], whys: Mapping[str, str]) -> None:
-    numbers = ("rows", "dead", "bytes", "files", "ms")
-    output.table(
-        ("when", "kind", "state", "ranges", *numbers, "snapshot", "actor", "reason"),
-        [
-            (
-                output.when(line.entry.started_at_us),
-                line.entry.kind,
-                line.state.value
-                if line.phase is None or line.entry.is_landed
-                else f"{line.state.value} ({line.phase})",
-                _ranges(line),
-                line.entry.counts.balance.all_rows,
-                line.entry.counts.balance.dead_letters,
-                line.entry.counts.file_bytes,
-                line.entry.counts.data_files + line.entry.counts.dead_letter_files,
-                sum(line.entry.durations_ms.values()),
-                str(line.entry.snapshot_id or "-"),
-                line.entry.actor,
-                line.entry.reason or whys[line.entry.attempt] or "-",
-            )
-            for line in lines
-        ],
-        numbers=numbers,
+def _row(line: HistoryLine, why: str) -> tuple[object, ...]:
+    entry, counts, state = line.entry, line.entry.counts, line.state.value
+    return (
+        when(entry.started_at_us),
+        entry.kind,
+        state if line.phase is None or entry.is_landed else f"{state} ({line.phase})",
+        _ranges(line),
+        counts.balance.all_rows,
+        counts.balance.dead_letters,
+        counts.file_bytes,
+        counts.data_files + counts.dead_letter_files,
+        sum(entry.durations_ms.values()),
+        str(entry.snapshot_id or "-"),
+        entry.actor,
+        entry.reason or why or "-",
     )
-    if not lines:
-        output.say("nothing was done yet")
 
 
 def _ranges(line: HistoryLine) -> str:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from cli import output
-from cli.commands.replay import print_ranges
-from cli.work import opened, tell_dagster
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.connections.connect import Connections
+from cli.commands.replay import tell_outcome, tell_ranges
+from cli.output import Report, told_and_reported
+from cli.work import opened
 
 
 @click.command("rebuild")
@@ -26,9 +20,9 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show what would be read; read no record.")
 @click.option("--force", is_flag=True, help="Also where Kafka no longer holds the topic's beginning.")
 @click.option("--reason", default="", help="Why; it is kept with the batch.")
-@output.json_option
+@told_and_reported
 def command(
-    pipeline: str, *, from_time: str | None, dry_run: bool, force: bool, reason: str, as_json: bool
+    report: Report, pipeline: str, *, from_time: str | None, dry_run: bool, force: bool, reason: str
 ) -> None:
     """Fold all changes in the topic of PIPELINE anew, and put what they come to in the place of its mirror.
 
@@ -37,34 +31,15 @@ def command(
     """
     if not (reason or dry_run):
         raise click.UsageError("--reason is needed: say why the mirror is made anew.")
-    with opened(pipeline, "replay") as (chosen, connections):
-        from spark_jobs.replay.rebuild import begins_at, rebuild_ranges
+    with opened(pipeline, "replay") as work:
+        from spark_jobs.replay.rebuild import begins_at, rebuild, rebuild_ranges
 
-        begins = begins_at(chosen, connections, from_time)
-        ranges = rebuild_ranges(chosen, connections, begins=begins, force=force)
-        report = print_ranges(tuple(ranges))
+        begins = begins_at(*work, from_time)
+        report.add(pipeline=pipeline)
+        tell_ranges(report, tuple(rebuild_ranges(*work, begins=begins, force=force)))
         if dry_run:
-            output.say("nothing was changed")
-        else:
-            report |= _run(chosen, connections, reason, begins, force=force)
-    if as_json:
-        output.json_line({"pipeline": chosen.name, **report})
-
-
-def _run(
-    pipeline: PipelineConfig,
-    connections: Connections,
-    reason: str,
-    begins: dict[int, int] | None,
-    *,
-    force: bool,
-) -> dict[str, Any]:
-    from spark_jobs.replay.rebuild import rebuild
-
-    result = rebuild(pipeline, connections, reason=reason, begins=begins, force=force)
-    output.say(f"made anew in snapshot {result.batch.snapshot_id}: {output.counts(result.balance)}")
-    tell_dagster(pipeline, result)
-    return {
-        "batch": result.batch.shown(),
-        **{term: offsets for term, offsets in result.balance.items() if term != "gaps"},
-    }
+            report.say("nothing was changed")
+            return
+        result = rebuild(*work, reason=reason, begins=begins, force=force)
+        report.add(batch=result.batch.shown())
+        tell_outcome(report, work, result, f"made anew in snapshot {result.batch.snapshot_id}")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
-from cli.work import opened, tell_dagster
+from cli.output import Report, count, told_and_reported
+from cli.work import Work, opened, tell_dagster
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.records.decoder import Phase
 from spark_jobs.replay.ranges import parse_range
 
 if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.connections.connect import Connections
     from spark_jobs.replay.redrive_plan import Wanted
 
 
@@ -37,8 +35,9 @@ if TYPE_CHECKING:
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many, from the lowest offsets on.")
 @click.option("--dry-run", is_flag=True, help="Show what they would become; write nothing.")
 @click.option("--reason", default="", help="Why; it is kept with the batch.")
-@output.json_option
+@told_and_reported
 def command(
+    report: Report,
     pipeline: str,
     *,
     phases: tuple[str, ...],
@@ -47,7 +46,6 @@ def command(
     limit: int | None,
     dry_run: bool,
     reason: str,
-    as_json: bool,
 ) -> None:
     """Send the dead letters of PIPELINE through today's configuration once more, without Kafka.
 
@@ -58,73 +56,61 @@ def command(
     if not (reason or dry_run):
         raise click.UsageError("--reason is needed: say why the dead letters are sent again.")
     offsets = tuple(map(parse_range, ranges))
-    with opened(pipeline, "query" if dry_run else "redrive", needs_kafka=False) as (chosen, connections):
+    with opened(pipeline, "query" if dry_run else "redrive", needs_kafka=False) as work:
         from spark_jobs.replay.redrive_plan import Wanted
 
         wanted = Wanted(phases, fields, offsets, limit)
-        report = (
-            _rehearse(chosen, connections, wanted) if dry_run else _run(chosen, connections, wanted, reason)
-        )
-    if as_json:
-        output.json_line({"pipeline": chosen.name, **report})
+        report.add(pipeline=pipeline)
+        if dry_run:
+            _rehearse(report, work, wanted)
+        else:
+            _run(report, work, wanted, reason)
 
 
-def _rehearse(pipeline: PipelineConfig, connections: Connections, wanted: Wanted) -> dict[str, Any]:
+def _rehearse(report: Report, work: Work, wanted: Wanted) -> None:
     from spark_jobs.replay.trial_rows import try_redrive
 
-    found = try_redrive(pipeline, connections, wanted)
+    found = try_redrive(*work, wanted)
     failing, filtered = found.failing.total(), found.filtered.total()
-    output.say(
-        f"of {output.count(found.rows + failing + filtered, 'dead letter')} would become rows {found.rows:,},"
+    report.say(
+        f"of {count(found.rows + failing + filtered, 'dead letter')} would become rows {found.rows:,},"
         f" fail again {failing:,}{_reasons(found.failing)},"
         f" be filtered {filtered:,}{_reasons(found.filtered)}"
     )
     for example in found.examples:
-        output.say(f"  {example}")
+        report.say(f"  {example}")
     for column in found.columns_added:
-        output.say(f"new column {column}")
-    _print_left(found.left)
-    output.say("nothing was changed; quality gates were not asked")
-    return {
-        "rows": found.rows,
-        "failing": dict(found.failing),
-        "filtered": dict(found.filtered),
-        "examples": found.examples,
-        "columns_added": found.columns_added,
-        "left": found.left,
-    }
+        report.say(f"new column {column}")
+    report.add(found, "rows", "failing", "filtered", "examples", "columns_added")
+    _tell_left(report, found.left)
+    report.say("nothing was changed; quality gates were not asked")
 
 
-def _run(pipeline: PipelineConfig, connections: Connections, wanted: Wanted, reason: str) -> dict[str, Any]:
+def _run(report: Report, work: Work, wanted: Wanted, reason: str) -> None:
     from spark_jobs.replay.redrive import redrive
 
     def progress(batch: BatchResult, done: int, whole: int) -> None:
-        output.say(f"  {batch.batch.batch_id} in snapshot {batch.snapshot_id}; {done:,} of {whole:,}")
+        report.say(f"  {batch.batch.batch_id} in snapshot {batch.snapshot_id}; {done:,} of {whole:,}")
 
-    result = redrive(pipeline, connections, wanted, reason=reason, on_progress=progress)
-    again = result.dead_letter_phases
-    output.say(
-        f"sent {output.count(result.balance.offsets, 'dead letter')} again in"
-        f" {output.count(len(result.batches), 'commit')}: rows {result.balance.rows:,}, failed again"
-        f" {result.balance.dead_letters:,}{_reasons(again)}, filtered {result.balance.get('filtered', 0):,},"
-        f" routed {result.balance.get('routed', 0):,}"
+    result = redrive(*work, wanted, reason=reason, on_progress=progress)
+    again, came_to = result.dead_letter_phases, result.balance
+    filtered, routed = came_to.get("filtered", 0), came_to.get("routed", 0)
+    report.say(
+        f"sent {count(came_to.offsets, 'dead letter')} again in {count(len(result.batches), 'commit')}:"
+        f" rows {came_to.rows:,}, failed again {came_to.dead_letters:,}{_reasons(again)},"
+        f" filtered {filtered:,}, routed {routed:,}"
     )
-    _print_left(result.left)
-    tell_dagster(pipeline, result)
-    return {
-        "batches": [batch.shown() for batch in result.batches],
-        "rows": result.balance.rows,
-        "failing": again,
-        "filtered": result.filtered_reasons,
-        "routed": result.balance.get("routed", 0),
-        "left": result.left,
-    }
+    report.add(batches=[batch.shown() for batch in result.batches], rows=came_to.rows, failing=again)
+    report.add(filtered=result.filtered_reasons, routed=routed)
+    _tell_left(report, result.left)
+    tell_dagster(work.pipeline, result)
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
-    return f" ({', '.join(f'{name} {count:,}' for name, count in counts.items())})" if counts else ""
+    return f" ({', '.join(f'{name} {number:,}' for name, number in counts.items())})" if counts else ""
 
 
-def _print_left(left: Mapping[str, int]) -> None:
+def _tell_left(report: Report, left: Mapping[str, int]) -> None:
+    report.add(left=left)
     for reason, letters in left.items():
-        output.say(f"left as they are, {reason}: {output.count(letters, 'dead letter')}")
+        report.say(f"left as they are, {reason}: {count(letters, 'dead letter')}")

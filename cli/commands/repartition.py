@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import click
-
-from cli import output
-from cli.work import opened
+from cli.output import Report
+from cli.work import Work, act_command, reason_option
 
 
-@click.command("repartition")
-@click.argument("pipeline")
-@click.option("--reason", required=True, help="Why, for the history.")
-@output.json_option
-def command(pipeline: str, reason: str, as_json: bool) -> None:
+@act_command("repartition", needs_kafka=False)
+@reason_option("Why, for the history.")
+def command(report: Report, work: Work, reason: str) -> None:
     """Partition PIPELINE's table by what sluice.yaml declares now: files written from then on.
 
     Older files stay as they are and are read as before. Safe beside drains; refused while a batch is held.
     """
-    with opened(pipeline, "repartition", needs_kafka=False) as (chosen, connections):
-        from spark_jobs.reshape.repartition import repartition
+    from spark_jobs.reshape.repartition import repartition
 
-        done = repartition(chosen, connections, reason=reason)
-    if as_json:
-        output.json_line({"pipeline": chosen.name, **dataclasses.asdict(done)})
-        return
+    done = repartition(*work, reason=reason)
+    report.add(done)
     before, after = (", ".join(terms) or "nothing" for terms in (done.before, done.after))
-    output.say(f"{chosen.name}: new files are partitioned by {after}, older ones by {before}")
+    report.say(f"{work.pipeline.name}: new files are partitioned by {after}, older ones by {before}")

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
-from cli.work import opened, tell_dagster
-from spark_jobs.config.settings import PipelineConfig
+from cli.output import Report, count, counts, told_and_reported
+from cli.work import Work, opened, tell_dagster
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.ranges import cut_at, parse_moment, parse_range
 
 if TYPE_CHECKING:
-    from spark_jobs.connections.connect import Connections
-    from spark_jobs.replay.diff import ReplayDiff
     from spark_jobs.replay.plan import ReplayPlan
+    from spark_jobs.replay.rebuild import RebuildResult
+    from spark_jobs.replay.replay import ReplayResult
 
 
 @click.command("replay")
@@ -38,8 +36,9 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do not ask after --diff.")
 @click.option("--force", is_flag=True, help="Also replace rows whose records Kafka no longer holds.")
 @click.option("--reason", default="", help="Why; it is kept with the batch.")
-@output.json_option
+@told_and_reported
 def command(
+    report: Report,
     pipeline: str,
     *,
     ranges: tuple[str, ...],
@@ -51,7 +50,6 @@ def command(
     yes: bool,
     force: bool,
     reason: str,
-    as_json: bool,
 ) -> None:
     """Read drained offsets of PIPELINE again, with today's configuration, and replace exactly their rows.
 
@@ -66,155 +64,134 @@ def command(
     span = [parse_moment(text) if text else None for text in (from_time, to_time)]
     if not (reason or dry_run or (diff and not yes)):
         raise click.UsageError("--reason is needed: say why the range is replaced.")
-    with opened(pipeline, "replay") as (chosen, connections):
+    with opened(pipeline, "replay") as work:
         from spark_jobs.replay.plan import plan_replay
 
-        plan = plan_replay(chosen, connections, wanted or _ranges(chosen, connections, *span))
-        report = _print_plan(plan) | _print_compaction(chosen, connections)
+        plan = plan_replay(*work, wanted or _ranges(report, work, *span))
+        _tell_plan(report, plan)
+        _tell_compaction(report, work)
         if diff:
-            report["diff"] = _print_diff(chosen, connections, plan)
-        if dry_run or not reason or (diff and not (yes or _agreed())):
-            output.say("nothing was changed")
+            _tell_diff(report, work, plan)
+        if dry_run or not reason or (diff and not (yes or _agreed(report))):
+            report.say("nothing was changed")
         else:
-            report |= _run(chosen, connections, plan, reason, force=force)
-    if as_json:
-        output.json_line(report)
+            _run(report, work, plan.ranges, reason, force=force)
 
 
-def _ranges(
-    pipeline: PipelineConfig, connections: Connections, from_ms: int | None, to_ms: int | None
-) -> tuple[OffsetRange, ...]:
+def _ranges(report: Report, work: Work, from_ms: int | None, to_ms: int | None) -> tuple[OffsetRange, ...]:
     from spark_jobs.connections.tables import load_drained
     from spark_jobs.lake.tables import progress_of
     from spark_jobs.replay.ranges import span_ranges
 
-    source = connections.admin.source_state(pipeline.topic)
+    topic, admin = work.pipeline.topic, work.connections.admin
+    source = admin.source_state(topic)
     # A partition without a record at or after a time has none from its end on.
     starts, ends = (
-        None if time is None else source.end | connections.admin.offsets_for_times(pipeline.topic, time)
+        None if time is None else source.end | admin.offsets_for_times(topic, time)
         for time in (from_ms, to_ms)
     )
-    found, gone = span_ranges(progress_of(load_drained(pipeline, connections)), source, starts, ends)
+    found, gone = span_ranges(progress_of(load_drained(*work)), source, starts, ends)
     for r in gone:
-        output.say(f"Kafka no longer holds {r}: its rows stay as they are")
+        report.say(f"Kafka no longer holds {r}: its rows stay as they are")
     if not found:
         raise ConfigError(
             "Kafka holds no record of that span",
             code="replay-span-empty",
             hint="Times are Kafka's record times; widen --from and --to.",
-            topic=pipeline.topic,
+            topic=topic,
         )
     return found
 
 
-def print_ranges(ranges: Sequence[OffsetRange]) -> dict[str, Any]:
-    """Print which offsets are read again, and return them for ``--json``."""
-    output.table(
+def tell_ranges(report: Report, ranges: Sequence[OffsetRange]) -> None:
+    """Tell which offsets are read again."""
+    report.table(
         ("partition", "from", "to", "records"),
         [(r.partition, r.start, r.end, len(r)) for r in ranges],
         numbers=("records",),
         ids=("partition", "from", "to"),
     )
-    return {"ranges": [str(r) for r in ranges], "records": sum(map(len, ranges))}
+    report.add(ranges=ranges, records=sum(map(len, ranges)))
 
 
-def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
+def _tell_plan(report: Report, plan: ReplayPlan) -> None:
     from spark_jobs.replay.plan import files_to_replace
 
     files = files_to_replace(plan)
-    report = print_ranges(plan.ranges)
+    tell_ranges(report, plan.ranges)
     ahead, beyond = cut_at(plan.ahead, plan.source.end)
     for r in ahead:
-        output.say(f"left to the live flow, not drained yet: {r}")
+        report.say(f"left to the live flow, not drained yet: {r}")
     for r in beyond:
-        output.say(f"past the end of the topic, nothing to read: {r}")
-    output.say(
-        f"{output.count(plan.records, 'offset')} are read again; of the table's files {files.inside} are "
+        report.say(f"past the end of the topic, nothing to read: {r}")
+    report.say(
+        f"{count(plan.records, 'offset')} are read again; of the table's files {files.inside} are "
         f"dropped and {files.straddling} written again without these rows"
     )
-    return {
-        **report,
-        "ahead": [str(r) for r in ahead],
-        "beyond_end": [str(r) for r in beyond],
-        "files_dropped": files.inside,
-        "files_rewritten": files.straddling,
-    }
+    report.add(ahead=ahead, beyond_end=beyond, files_dropped=files.inside, files_rewritten=files.straddling)
 
 
-def _print_compaction(pipeline: PipelineConfig, connections: Connections) -> dict[str, Any]:
+def _tell_compaction(report: Report, work: Work) -> None:
     from spark_jobs.replay.plan import is_compacted
 
+    topic, compacted = work.pipeline.topic, None
     try:
-        compacted = is_compacted(pipeline, connections)
+        compacted = is_compacted(*work)
     except SluiceError as error:
-        output.say(f"whether Kafka compacts {pipeline.topic} is not told ({error.code})")
-        return {"compacted": None}
+        report.say(f"whether Kafka compacts {topic} is not told ({error.code})")
     if compacted:
-        output.say(
-            f"{pipeline.topic} is compacted: rows whose records are gone stay, unless --force is given"
-        )
-    return {"compacted": compacted}
+        report.say(f"{topic} is compacted: rows whose records are gone stay, unless --force is given")
+    report.add(compacted=compacted)
 
 
-def _print_diff(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan) -> dict[str, Any]:
+def _tell_diff(report: Report, work: Work, plan: ReplayPlan) -> None:
     from spark_jobs.replay.diff import diff_replay
 
     def progress(done: int, whole: int) -> None:
-        output.say(f"  compared {done:,} of {whole:,} offsets")
+        report.say(f"  compared {done:,} of {whole:,} offsets")
 
-    found = diff_replay(pipeline, connections, plan, on_progress=progress)
-    output.heading("What would change")
+    found = diff_replay(*work, plan, on_progress=progress)
+    report.add(diff=found)
+    report.heading("What would change")
     rows = ("rows_same", "rows_added", "rows_removed", "rows_changed")
-    counts = (*rows, "dead_letters_added", "dead_letters_removed", "records_gone", "filtered")
-    titles = [name.replace("_", " ") for name in counts]
-    output.table(titles, [[getattr(found, name) for name in counts]], numbers=titles)
+    numbers = (*rows, "dead_letters_added", "dead_letters_removed", "records_gone", "filtered")
+    titles = [name.replace("_", " ") for name in numbers]
+    report.table(titles, [[getattr(found, name) for name in numbers]], numbers=titles)
     if found.records_gone:
-        gone = output.count(found.records_gone, "row")
-        output.say(f"{gone} or dead letters have no record in Kafka any more: only --force replaces them")
+        gone = count(found.records_gone, "row")
+        report.say(f"{gone} or dead letters have no record in Kafka any more: only --force replaces them")
     for column in found.columns_added:
-        output.say(f"new column {column}")
-    _print_changes(found)
-    return {**dataclasses.asdict(found), "changed_by_column": dict(found.changed_by_column)}
+        report.say(f"new column {column}")
+    if found.changed_by_column:
+        changed = found.changed_by_column.most_common()
+        report.table(("column", "values changed"), changed, numbers=("values changed",))
+        values = [(each.at, each.column, each.before, each.after) for each in found.examples]
+        report.table(("partition:offset", "column", "before", "after"), values)
 
 
-def _print_changes(found: ReplayDiff) -> None:
-    if not found.changed_by_column:
-        return
-    output.table(
-        ("column", "values changed"), found.changed_by_column.most_common(), numbers=("values changed",)
-    )
-    output.table(
-        ("partition:offset", "column", "before", "after"),
-        [(change.at, change.column, change.before, change.after) for change in found.examples],
-    )
-
-
-def _agreed() -> bool:
+def _agreed(report: Report) -> bool:
     """Ask; without a terminal nobody can answer, and nothing is published."""
     if not sys.stdin.isatty():
-        output.say("no terminal to ask on: add --yes to publish this")
+        report.say("no terminal to ask on: add --yes to publish this")
         return False
     return click.confirm("Replace these rows?", default=False)
 
 
-def _run(
-    pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, reason: str, *, force: bool
-) -> dict[str, Any]:
+def _run(report: Report, work: Work, ranges: Sequence[OffsetRange], reason: str, *, force: bool) -> None:
     from spark_jobs.replay.replay import replay
 
     def progress(batch: BatchResult, done: int, whole: int) -> None:
-        output.say(
-            f"  {batch.batch.batch_id}: {batch.batch.ranges} in snapshot {batch.snapshot_id};"
-            f" {done:,} of {whole:,}"
-        )
+        in_it = f"{batch.batch.ranges} in snapshot {batch.snapshot_id}"
+        report.say(f"  {batch.batch.batch_id}: {in_it}; {done:,} of {whole:,}")
 
-    result = replay(pipeline, connections, plan.ranges, reason=reason, force=force, on_progress=progress)
-    output.say(
-        f"replayed {' '.join(map(str, result.ranges))} in {output.count(len(result.batches), 'commit')}: "
-        f"{output.counts(result.balance)}"
-    )
-    tell_dagster(pipeline, result)
-    return {
-        "batches": [batch.shown() for batch in result.batches],
-        **{term: offsets for term, offsets in result.balance.items() if term != "gaps"},
-    }
+    result = replay(*work, ranges, reason=reason, force=force, on_progress=progress)
+    report.add(batches=[batch.shown() for batch in result.batches])
+    commits = count(len(result.batches), "commit")
+    tell_outcome(report, work, result, f"replayed {' '.join(map(str, result.ranges))} in {commits}")
+
+
+def tell_outcome(report: Report, work: Work, result: ReplayResult | RebuildResult, how: str) -> None:
+    """Tell what became of the records, Dagster as well."""
+    report.say(f"{how}: {counts(result.balance)}")
+    report.add(**{term: offsets for term, offsets in result.balance.items() if term != "gaps"})
+    tell_dagster(work.pipeline, result)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
+from cli.output import Report, count, fields, reported
 from cli.work import Read, opened
 from spark_jobs.config.quantities import Start, parse_start
 from spark_jobs.protocol import mends
@@ -41,8 +41,8 @@ _START = Read("start", _start, "not earliest, latest, a time or offsets like 0:1
     metavar="WHERE",
     help="Where another log is read from: earliest, latest, a time, or P:OFFSET,... .",
 )
-@output.json_option
-def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: bool) -> None:
+@reported
+def command(report: Report, pipeline: str, accept: bool, reason: str, start: Start) -> None:
     """Compare PIPELINE's topic with the one its table was filled from: ids, and the last rows by partition.
 
     With --accept the table follows. Where the same records stand at the same offsets, the log was moved (a
@@ -57,49 +57,50 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
     """
     if accept and not reason:
         raise click.UsageError("--accept needs a --reason")
-    with opened(pipeline, "source") as (chosen, connections):
+    with opened(pipeline, "source") as work:
         from spark_jobs.acts.accept_source import accept_restart, accept_source, compare_source, find_restart
         from spark_jobs.acts.act import settle
 
         if accept:
-            settle(chosen, connections, then="accept")
-        seen = compare_source(chosen, connections)
-        restart = None if seen.has_changed else find_restart(chosen, connections)
+            settle(*work, then="accept")
+        seen = compare_source(*work)
+        restart = None if seen.has_changed else find_restart(*work)
         accepted = None
         if accept and seen.has_changed:
-            accepted = accept_source(chosen, connections, seen, start=start, reason=reason)
+            accepted = accept_source(*work, seen, start=start, reason=reason)
         elif accept and restart is not None:
-            accepted = accept_restart(chosen, connections, restart, reason=reason)
-    if as_json:
-        generation, restarted = accepted and accepted.progress.generation, restart and restart.firsts
-        told = _to_json(chosen.name, seen)
-        output.json_line({**told, "restarted": restarted, "generation": generation})
-        return
-    _print(chosen.name, seen, restart)
+            accepted = accept_restart(*work, restart, reason=reason)
+    _tell(report, pipeline, seen, restart)
+    report.add(restarted=restart and restart.firsts, generation=accepted and accepted.progress.generation)
     if accepted is not None and seen.has_changed:
         how, progress = "goes on in" if seen.continues else "begins", accepted.progress
-        output.say(f"{chosen.name}: {how} generation {progress.generation} at {progress.next_offsets}")
-        for line in _unread(chosen, seen):
-            output.say(line)
+        report.say(f"{pipeline}: {how} generation {progress.generation} at {progress.next_offsets}")
+        for line in _unread(work.pipeline, seen):
+            report.say(line)
     elif accepted is not None:
-        output.say(f"{chosen.name}: positions count anew; {mends.act('rebuild', chosen.name)} makes it exact")
+        report.say(f"{pipeline}: positions count anew; {mends.act('rebuild', pipeline)} makes it exact")
 
 
-def _print(name: str, seen: SourceComparison, restart: Restart | None) -> None:
-    extents = (f"{p}: {seen.source.low[p]} to {end}" for p, end in sorted(seen.source.end.items()))
-    output.table(
+def _tell(report: Report, name: str, seen: SourceComparison, restart: Restart | None) -> None:
+    was, now = seen.progress, seen.source
+    extents = (f"{p}: {now.low[p]} to {end}" for p, end in sorted(now.end.items()))
+    report.table(
         ("", "the table's source", "today's topic"),
         [
-            ("cluster id", seen.progress.cluster_id, seen.source.cluster_id),
-            ("topic id", seen.progress.topic_id, seen.source.topic_id),
-            ("generation", seen.progress.generation, None),
-            ("offsets", seen.progress.next_offsets, ", ".join(extents)),
+            ("cluster id", was.cluster_id, now.cluster_id),
+            ("topic id", was.topic_id, now.topic_id),
+            ("generation", was.generation, None),
+            ("offsets", was.next_offsets, ", ".join(extents)),
         ],
     )
-    output.say(f"{name}: {seen.same} of the table's last {output.count(seen.compared, 'row')} are there so")
+    report.say(f"{name}: {seen.same} of the table's last {count(seen.compared, 'row')} are there so")
     for objection in seen.objections:
-        output.say(f"  {objection}")
-    output.say(f"{name}: {_verdict(seen, restart)}")
+        report.say(f"  {objection}")
+    report.say(f"{name}: {_verdict(seen, restart)}")
+    report.add(pipeline=name, changed=seen.has_changed)
+    report.add(seen, "continues", "compared", "same", "objections", "cut", "unshown")
+    ids = ("cluster_id", "topic_id")
+    report.add(table=fields(was, *ids), topic=fields(now, *ids))
 
 
 def _unread(pipeline: PipelineConfig, seen: SourceComparison) -> Iterator[str]:
@@ -122,18 +123,3 @@ def _verdict(seen: SourceComparison, restart: Restart | None) -> str:
     if seen.cut:
         return "the log lost its end: --accept begins the table's next generation with what is there"
     return "another log: --accept begins the table's next generation with it"
-
-
-def _to_json(name: str, seen: SourceComparison) -> dict[str, object]:
-    return {
-        "pipeline": name,
-        "changed": seen.has_changed,
-        "continues": seen.continues,
-        "compared": seen.compared,
-        "same": seen.same,
-        "objections": seen.objections,
-        "cut": seen.cut,
-        "unshown": [str(each) for each in seen.unshown],
-        "table": {"cluster_id": seen.progress.cluster_id, "topic_id": seen.progress.topic_id},
-        "topic": {"cluster_id": seen.source.cluster_id, "topic_id": seen.source.topic_id},
-    }

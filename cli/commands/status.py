@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
 from cli.commands.up_state import up_state
+from cli.output import Report, render_error, reported, when_ms
 from cli.stand.run_record import read_up
 from cli.work import pipelines_named
 from servers.asking import followed
@@ -33,8 +33,8 @@ from spark_jobs.protocol.shaped_spans import cut_at_shapes, is_outdated
 
 @click.command("status")
 @click.argument("pipeline", required=False)
-@output.json_option
-def command(pipeline: str | None, as_json: bool) -> int:
+@reported
+def command(report: Report, pipeline: str | None) -> int:
     """One state word per pipeline, or of PIPELINE alone: its lag in records, last commit, what to type.
 
     \b
@@ -53,13 +53,12 @@ def command(pipeline: str | None, as_json: bool) -> int:
     seen = _look(config, pipeline)
     up = up_state(config.home, int(time.time() * 1000))
     hot = _followed(config, {facts.pipeline.name for facts, _ in seen if facts.pipeline.hot})
-    if as_json:
-        shown = {"pipelines": [_to_json(facts, state) for facts, state in seen]}
-        output.json_line(shown | up.to_json() | ({} if hot is None else {"followed": hot}))
-    else:
-        show(seen)
-        _show_followed(hot or ())
-        output.say(up.sentence)
+    report.add(pipelines=[_to_json(facts, state) for facts, state in seen])
+    report.add(**up.to_json(), **({} if hot is None else {"followed": hot}))
+    tell(report, seen)
+    if hot:
+        _tell_followed(report, hot)
+    report.say(up.sentence)
     for problem in config.problems:
         click.echo(f"left out: {problem}", err=True)
     needs_person = up.is_silent or any(state.word.needs_person for _, state in seen)
@@ -102,7 +101,7 @@ def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
     try:
         return refresh_topics(config)
     except SluiceError as error:
-        output.render_error(error)
+        render_error(error)
         return config
 
 
@@ -154,26 +153,26 @@ def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:
         "state": state.word.value,
         "lag": facts.lag,
         "undecided": facts.undecided,
-        "last_commit": _iso(facts.committed_at_ms),
-        "since": _iso(state.since_ms),
-        "next_drain": _iso(facts.next_drain_ms),
+        "last_commit": when_ms(facts.committed_at_ms),
+        "since": when_ms(state.since_ms),
+        "next_drain": when_ms(facts.next_drain_ms),
         "reason": state.reason,
         "type": state.next_step,
         "needs_person": state.word.needs_person,
     }
 
 
-def show(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
-    """Print a table, then what is wrong, each trouble once."""
-    output.table(
+def tell(report: Report, seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
+    """Tell a table, then what is wrong, each trouble once."""
+    report.table(
         ("pipeline", "state", "lag", "last commit", "since", "what to type"),
         [
             (
                 facts.pipeline.name,
                 state.word.value,
                 facts.lag,
-                _iso(facts.committed_at_ms),
-                _iso(state.since_ms),
+                when_ms(facts.committed_at_ms),
+                when_ms(state.since_ms),
                 _command_in(state.next_step),
             )
             for facts, state in seen
@@ -187,15 +186,15 @@ def show(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
             hint = state.next_step if _command_in(state.next_step) != state.next_step else ""
             reasons[state.reason, hint].append(facts.pipeline.name)
     for (reason, hint), names in reasons.items():
-        output.say(f"{', '.join(names)}: {reason}" + (f"\n  {hint}" if hint else ""))
+        report.say(f"{', '.join(names)}: {reason}" + (f"\n  {hint}" if hint else ""))
     due: dict[int, list[str]] = defaultdict(list)
     for facts, _ in seen:
         if (at_ms := facts.next_drain_ms) is not None:
             due[at_ms].append(facts.pipeline.name)
     for at_ms, names in sorted(due.items()):
-        output.say(f"next drain by schedule at {_iso(at_ms)}: {', '.join(names)}")
+        report.say(f"next drain by schedule at {when_ms(at_ms)}: {', '.join(names)}")
     if not seen:
-        output.say("no pipelines are configured: ./sluice init writes a configuration")
+        report.say("no pipelines are configured: ./sluice init writes a configuration")
 
 
 def _followed(config: SluiceConfig, names: set[str]) -> list[dict[str, Any]] | None:
@@ -203,26 +202,24 @@ def _followed(config: SluiceConfig, names: set[str]) -> list[dict[str, Any]] | N
     try:
         found = followed(config) if names else None
     except SluiceError as error:
-        output.render_error(error)
+        render_error(error)
         return None
     return None if found is None else [each for each in found if each["pipeline"] in names]
 
 
-def _show_followed(hot: Sequence[dict[str, Any]]) -> None:
-    """Print what `serve` holds of each pipeline, and why it holds no more."""
-    if not hot:
-        return
-    output.heading("with Kafka beyond the tables, by `serve`")
+def _tell_followed(report: Report, hot: Sequence[dict[str, Any]]) -> None:
+    """Tell what `serve` holds of each pipeline, and why it holds no more."""
+    report.heading("with Kafka beyond the tables, by `serve`")
     rows = [
         (h["pipeline"], h["state"], h["hot_rows"], f"{h['hot_bytes'] / 1e6:.1f}", h["age_ms"], h["watermark"])
         for h in hot
     ]
-    output.table(
+    report.table(
         ("pipeline", "state", "rows", "MB", "age ms", "watermark"), rows, numbers=("rows", "MB", "age ms")
     )
     for each in hot:
         if reason := each["reason"]:
-            output.say(f"{each['pipeline']}: {reason['message']} [{reason['code']}]\n  {reason['hint']}")
+            report.say(f"{each['pipeline']}: {reason['message']} [{reason['code']}]\n  {reason['hint']}")
 
 
 def _command_in(next_step: str) -> str:
@@ -230,7 +227,3 @@ def _command_in(next_step: str) -> str:
     if next_step.startswith("./sluice"):
         return next_step
     return "see below" if next_step else "-"
-
-
-def _iso(milliseconds: int | None) -> str | None:
-    return None if milliseconds is None else output.when(milliseconds * 1000)

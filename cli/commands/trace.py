@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli import output
+from cli.output import Report, count, fields, reported, when, when_ms
 from cli.work import opened
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ DEFAULT_LIMIT = 20
     show_default=True,
     help="With --key: how many at most, the newest offsets first.",
 )
-@output.json_option
-def command(pipeline: str, record: str | None, key: str | None, limit: int, *, as_json: bool) -> None:
+@reported
+def command(report: Report, pipeline: str, record: str | None, key: str | None, limit: int) -> None:
     """Tell where the record at PARTITION:OFFSET of PIPELINE's topic is, and why.
 
     A row with file, position, batch and who committed it; a dead letter with its error; a tombstone, a gap, a
@@ -40,21 +39,16 @@ def command(pipeline: str, record: str | None, key: str | None, limit: int, *, a
     if (record is None) == (key is None):
         raise click.UsageError("give either PARTITION:OFFSET, for example 0:1200, or --key")
     spot = None if record is None else _coordinates(record)
-    with opened(pipeline, "trace") as (chosen, connections):
+    with opened(pipeline, "trace") as work:
         from spark_jobs.audit.trace import trace, trace_key
 
-        if spot is not None:
-            traces = trace(chosen, connections, *spot)
-        else:
-            traces = trace_key(chosen, connections, key or "", limit=limit)
-    if as_json:
-        output.json_line({"pipeline": chosen.name, "traces": list(map(_to_json, traces))})
-        return
+        traces = trace(*work, *spot) if spot else trace_key(*work, key or "", limit=limit)
+    report.add(pipeline=pipeline, traces=list(map(_to_json, traces)))
     for each in traces:
-        _print(each)
+        _tell(report, each)
     if key is not None:
-        output.say(
-            f"{output.count(len(traces), 'record')} with the key in the tables; tombstones and records not"
+        report.say(
+            f"{count(len(traces), 'record')} with the key in the tables; tombstones and records not"
             " drained yet are found by PARTITION:OFFSET only"
         )
 
@@ -66,15 +60,15 @@ def _coordinates(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _print(trace: Trace) -> None:
+def _tell(report: Report, trace: Trace) -> None:
     spot = trace.spot
-    output.heading(
+    report.heading(
         f"{trace.topic} {spot.partition}:{spot.offset}, generation {spot.generation}: {trace.where}"
     )
     facts = {name: value for name, value in _facts(trace).items() if value not in {None, ""}}
     width = max(map(len, facts), default=0)
     for name, value in facts.items():  # no table: it would break a file's path in the middle
-        output.say(f"{name.ljust(width)}  {value}")
+        report.say(f"{name.ljust(width)}  {value}")
 
 
 def _facts(trace: Trace) -> dict[str, Any]:
@@ -86,14 +80,14 @@ def _facts(trace: Trace) -> dict[str, Any]:
     if trace.snapshot_id is not None:
         facts["seen in snapshot"] = str(trace.snapshot_id)
     if by is not None:
-        at = output.when(by.committed_at_ms * 1000)
+        at = when_ms(by.committed_at_ms)
         facts["removed by"] = f"snapshot {by.snapshot_id} ({by.operation}) of another writer at {at}"
     if entry is not None:
         facts |= {
             "batch": entry.batch_id,
             "attempt": entry.attempt,
             "range": str(entry.ranges),
-            "landed": output.when(entry.finished_at_us),
+            "landed": when(entry.finished_at_us),
             "its snapshot": str(entry.snapshot_id or ""),
             "actor": entry.actor,
             "reason": entry.reason,
@@ -102,21 +96,16 @@ def _facts(trace: Trace) -> dict[str, Any]:
 
 
 def _to_json(trace: Trace) -> dict[str, Any]:
-    entry, place, by = trace.entry, trace.place, trace.removed_by
+    entry, place = trace.entry, trace.place
     return {
-        "topic": trace.topic,
-        **dataclasses.asdict(trace.spot),
-        "where": trace.where.value,
-        "why": trace.why,
-        "file": place.file if place else None,
+        **fields(trace, "topic"),
+        **fields(trace.spot),
+        **fields(trace, "where", "why"),
+        **fields(place, "file"),
         "row": place.position if place else None,
-        "snapshot_id": trace.snapshot_id,
-        "removed_by": dataclasses.asdict(by) if by else None,
-        "batch_id": entry.batch_id if entry else None,
-        "attempt": entry.attempt if entry else None,
-        "kind": entry.kind if entry else None,
+        **fields(trace, "snapshot_id", "removed_by"),
+        **fields(entry, "batch_id", "attempt", "kind"),
         "landed_snapshot_id": entry.snapshot_id if entry else None,
-        "finished_at": output.when(entry.finished_at_us) if entry else None,
-        "actor": entry.actor if entry else None,
-        "reason": entry.reason if entry else None,
+        "finished_at": when(entry.finished_at_us) if entry else None,
+        **fields(entry, "actor", "reason"),
     }

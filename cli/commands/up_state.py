@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from cli import output
@@ -45,14 +45,12 @@ class UpState:
         has_ticked = self.ticked_ms is not None and (self.up is None or self.ticked_ms >= self.up.since_ms)
         ticked = f"; a sensor last ticked {quiet} ago" if has_ticked else ""
         if self.up is not None:
-            return f"`{self.up.command}` runs since {output.when(self.up.since_ms * 1000)}{ticked}"
+            return f"`{self.up.command}` runs since {output.when_ms(self.up.since_ms)}{ticked}"
         return f"no `up` runs with this state folder{ticked or ': ./sluice up'}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the same for programs."""
-        up = asdict(self.up) if self.up else None
-        ticked = None if self.ticked_ms is None else output.when(self.ticked_ms * 1000)
-        return {"up": up, "last_tick": ticked, "is_silent": self.is_silent}
+        return {"up": self.up, "last_tick": output.when_ms(self.ticked_ms), "is_silent": self.is_silent}
 
 
 def up_state(home: str, now_ms: int) -> UpState:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
-from cli.work import opened, tell_dagster
-from spark_jobs.config.settings import PipelineConfig
+from cli.output import Report, count, fields, seconds, told_and_reported
+from cli.work import Work, opened, tell_dagster
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.kind import UpkeepKind
 from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
-    from spark_jobs.connections.connect import Connections
     from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
 LOG = "log"
@@ -37,82 +34,76 @@ _HELP = f"""Tidy up PIPELINE's table, dead letters, books and transaction log, a
 @click.argument("pipeline")
 @click.option("--only", type=click.Choice(list(_EFFECTS)), help="Do this one, due or not.")
 @click.option("--dry-run", is_flag=True, help="Say what is due and what could be deleted; change nothing.")
-@output.json_option
-def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) -> None:
+@told_and_reported
+def command(report: Report, pipeline: str, only: str | None, *, dry_run: bool) -> None:
     """Do the upkeep that is due, or the one that is asked for."""
-    with opened(pipeline, "upkeep") as (chosen, connections):
-        reasons = {only: "asked for with --only"} if only else _due(chosen, connections)
+    with opened(pipeline, "upkeep") as work:
+        reasons = {only: "asked for with --only"} if only else _due(work)
         for kind, reason in reasons.items():
-            output.say(f"{kind}: {reason}")
+            report.say(f"{kind}: {reason}")
         if not reasons:
-            output.say("nothing is due")
+            report.say("nothing is due")
         kinds = [BY_NAME[name] for name in reasons if name != LOG]
-        results, failed = _run_all(kinds, chosen, connections, dry_run=dry_run)
+        results, failed = _run_all(report, work, kinds, dry_run=dry_run)
         folded = None
         if LOG in reasons and not dry_run:
             from spark_jobs.books.fold import checkpoint
 
-            folded = checkpoint(chosen, connections)
-    print_upkeep(results)
+            folded = checkpoint(*work)
+    tables = [(result.kind, table) for result in results for table in result.tables]
+    if tables:
+        names = [name.replace("_", " ") for name in _FIGURES]
+        rows = [_row(kind, table) for kind, table in tables]
+        report.table(["upkeep", "table", *names, "time", "outcome"], rows, numbers=[*names, "time"])
     for result in results if not dry_run else ():
-        tell_dagster(chosen, result)
+        tell_dagster(work.pipeline, result)
     if folded is not None:
-        output.say(
-            f"log: {output.count(folded.folded_attempts, 'attempt')} folded, "
+        report.say(
+            f"log: {count(folded.folded_attempts, 'attempt')} folded, "
             f"{folded.objects_before:,} objects became {folded.objects_after:,}"
         )
     if dry_run:
-        output.say("nothing was changed")
-    if as_json:
-        tables = [{"kind": r.kind, **dataclasses.asdict(table)} for r in results for table in r.tables]
-        log = dataclasses.asdict(folded) if folded else None
-        output.json_line({"due": reasons, "tables": tables, "log": log})
+        report.say("nothing was changed")
+    report.add(due=reasons, tables=[{"kind": kind, **fields(table)} for kind, table in tables], log=folded)
     if failed:
+        report.end()
         raise failed[0]
-
-
-def print_upkeep(results: Iterable[UpkeepResult]) -> None:
-    """Print a table: for each table and kind the figures before and after, then what else there is to say."""
-    rows = [_row(result.kind, table) for result in results for table in result.tables]
-    if rows:
-        names = [name.replace("_", " ") for name in _FIGURES]
-        output.table(["upkeep", "table", *names, "time", "outcome"], rows, numbers=[*names, "time"])
 
 
 def _row(kind: str, table: TableUpkeep) -> list[str]:
     figures = [_change(getattr(table.before, name), getattr(table.after, name)) for name in _FIGURES]
     counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in table.done.counts.items() if n)
     outcome = table.done.note or counts or "nothing to do"
-    return [kind, table.table, *figures, output.seconds(table.milliseconds), outcome]
+    return [kind, table.table, *figures, seconds(table.milliseconds), outcome]
 
 
 def _change(before: int, after: int) -> str:
     return f"{before:,}" if before == after else f"{before:,} → {after:,}"
 
 
-def _due(pipeline: PipelineConfig, connections: Connections) -> dict[str, str]:
+def _due(work: Work) -> dict[str, str]:
     """Return what is due and why, by kind."""
     from spark_jobs.upkeep.upkeep import log_due, upkeep_due
 
-    due = {each.kind.name: each.reason for each in upkeep_due(pipeline, connections)}
-    reason = log_due(pipeline, connections)
+    due = {each.kind.name: each.reason for each in upkeep_due(*work)}
+    reason = log_due(*work)
     return due | ({LOG: reason} if reason else {})
 
 
 def _run_all(
-    kinds: Iterable[UpkeepKind], pipeline: PipelineConfig, connections: Connections, *, dry_run: bool
+    report: Report, work: Work, kinds: Iterable[UpkeepKind], *, dry_run: bool
 ) -> tuple[list[UpkeepResult], list[RetryableError]]:
     """Run each kind; what one cannot do keeps no other from it: a damaged file may not keep snapshots."""
     from spark_jobs.upkeep.upkeep import run_upkeep
 
     def say(line: str) -> None:
-        output.say(f"  {line}")
+        report.say(f"  {line}")
 
     results, failed = [], []
     for kind in kinds:
         if kind.can_rehearse or not dry_run:
             try:
-                results.append(run_upkeep(kind, pipeline, connections, say, is_rehearsal=dry_run))
+                results.append(run_upkeep(kind, *work, say, is_rehearsal=dry_run))
             except RetryableError as error:
                 failed.append(error)
     return results, failed

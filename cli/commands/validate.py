@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from functools import partial
 
 import click
 
-from cli import output
+from cli.output import Report, count, reported
 from spark_jobs.config.file import ENVIRONMENT_TEXT, read_config, with_listed_topics
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import format_duration, format_size
@@ -19,8 +19,8 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 
 @click.command(name="validate")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: file, problems, pipelines.")
-def command(*, as_json: bool) -> int:
+@partial(reported, shows="One JSON object: file, problems, pipelines.")
+def command(report: Report) -> int:
     """Check sluice.yaml and its team files; connects to the broker only to list topics for topics_regex."""
     reading = read_config()
     config = reading.config
@@ -29,17 +29,9 @@ def command(*, as_json: bool) -> int:
         config, told = _list_topics(config)
         notes += told
     problems = (*reading.problems, *(config.problems if config else ()), *_quality_problems(config))
-    if as_json:
-        output.json_line(
-            {
-                "file": config.source if config else None,
-                "problems": [asdict(problem) for problem in problems],
-                "notes": notes,
-                "pipelines": [each.model_dump(mode="json") for each in config.pipelines] if config else [],
-            }
-        )
-    else:
-        _print(config, problems, notes, is_usable=not reading.problems)
+    report.add(file=config.source if config else None, problems=problems, notes=[*notes])
+    report.add(pipelines=[each.model_dump(mode="json") for each in config.pipelines] if config else [])
+    _tell(report, config, problems, notes, is_usable=not reading.problems)
     return ConfigError.exit_code if problems else 0
 
 
@@ -66,15 +58,20 @@ def _list_topics(config: SluiceConfig) -> tuple[SluiceConfig, list[str]]:
         return config, [f"topics_regex uses the topics as last listed: {error.message}. {error.hint}"]
 
 
-def _print(
-    config: SluiceConfig | None, problems: tuple[ConfigProblem, ...], notes: list[str], *, is_usable: bool
+def _tell(
+    report: Report,
+    config: SluiceConfig | None,
+    problems: tuple[ConfigProblem, ...],
+    notes: list[str],
+    *,
+    is_usable: bool,
 ) -> None:
     for problem in problems:
-        output.say(str(problem))
+        report.say(str(problem))
     if config is not None and is_usable:
         if problems:
-            output.say("\nThe other files' pipelines go on:")
-        output.table(
+            report.say("\nThe other files' pipelines go on:")
+        report.table(
             ("pipeline", "topic", "table", "start", "freshness", "batch", "partitioned by"),
             [_row(pipeline) for pipeline in config.pipelines],
         )
@@ -84,13 +81,13 @@ def _print(
             if not any(pipeline.template == template.name for pipeline in config.pipelines)
         ]
     for note in notes:
-        output.say(f"note: {note}")
+        report.say(f"note: {note}")
     if problems:
-        output.say(f"\n{output.count(len(problems), 'mistake')}")
+        report.say(f"\n{count(len(problems), 'mistake')}")
     elif config is not None:
         unnamed = ENVIRONMENT_TEXT if os.environ.get(ENVIRONMENT_TEXT) else "no sluice.yaml: the defaults"
         source = config.source or unnamed
-        output.say(f"\n{source}: {output.count(len(config.pipelines), 'pipeline')}, no mistakes")
+        report.say(f"\n{source}: {count(len(config.pipelines), 'pipeline')}, no mistakes")
 
 
 def _row(pipeline: PipelineConfig) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from cli.commands.state_word import PipelineFacts, StateWord, judge
-from cli.commands.status import _is_outdated, show
+from cli.commands.status import _is_outdated, tell
+from cli.output import Report
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout, ValueSettings
 from spark_jobs.connections.shape import shape_digest
@@ -114,7 +115,8 @@ def test_one_trouble_of_many_is_told_once_and_only_commands_are_to_be_typed(
     several = [
         replace(SEEN, error=away, pipeline=SEEN.pipeline.model_copy(update={"name": name})) for name in "abc"
     ]
-    show([(facts, judge(facts)) for facts in (*several, replace(SEEN, lag=5, committed_at_ms=None))])
+    several.append(replace(SEEN, lag=5, committed_at_ms=None))
+    tell(Report(), [(facts, judge(facts)) for facts in several])
     *table, told, hint = capsys.readouterr().out.splitlines()[:-1]
     assert (told, hint) == ("a, b, c: the broker does not answer", "  Check the network.")
     assert [line.rstrip().split("  ")[-1].strip() for line in table[1:]] == [
