@@ -22,6 +22,7 @@ from spark_jobs.audit.plain_fold import OLD_KEY, Place, Row, fold, is_untold, pl
 from spark_jobs.audit.row_check import NOT_COMPARED, row_check
 from spark_jobs.audit.stretches import Stretch, stretches_of
 from spark_jobs.connections.shape import shape_of
+from spark_jobs.formats.connect.plain_keys import old_key
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.record_offsets import dead_letter_offsets
@@ -29,7 +30,6 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.keys import refuse_other_spellings
 from spark_jobs.protocol.shaped_spans import is_outdated
 from spark_jobs.records.formats import spelling_of
-from spark_jobs.records.plain_keys import old_key
 from spark_jobs.schema.metadata_columns import (
     COMMIT_SEQUENCE,
     HEADERS,

@@ -24,11 +24,11 @@ from spark_jobs.config.value_format import (
 from spark_jobs.connections.named_schemas import SubjectVersion, read_file
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.csv.lines import CsvLines
+from spark_jobs.formats.json_schema.schema import json_schema
 from spark_jobs.formats.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
-from spark_jobs.records.json_by_schema import json_schema
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.placed import OneColumn, WholeValue

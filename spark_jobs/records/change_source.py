@@ -8,28 +8,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from spark_jobs.config.columns import Growth, NewFields
-from spark_jobs.formats.connect.block import made, written_type
-from spark_jobs.formats.connect.columns import columns_of
-from spark_jobs.formats.connect.plain import PlainRows
-from spark_jobs.formats.connect.types import Field as RowField
-from spark_jobs.formats.connect.types import row_type
-from spark_jobs.formats.lanes.packed_values import MadeOnce, PackedValues, Readers
-from spark_jobs.formats.tree import Record
+from spark_jobs.config.columns import Growth
+from spark_jobs.formats.connect.schema import RowSchema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
-from spark_jobs.records.json import decode_chunk
-from spark_jobs.schema.arrow_schema import one_array
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.metadata_columns import CHANGE_COLUMNS
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place, unlike
-from spark_jobs.schema.told import Forms
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
@@ -119,59 +108,3 @@ class PlacedRows:
     @cached_property
     def _known(self) -> dict[tuple[str, Growth, bool], KnownSchemas | None]:
         return {}
-
-
-# Rows by the schema beside them, behind the seam of ``spark_jobs.schema.writer_schema``.
-
-
-_FEWEST_VALUES = 20
-_GROWTH = Growth(NewFields.DEAD_LETTER, is_by_schema=True)
-_GROWTH_OF_KEYS = replace(_GROWTH, new_fields=NewFields.IGNORE)
-
-
-@dataclass(frozen=True, slots=True)
-class RowSchema(MadeOnce):
-    """The rows of an envelope's schema, or of their own; ``is_whole``: they are more than a key."""
-
-    text: str
-    is_whole: bool = True
-    is_enveloped: bool = True
-    told: Forms = ()
-
-    def made(self) -> Readers:
-        """See ``MadeOnce``; raises as ``row_type`` and ``columns_of``."""
-        row = row_type(self.text, is_enveloped=self.is_enveloped, told=self.told)
-        plain = PlainRows(row, is_whole=self.is_whole)
-        return Readers.block_first(
-            columns_of(row),
-            lambda arrow: _Block(row, arrow, is_whole=self.is_whole),
-            _FEWEST_VALUES,
-            lambda value: (plain.read(value), {}),
-        )
-
-
-class _Block:
-    """Many rows at once: by JSON's decoder as they are written, then column by column."""
-
-    def __init__(self, row: Record[RowField], columns: pa.Schema, *, is_whole: bool) -> None:
-        self._row = row
-        self._growth = _GROWTH if is_whole else _GROWTH_OF_KEYS
-        self._columns = columns
-        self._written = pa.schema([(field.name, written_type(field.type)) for field in row.fields])
-        self._required = [field.name for field in row.fields if is_whole and not field.may_be_null]
-
-    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
-        """See ``Block``."""
-        decoded = decode_chunk(list(values), self._written, self._growth)
-        unsure = np.zeros(decoded.table.num_rows, bool)
-        arrays = []
-        for field, column in zip(self._row.fields, self._columns, strict=True):
-            array, of_column = made(one_array(decoded.table.column(field.name)), field.type, column.type)
-            arrays.append(array)
-            unsure |= of_column
-        for name in self._required:
-            unsure |= one_array(decoded.table.column(name)).is_null().to_numpy(zero_copy_only=False)
-        is_sure = np.zeros(len(values), bool)
-        is_sure[np.asarray(decoded.indices, np.int64)] = ~unsure
-        table = pa.Table.from_arrays(arrays, schema=self._columns)
-        return table if not unsure.any() else table.filter(pa.array(~unsure)), is_sure

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from spark_jobs.formats.connect.avro_documents import AvroDocument, documents_of
 from spark_jobs.formats.connect.documents import KeyNotReadError, NotReadError
 from spark_jobs.formats.connect.events import Change, beside, change_of
+from spark_jobs.formats.connect.plain_keys import plain_key
+from spark_jobs.formats.json.plain import UNREADABLE
 from spark_jobs.records.by_schema import SchemaDecoder, framed_values
 from spark_jobs.records.changes import ChangesDecoder, Told, keyed
 from spark_jobs.records.changes_plain import PlainChangesDecoder, plain_change
 from spark_jobs.records.decoder import BadValue, Phase
 from spark_jobs.records.framing import Encoded
-from spark_jobs.records.json_plain import UNREADABLE
-from spark_jobs.records.plain_keys import plain_key
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.metadata_columns import KEY
 from spark_jobs.schema.writer_schema import UnreadableValueError

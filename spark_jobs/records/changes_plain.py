@@ -29,6 +29,8 @@ from spark_jobs.formats.connect.events import (
     transaction,
 )
 from spark_jobs.formats.connect.keys import AS_WRITTEN, Spelling
+from spark_jobs.formats.connect.plain_keys import plain_key, plain_object_key
+from spark_jobs.formats.json.plain import UNREADABLE, read_exactly
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.change_source import PlacedRows
@@ -43,8 +45,7 @@ from spark_jobs.records.changes import (
     own_names,
 )
 from spark_jobs.records.decoder import PlainRows
-from spark_jobs.records.json_plain import UNREADABLE, PlainJsonDecoder, read_exactly
-from spark_jobs.records.plain_keys import plain_key, plain_object_key
+from spark_jobs.records.json import PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.column_source import KnownSchemas
 

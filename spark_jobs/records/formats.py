@@ -30,8 +30,7 @@ from spark_jobs.records.changes_plain import (
     PlainUpsertDecoder,
 )
 from spark_jobs.records.decoder import Decoder, PlainDecoder
-from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
 from spark_jobs.records.shaping import Shaping, shaping_of, told_of

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.types import StructType
 
+    from spark_jobs.schema.evidence import Evidence
+
 
 # Of a struct's fields in order: the field's name, that of its column, and the same of the struct inside it.
 Names: TypeAlias = "tuple[tuple[str, str, Names], ...]"
@@ -103,7 +105,7 @@ class ReadValues:
     ``table`` has the columns of ``WriterColumns.struct``, of the types ``arrow_schema`` gives them. ``rows``
     are the indices of its values, None when it is all of them. ``ignored`` counts fields that the schema
     does not know, by identity, where they may be passed over. ``passed`` are the values that say nothing of
-    a row, by the balance's term.
+    a row, by the balance's term. With ``new_fields``, for which a table has room, none is read.
     """
 
     table: pa.Table
@@ -111,6 +113,7 @@ class ReadValues:
     unread: tuple[Unread, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
     passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    new_fields: Evidence | None = None
 
     @property
     def indices(self) -> Sequence[int]:

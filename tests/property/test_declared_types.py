@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
+from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.json import decode_chunk
-from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.records.json import PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
 
@@ -67,15 +67,15 @@ def test_every_way_to_read_a_declared_type_agrees(
         alone = decode_chunk([value], schema)
         # A column that only the way record by record reads has it read beside the other.
         slow = decode_chunk([value], schema.append(pa.field("t", pa.time64("us"))))
-        assert [bad.error for bad in slow.bad] == [bad.error for bad in alone.bad]
+        assert [bad.error for bad in slow.unread] == [bad.error for bad in alone.unread]
         assert slow.table.select(["c"]).equals(alone.table), value
-        assert [bad.field is None for bad in alone.bad] == [False] * len(alone.bad)
+        assert [bad.field is None for bad in alone.unread] == [False] * len(alone.unread)
         chunk = Chunk(0, [0], [0], [None], [value], [None])
         audited = PlainJsonDecoder().decode(chunk, columns)
-        is_rounded = any("exactly" in bad.error for bad in alone.bad)
-        assert audited.rows == ([] if alone.bad and not is_rounded else [0]), value
-        if not alone.bad:
+        is_rounded = any("exactly" in bad.error for bad in alone.unread)
+        assert audited.rows == ([] if alone.unread and not is_rounded else [0]), value
+        if not alone.unread:
             assert audited.table.select(["c"]).to_pylist() == alone.table.to_pylist(), value
         together = decode_chunk([*values, _SPOILED], schema)
         rows = dict(zip(together.indices, together.table.to_pylist(), strict=True))
-        assert rows.get(position) == (None if alone.bad else alone.table.to_pylist()[0])
+        assert rows.get(position) == (None if alone.unread else alone.table.to_pylist()[0])

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.records.infer import observe
+from spark_jobs.formats.json.infer import observe
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, choose_types, evolve
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from prove.hostile.odd_json import FAMILIES, Family
+from spark_jobs.formats.json.block import decode_chunk
+from spark_jobs.formats.json.infer import observe
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.infer import observe
-from spark_jobs.records.json import decode_chunk
-from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.records.json import PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema
 from spark_jobs.schema.inference import choose_types
@@ -171,7 +171,7 @@ def _check(values: list[bytes], schema: pa.Schema = SCHEMA) -> None:
         assert any(map(has_new_field, values))
         return
     expected = [expected_row(value, schema) for value in values]
-    bad = {value.index for value in decoded.bad}
+    bad = {value.index for value in decoded.unread}
     rows = list(range(len(values))) if decoded.rows is None else decoded.rows
     assert sorted(bad | set(rows)) == list(range(len(values)))
     assert rows == sorted(set(rows) - bad)
@@ -180,7 +180,7 @@ def _check(values: list[bytes], schema: pa.Schema = SCHEMA) -> None:
     for row, index in zip(decoded.table.to_pylist(), rows, strict=True):
         assert expected[index] is not None, values[index]
         assert is_same(row, expected[index]), (values[index], row, expected[index])
-    for value in decoded.bad:
+    for value in decoded.unread:
         wanted = expected[value.index]
         assert wanted is None or value.error == "the decoder refused it", (values[value.index], value)
 

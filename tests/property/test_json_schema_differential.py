@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
-from spark_jobs.records.json_by_schema import JsonSchema, json_schema
+from spark_jobs.formats.json_schema.schema import JsonSchema, json_schema
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
 

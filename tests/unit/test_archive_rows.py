@@ -12,14 +12,13 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.config.columns import GROWTH
 from spark_jobs.formats.avro.schema import avro_schema
+from spark_jobs.formats.json_schema.schema import json_schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.json_by_schema import json_schema
-from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.schema.archive_columns import ArchiveColumns
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, WrittenColumns

@@ -6,7 +6,7 @@ import pytest
 
 from bench.records import ORDERS, Shape
 from bench.shapes import NESTED, TINY, WIDE
-from spark_jobs.records.infer import observe
+from spark_jobs.formats.json.infer import observe
 from spark_jobs.schema.arrow_schema import fields_of
 from spark_jobs.schema.inference import choose_types
 

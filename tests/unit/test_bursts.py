@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.columns import Growth
-from spark_jobs.records.infer import observe
-from spark_jobs.records.json import decode_chunk
+from spark_jobs.formats.json.block import decode_chunk
+from spark_jobs.formats.json.infer import observe
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import SeenColumns
 from spark_jobs.schema.evidence import Evidence
@@ -83,7 +83,7 @@ def test_a_burst_is_a_letter_that_says_what_to_do_and_a_row_once_its_fields_are_
     values = [json.dumps(each).encode() for each in ({"id": 1}, {"id": 2, **keys(150)}, {"id": 3})]
     decoded = decode_chunk(values, arrow_schema(TABLE))
     assert (decoded.new_fields, decoded.rows) == (None, [0, 2])
-    assert decoded.bad[0].error.startswith("one of 150 fields without a column; alone a record adds 100")
+    assert decoded.unread[0].error.startswith("one of 150 fields without a column; alone a record adds 100")
     declared = (*COLUMNS, *(Field(name, Primitive.LONG) for name in keys(150)))
     wide = evolved(iceberg_schema(()), made_of(iceberg_schema(declared)))
     assert decode_chunk(values, arrow_schema(wide)).table.num_rows == 3

@@ -18,8 +18,8 @@ from prove.lab.debezium_events import DATA, TIME, Column, Source, base64_of, dec
 from spark_jobs.config.columns import ColumnSettings, NewFields
 from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import SchemaSettings
+from spark_jobs.formats.connect.schema import RowSchema
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.records.change_source import RowSchema
 from spark_jobs.records.decoder import Phase
 from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import column_of

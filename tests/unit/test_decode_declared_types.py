@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
+from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.json import decode_chunk
-from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.records.json import PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
 
@@ -66,7 +66,7 @@ def test_values_of_declared_types(kind: pa.DataType, text: str, expected: Any) -
     """The value is stored as what it is, and the column has exactly the declared type."""
     schema = pa.schema([("c", kind)])
     decoded = decode_chunk([f'{{"c":{text}}}'.encode(), b"{}"], schema)
-    assert decoded.bad == ()
+    assert decoded.unread == ()
     assert decoded.table.schema == schema
     assert decoded.table.column("c").to_pylist() == [expected, None]
     assert plain_values(kind, text) == [expected, None]
@@ -108,7 +108,7 @@ def test_values_of_declared_types(kind: pa.DataType, text: str, expected: Any) -
 def test_what_does_not_fit_a_declared_type(kind: pa.DataType, text: str) -> None:
     """Nothing is rounded, cut or guessed; the process survives exponents that kill Arrow's reader."""
     decoded = decode_chunk([f'{{"c":{text}}}'.encode(), b"{}"], pa.schema([("c", kind)]))
-    assert [bad.index for bad in decoded.bad] == [0]
+    assert [bad.index for bad in decoded.unread] == [0]
     assert decoded.table.num_rows == 1
     assert plain_values(kind, text)[-1] is None
 

@@ -11,25 +11,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.formats.json.arrow_reader import read_chunk, read_schema
+from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.nesting import MAX_NESTING
-from spark_jobs.records.decoder import Decoded, Phase
-from spark_jobs.records.json import decode_chunk
+from spark_jobs.schema.writer_schema import ReadValues
 from tests.support.json_reference import POINT, SCHEMA
 
 READ_AS = read_schema(SCHEMA)
 GOOD = b'{"id":1}'
 
 
-def only(value: bytes, schema: pa.Schema = SCHEMA) -> Decoded:
+def only(value: bytes, schema: pa.Schema = SCHEMA) -> ReadValues:
     """Decode one value in front of a good one, which must come out right whatever the first is."""
     decoded = decode_chunk([value, GOOD], schema)
     if decoded.new_fields is None:
-        assert decoded.table.num_rows == 2 - len(decoded.bad)
+        assert decoded.table.num_rows == 2 - len(decoded.unread)
         assert decoded.table.column("id")[-1].as_py() == 1
     return decoded
 
 
-def values_of(decoded: Decoded, column: str) -> list[Any]:
+def values_of(decoded: ReadValues, column: str) -> list[Any]:
     """A column of the good rows."""
     return decoded.table.column(column).to_pylist()
 
@@ -37,7 +37,7 @@ def values_of(decoded: Decoded, column: str) -> list[Any]:
 def test_a_clean_chunk_is_decoded_at_once() -> None:
     """Columns, order and types are the schema's; what a record does not have is null."""
     decoded = decode_chunk([b'{"name":"b","id":2}', b'{"ok":true}', b"{}"], SCHEMA)
-    assert (decoded.rows, decoded.bad, decoded.new_fields) == (None, (), None)
+    assert (decoded.rows, decoded.unread, decoded.new_fields) == (None, (), None)
     assert decoded.table.schema.equals(SCHEMA, check_metadata=True)
     assert values_of(decoded, "id") == [2, None, None]
     assert values_of(decoded, "name") == ["b", None, None]
@@ -93,8 +93,8 @@ def test_a_table_without_columns_still_has_rows() -> None:
 def test_what_is_no_object_is_undecodable(value: bytes, error: str) -> None:
     """Whatever is not exactly one JSON object is a bad value without a field; its neighbour is not harmed."""
     decoded = only(value)
-    (bad,) = decoded.bad
-    assert (bad.index, bad.phase, bad.field) == (0, Phase.DECODE, None)
+    (bad,) = decoded.unread
+    assert (bad.index, bad.field) == (0, None)
     assert error in bad.error
     assert decoded.rows == [1]
 
@@ -134,8 +134,8 @@ def test_what_is_no_object_is_undecodable(value: bytes, error: str) -> None:
 )
 def test_a_value_that_does_not_fit_names_its_field(value: bytes, field: str, error: str) -> None:
     """No value is changed to fit: its record is a bad value with the path of the field."""
-    (bad,) = only(value, SCHEMA.append(pa.field("1h", pa.int64()))).bad
-    assert (bad.index, bad.phase, bad.field) == (0, Phase.DECODE, field)
+    (bad,) = only(value, SCHEMA.append(pa.field("1h", pa.int64()))).unread
+    assert (bad.index, bad.field) == (0, field)
     assert error in bad.error
 
 
@@ -154,7 +154,7 @@ def test_a_bad_value_says_little_of_a_large_record(value: bytes) -> None:
     """The record is kept as it came: what is said about it is no second copy."""
     tags = pa.map_(pa.string(), pa.int64())
     schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(9, 2)), ("tags", tags)])
-    (bad,) = only(value, schema).bad
+    (bad,) = only(value, schema).unread
     assert len(bad.error) < 200
     assert len(bad.field or "") <= 260
 
@@ -206,7 +206,7 @@ def test_times_are_read_to_the_microsecond(text: str, expected: datetime) -> Non
 )
 def test_times_that_cannot_be_kept_exactly_are_refused(text: str, shape: str) -> None:
     """No zone is guessed, no digit cut, no day rolled over, no year beyond what can be shown."""
-    (bad,) = only(shape.format(text).encode()).bad
+    (bad,) = only(shape.format(text).encode()).unread
     assert bad.field is not None
     assert bad.field.endswith("at")
     assert "ISO 8601" in bad.error or "`fit: truncate`" in bad.error
@@ -238,7 +238,7 @@ def test_an_integer_that_would_be_rounded_is_a_bad_value(
     good = [f'{{"x":{literal}}}'.encode() for literal in held]
     for spoiled in (b'{"x":%d}' % rounded, b'{"list":[0.5,%d]}' % -rounded):
         decoded = decode_chunk([*good, spoiled, *good], schema)
-        (bad,) = decoded.bad
+        (bad,) = decoded.unread
         assert bad.field in {"x", "list.element"}
         assert "cannot hold exactly" in bad.error
         assert values_of(decoded, "x") == 2 * [pa.scalar(float(text), kind).as_py() for text in held]
@@ -261,7 +261,7 @@ def test_blanks_around_and_inside_do_not_matter() -> None:
 def test_a_neighbour_cannot_be_paired_away() -> None:
     """Two objects in one value and none in the next are two bad values, not two rows."""
     decoded = decode_chunk([b'{"id":1}{"id":2}', b"", b'{"id":3}'], SCHEMA)
-    assert [bad.index for bad in decoded.bad] == [0, 1]
+    assert [bad.index for bad in decoded.unread] == [0, 1]
     assert (decoded.rows, values_of(decoded, "id")) == ([2], [3])
 
 
@@ -290,7 +290,7 @@ def test_many_bad_records_between_good_ones() -> None:
     """Across blocks, indices are those of the chunk and order is kept."""
     values = [b"oops" if i % 97 == 0 else b'{"id":%d}' % i for i in range(2000)]
     decoded = decode_chunk(values, SCHEMA)
-    assert [bad.index for bad in decoded.bad] == list(range(0, 2000, 97))
+    assert [bad.index for bad in decoded.unread] == list(range(0, 2000, 97))
     assert decoded.rows == values_of(decoded, "id") == [i for i in range(2000) if i % 97]
 
 
@@ -308,7 +308,7 @@ def test_the_deepest_row_can_be_read_from_its_file() -> None:
     decoded = decode_chunk(
         [b'{"deep":' + b"[" * lists + b"1" + b"]" * lists + b"}"], pa.schema({"deep": kind})
     )
-    assert decoded.bad == ()
+    assert decoded.unread == ()
     file = io.BytesIO()
     pq.write_table(decoded.table, file)
     assert pq.read_table(file).equals(decoded.table)
@@ -351,4 +351,5 @@ def test_a_required_column_is_not_filled_up() -> None:
     """In a table made by others a column may be required: a record without it is a bad value."""
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("point", POINT)])
     decoded = decode_chunk([b'{"id":1}', b'{"point":{}}'], schema)
-    assert (decoded.rows, decoded.bad[0].field, decoded.bad[0].error) == ([0], "id", "the column is required")
+    (bad,) = decoded.unread
+    assert (decoded.rows, bad.field, bad.error) == ([0], "id", "the column is required")

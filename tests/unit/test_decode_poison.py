@@ -7,8 +7,8 @@ import sys
 
 _CORPUS = """
 import pyarrow as pa
-from spark_jobs.records.infer import observe
-from spark_jobs.records.json import decode_chunk
+from spark_jobs.formats.json.infer import observe
+from spark_jobs.formats.json.block import decode_chunk
 
 deep = 200_000
 poison = [
@@ -26,7 +26,7 @@ narrow = pa.schema([("a", pa.int64()), ("s", pa.string())])
 for schema in (pa.schema([]), narrow, narrow.append(pa.field("d", pa.decimal128(9, 2)))):
     for chunk in (*([value] for value in poison), poison, [b"{}", *poison]):
         decoded = decode_chunk(chunk, schema)
-        assert decoded.new_fields is not None or len(decoded.bad) >= len(chunk) - 2, chunk[0][:40]
+        assert decoded.new_fields is not None or len(decoded.unread) >= len(chunk) - 2, chunk[0][:40]
 observe(poison)
 print("alive")
 """

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 
+from spark_jobs.formats.json_schema.schema import JsonSchema, json_schema
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.records.json_by_schema import JsonSchema, json_schema
 from spark_jobs.schema.iceberg_types import type_text
 from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.writer_schema import Language, SchemaText

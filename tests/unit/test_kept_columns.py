@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.protocol.kept import KeptColumn, Skip, fallbacks_at, unfinished
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.records.json import decode_chunk
 
 KEPT = KeptColumn("id", "_id_was_double", 1, {0: 100, 1: 50}, {0: 0, 1: 20})
 
@@ -104,7 +104,7 @@ def test_a_record_that_was_a_row_stays_one(
     value = f'{{"c":{text}}}'.encode()
     decoded = decode_chunk([value], schema, fallbacks=[{"c": "_c"}], kept={"_c"})
     assert decoded.table.to_pylist() == [{"c": None, "_c": held}]
-    (bad,) = decode_chunk([value], schema, fallbacks=[{}], kept={"_c"}).bad
+    (bad,) = decode_chunk([value], schema, fallbacks=[{}], kept={"_c"}).unread
     assert (bad.field or "").startswith("c")
 
 
@@ -114,4 +114,4 @@ def test_no_record_is_written_into_a_kept_column() -> None:
     values = [b'{"c":1}', b'{"_c":5}', b'{"c":2,"_c":null}']
     decoded = decode_chunk(values, schema, kept={"_c"})
     assert decoded.table.to_pylist() == [{"c": 1, "_c": None}, {"c": 2, "_c": None}]
-    assert [(bad.index, bad.field) for bad in decoded.bad] == [(1, "_c")]
+    assert [(bad.index, bad.field) for bad in decoded.unread] == [(1, "_c")]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.formats.connect.documents import Documents, KeyNotReadError
 from spark_jobs.formats.connect.keys import Spelling
-from spark_jobs.records.plain_keys import plain_key
+from spark_jobs.formats.connect.plain_keys import plain_key
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(
     ["é", "\x1f", "\x7f", '"', "\\u00e9", "/", "\ud83d", "𝄞"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.config.columns import GROWTH, Growth, NewFields
-from spark_jobs.records.infer import observe
+from spark_jobs.formats.json.infer import observe
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.schema.inference import choose_types
 from spark_jobs.schema.proposals import impossible, told_of_columns

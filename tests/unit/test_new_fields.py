@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.config.columns import Growth, NewFields
-from spark_jobs.records.infer import observe
-from spark_jobs.records.json import decode_chunk
+from spark_jobs.formats.json.block import decode_chunk
+from spark_jobs.formats.json.infer import observe
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, Primitive, choose_types, count_columns, evolve
 from spark_jobs.spark.outcomes import MAX_IGNORED_NAMES, OTHERS, add_ignored
@@ -99,8 +99,8 @@ def test_a_record_with_a_new_field_is_a_letter_that_names_it(
     decoded = decode_chunk([*values, b"oops"] if spoiled else values, COLUMNS, growth)
     assert decoded.new_fields is None
     assert decoded.table.column("id").to_pylist() == [1, None]
-    assert [bad.field for bad in decoded.bad if bad.field] == ["new", "p.y", "l.element.z"]
-    assert all(why in bad.error for bad in decoded.bad if bad.field)
+    assert [bad.field for bad in decoded.unread if bad.field] == ["new", "p.y", "l.element.z"]
+    assert all(why in bad.error for bad in decoded.unread if bad.field)
 
 
 def test_below_the_bound_fields_are_reported() -> None:
@@ -126,7 +126,7 @@ def test_ignored_fields_are_counted_by_name_and_their_records_are_rows(spoiler: 
     ]
     news = 3 if spoiler and spoiler.startswith(b"{") else 2
     assert dict(decoded.ignored) == {"new": news, "p.y": 1, "l.element.z": 1}
-    assert len(decoded.bad) == (spoiler == b"oops")
+    assert len(decoded.unread) == (spoiler == b"oops")
 
 
 @pytest.mark.parametrize("number", [b"1", b"1e400"])
@@ -175,5 +175,5 @@ def test_an_integer_past_64_bits_is_told_to_be_declared_where_that_helps(
     record: dict[str, Any], field: str, why: str
 ) -> None:
     """At the top level, of up to 38 digits; deeper, or longer, there is no column for it."""
-    (bad,) = decode_chunk([json.dumps(record).encode()], COLUMNS, Growth(max_columns=9).ended()).bad
+    (bad,) = decode_chunk([json.dumps(record).encode()], COLUMNS, Growth(max_columns=9).ended()).unread
     assert (bad.field, bad.error) == (field, why)

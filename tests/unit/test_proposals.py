@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.records.infer import observe
+from spark_jobs.formats.json.infer import observe
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_type, type_text
 from spark_jobs.schema.inference import Field, choose_types
 from spark_jobs.schema.proposals import propose

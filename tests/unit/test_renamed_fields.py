@@ -8,8 +8,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.kept import KeptColumn
-from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema

@@ -9,8 +9,8 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids, sanitize_column_na
 from pyiceberg.types import IntegerType, NestedField
 
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.formats.json.infer import observe
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.records.infer import observe
 from spark_jobs.schema.additions import declared_evolution
 from spark_jobs.schema.evidence import Evidence, Kind
 from spark_jobs.schema.evolution import evolved

@@ -19,7 +19,7 @@ from spark_jobs.config.columns import ColumnSettings, Fit
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Framing, Layout, ValueFormat, ValueSettings
 from spark_jobs.formats.avro.schema import avro_schema
-from spark_jobs.records.json_by_schema import json_schema
+from spark_jobs.formats.json_schema.schema import json_schema
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.told import Form, under
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from spark_jobs.formats.json.nesting import is_too_deep
+from spark_jobs.formats.json.plain import UNREADABLE, Beside, read_exactly, read_of, says_something
 from spark_jobs.formats.json_schema.types import VALUE, Root, forbidden
-from spark_jobs.records.json_plain import UNREADABLE, Beside, read_exactly, read_of, says_something
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 import pyarrow as pa
 
 from spark_jobs.formats.json.nesting import is_too_deep
-from spark_jobs.records.decoder import PlainRows
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 from spark_jobs.values.plain import NO_VALUE, Read, decimals, nearest, of, refuse, scalar
@@ -27,35 +26,28 @@ if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
 
 
-@dataclass(frozen=True, slots=True)
-class PlainJsonDecoder:
-    """JSON objects as values; a column of floating point holds the nearest of what was written.
+def read_rows(
+    records: Chunk, columns: pa.Schema, fields: Mapping[str, str], elsewhere: frozenset[str]
+) -> tuple[pa.Table, list[int], list[int], Mapping[tuple[str, str], list[int]]]:
+    """Return what rows must hold, in the order in which ``PlainRows`` has it; a column is of the field named.
 
-    Fields ``elsewhere`` are said in no row of it, and need not be. ``fields`` are by column those that are
-    called otherwise.
+    Fields ``elsewhere`` are said in no row of it, and need not be.
     """
-
-    elsewhere: frozenset[str] = frozenset()
-    fields: Mapping[str, str] = field(default_factory=dict)
-    takes_tombstones: ClassVar[bool] = False
-
-    def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
-        """See ``PlainDecoder``."""
-        value_columns = [column for column in columns if column.name not in METADATA_COLUMNS]
-        reading = _Reading(records.values, needs_digits=any(_needs_digits(c.type) for c in value_columns))
-        of_columns = {column.name: self.fields.get(column.name, column.name) for column in value_columns}
-        reading.look_for_more(self.elsewhere.union(of_columns.values()))
-        items = {column.name: reading.column(column, of_columns[column.name]) for column in value_columns}
-        is_text = columns.field(KEY).type != pa.binary()
-        items[KEY] = reading.each(records.keys, bytes.decode) if is_text else list(records.keys)
-        items[HEADERS] = [None if each is None else list(map(_header, each)) for each in records.headers]
-        rows = [index for index in range(len(records.values)) if index not in reading.unreadable]
-        try:
-            table = _table(items, rows, columns)
-        except UNREADABLE:
-            rows = [index for index in rows if _is_storable(items, index, columns)]
-            table = _table(items, rows, columns)
-        return PlainRows(table, rows, sorted(reading.has_more.intersection(rows)), reading.rounded)
+    value_columns = [column for column in columns if column.name not in METADATA_COLUMNS]
+    reading = _Reading(records.values, needs_digits=any(_needs_digits(c.type) for c in value_columns))
+    of_columns = {column.name: fields.get(column.name, column.name) for column in value_columns}
+    reading.look_for_more(elsewhere.union(of_columns.values()))
+    items = {column.name: reading.column(column, of_columns[column.name]) for column in value_columns}
+    is_text = columns.field(KEY).type != pa.binary()
+    items[KEY] = reading.each(records.keys, bytes.decode) if is_text else list(records.keys)
+    items[HEADERS] = [None if each is None else list(map(_header, each)) for each in records.headers]
+    rows = [index for index in range(len(records.values)) if index not in reading.unreadable]
+    try:
+        table = _table(items, rows, columns)
+    except UNREADABLE:
+        rows = [index for index in rows if _is_storable(items, index, columns)]
+        table = _table(items, rows, columns)
+    return table, rows, sorted(reading.has_more.intersection(rows)), reading.rounded
 
 
 class _Reading:

@@ -7,7 +7,7 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.formats.connect.documents import NotReadError
-from spark_jobs.records.json_plain import UNREADABLE, read_exactly
+from spark_jobs.formats.json.plain import UNREADABLE, read_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

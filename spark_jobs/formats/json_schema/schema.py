@@ -13,12 +13,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType, TimestamptzType
 
 from spark_jobs.config.columns import Growth, NewFields
+from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.parsing import NotAnObjectError, parse_any, parse_object
 from spark_jobs.formats.json_schema.columns import columns_of
+from spark_jobs.formats.json_schema.plain import PlainReader
 from spark_jobs.formats.json_schema.types import VALUE, are_closed, forbidden, parse
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
-from spark_jobs.records.json import decode_chunk
-from spark_jobs.records.json_by_schema_plain import PlainReader
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, WriterColumns
@@ -72,10 +72,8 @@ class _Reader:
         return read
 
     def _decoded(self, values: Sequence[bytes]) -> ReadValues:
-        decoded = decode_chunk(values, self._written, self._growth)
-        unread = tuple(Unread(bad.index, bad.field, bad.error) for bad in decoded.bad)
-        table = decoded.table if self._written is self._arrow else decoded.table.cast(self._arrow)
-        return ReadValues(table, decoded.rows, unread, decoded.ignored)
+        read = decode_chunk(values, self._written, self._growth)
+        return read if self._written is self._arrow else replace(read, table=read.table.cast(self._arrow))
 
     def _looked_at(self, values: Sequence[bytes], look: Callable[[bytes], bytes]) -> ReadValues:
         """Decode what ``look`` makes of each; values for which it raises ``NotAnObjectError`` are unread."""
