@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.extras import extras_asked_for
 from bootstrap.install import SetupError, ensure_extra, ensure_installed, fetch_jars, is_installed, keep
@@ -90,8 +89,6 @@ def _fetch_for(command: str, arguments: list[str], places: Places) -> None:
         fetch_jars(places, TEST_JARS_LOCK)
     if command in {"test", "bench"}:
         fetch_jars(places, BENCH_JARS_LOCK)
-    if command == "test" and is_asked_for(arguments[1:]):
-        ensure_browser()
 
 
 def lint(places: Places, environment: Mapping[str, str]) -> int:

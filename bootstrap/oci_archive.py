@@ -6,13 +6,10 @@ The same folders give the same bytes: entries are sorted, of one time and one ow
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
-import stat
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +31,9 @@ def write_archive(
 ) -> str:
     """Write the image and return its digest, its manifest's; ``config`` is what a container is told."""
     draft = target.with_name(f".{target.name}")
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder, tarfile.open(draft, "w") as archive:
-        blobs = Path(folder)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        blobs = Path(folder, "blobs", "sha256")
+        blobs.mkdir(parents=True)
         described = [_layer(layer, blobs) for layer in layers]
         image = {
             "architecture": architecture,
@@ -43,32 +41,29 @@ def write_archive(
             "config": dict(config),
             "rootfs": {"type": "layers", "diff_ids": [each["digest"] for each in described]},
         }
-        settings = _blob(image, f"{_IMAGE}.config.v1+json", blobs)
-        manifest = _blob(
-            {
-                "schemaVersion": 2,
-                "mediaType": f"{_IMAGE}.manifest.v1+json",
-                "config": settings,
-                "layers": described,
-            },
-            f"{_IMAGE}.manifest.v1+json",
-            blobs,
-        )
+        whole = {
+            "schemaVersion": 2,
+            "mediaType": f"{_IMAGE}.manifest.v1+json",
+            "config": _blob(image, f"{_IMAGE}.config.v1+json", blobs),
+            "layers": described,
+        }
+        manifest = _blob(whole, f"{_IMAGE}.manifest.v1+json", blobs)
         index = {"schemaVersion": 2, "manifests": [manifest | {"annotations": {_NAME: name}}]}
-        _add_text(archive, "oci-layout", {"imageLayoutVersion": "1.0.0"})
-        _add_text(archive, "index.json", index)
-        for blob in sorted(blobs.iterdir()):
-            with blob.open("rb") as content:
-                archive.addfile(_entry(f"blobs/sha256/{blob.name}", blob.stat().st_size), content)
+        Path(folder, "index.json").write_bytes(_json(index))
+        Path(folder, "oci-layout").write_bytes(_json({"imageLayoutVersion": "1.0.0"}))
+        _pack(Path(folder), draft, _plain)
     draft.replace(target)
     return str(manifest["digest"])
 
 
 def _layer(layer: Layer, blobs: Path) -> dict[str, Any]:
+    def kept(found: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        # Sockets and devices are no part of an image.
+        is_part = found.isreg() or found.isdir() or found.issym()
+        return found if is_part and not layer.leaves_out(found.name) else None
+
     draft = blobs / "draft"
-    with tarfile.open(draft, "w", format=tarfile.PAX_FORMAT) as tar:
-        for path in _below(layer.folder, layer.folder, layer.leaves_out):
-            _add(tar, path, path.relative_to(layer.folder).as_posix())
+    _pack(layer.folder, draft, kept)
     with draft.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     size = draft.stat().st_size
@@ -76,32 +71,25 @@ def _layer(layer: Layer, blobs: Path) -> dict[str, Any]:
     return {"mediaType": f"{_IMAGE}.layer.v1.tar", "digest": f"sha256:{digest}", "size": size}
 
 
-def _below(root: Path, folder: Path, leaves_out: Callable[[str], bool]) -> Iterator[Path]:
-    for each in sorted(os.scandir(folder), key=lambda found: found.name):
-        path = Path(each.path)
-        if not leaves_out(path.relative_to(root).as_posix()):
-            yield path
-            if each.is_dir(follow_symlinks=False):
-                yield from _below(root, path, leaves_out)
+def _pack(folder: Path, target: Path, kept: Callable[[tarfile.TarInfo], tarfile.TarInfo | None]) -> None:
+    """Pack what is in the folder, as root's and of 1970."""
+
+    def anonymous(found: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        found.uid = found.gid = found.mtime = 0
+        found.uname = found.gname = ""
+        if found.islnk():  # two names of one file, which depends on how it was installed
+            found.type, found.linkname = tarfile.REGTYPE, ""
+            found.size = (folder / found.name).stat().st_size
+        return kept(found)
+
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, path.name, filter=anonymous)
 
 
-def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add one file, folder or link; sockets and devices are no part of an image."""
-    found = path.lstat()
-    entry = _entry(name, 0)
-    entry.mode = stat.S_IMODE(found.st_mode)
-    if stat.S_ISLNK(found.st_mode):
-        entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink())
-    elif stat.S_ISDIR(found.st_mode):
-        entry.type = tarfile.DIRTYPE
-    elif stat.S_ISREG(found.st_mode):
-        entry.size = found.st_size
-        with path.open("rb") as content:
-            tar.addfile(entry, content)
-        return
-    else:
-        return
-    tar.addfile(entry)
+def _plain(found: tarfile.TarInfo) -> tarfile.TarInfo:
+    found.mode = 0o755 if found.isdir() else 0o644
+    return found
 
 
 def _blob(content: Mapping[str, Any], media_type: str, blobs: Path) -> dict[str, Any]:
@@ -109,18 +97,6 @@ def _blob(content: Mapping[str, Any], media_type: str, blobs: Path) -> dict[str,
     digest = hashlib.sha256(text).hexdigest()
     (blobs / digest).write_bytes(text)
     return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(text)}
-
-
-def _add_text(archive: tarfile.TarFile, name: str, content: Mapping[str, Any]) -> None:
-    text = _json(content)
-    archive.addfile(_entry(name, len(text)), io.BytesIO(text))
-
-
-def _entry(name: str, size: int) -> tarfile.TarInfo:
-    """Return an entry of root's, of 1970."""
-    entry = tarfile.TarInfo(name)
-    entry.size = size
-    return entry
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

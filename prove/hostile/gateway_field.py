@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import yaml
 
-from bootstrap.browser import ensure_browser
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.browser import open_browser
 from prove.lab.gateway_client import PER_BATCH, HostileClient
@@ -143,7 +142,6 @@ def gateway_case(
 @contextmanager
 def field_with_tab(testbed: Testbed) -> Iterator[tuple[Field, Brokers, GatewayProcess, Tab, str]]:
     """A field of its own with a gateway, the example client in a browser's tab, and where pages come from."""
-    assert ensure_browser(), "there is no browser"
     with (
         own_field(testbed) as (here, brokers),
         website() as origin,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from websockets.sync.client import connect
 
-from bootstrap.browser import BROWSER, MISSING
+from prove.lab.browser_setup import browser
 from servers.environment import clean_environment
 from servers.java import java_home
 from servers.process import ServerProcess
@@ -160,11 +159,9 @@ class Page:
 @contextmanager
 def open_browser(folder: ServerFolder) -> Iterator[Page]:
     """Start a browser with a profile of its own, give its tab, stop it."""
-    executable = shutil.which(BROWSER)
-    assert executable is not None, MISSING.format(why="not tried by this test")
     port_file = folder.home / "DevToolsActivePort"
     port_file.unlink(missing_ok=True)  # of a browser that had the folder before
-    command = [executable, *_ARGUMENTS, f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder.home}"]
+    command = [browser(), *_ARGUMENTS, f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder.home}"]
     process = ServerProcess(folder, [*command, "about:blank"], clean_environment(java_home()))
     try:
         process.wait_until(lambda: port_file.exists() and "\n" in port_file.read_text(), START_SECONDS)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.extras import EXTRAS, extras_asked_for
 from bootstrap.index_settings import parse_pip_settings, uv_variables
@@ -20,6 +19,7 @@ from bootstrap.launch import launch
 from bootstrap.places import LOCKS, ROOT, Places, lock_key, lock_path, user_cache
 from bootstrap.without_setup import answer
 from cli.listing import COMMANDS
+from prove.lab.browser_setup import NoBrowserError, browser
 from spark_jobs import __version__
 from spark_jobs.config.written import Extra
 
@@ -154,32 +154,15 @@ def test_clones_share_the_cache_and_not_the_environment(tmp_path: Path) -> None:
     assert one.packages == other.packages
 
 
-@pytest.mark.parametrize(
-    ("arguments", "asked"),
-    [
-        ([], True),
-        (["-x", "-k", "graph"], True),
-        (["tests"], True),
-        (["tests/browser/test_ui.py::test_graph"], True),
-        (["tests/unit", "tests/browser"], True),
-        (["tests/unit", "-k", "browser"], False),
-        (["tests/cli/test_app.py"], False),
-    ],
-)
-def test_the_browser_is_asked_for_with_its_test(arguments: list[str], asked: bool) -> None:
-    """Nobody who names other tests waits for the installation of a browser."""
-    assert is_asked_for(arguments) is asked
-
-
 def test_a_browser_that_cannot_be_had_is_said_how_to_get(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a browser and a package manager one reads what to type, and all other tests can run."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert not ensure_browser()
-    said = capsys.readouterr().err
-    assert "no apt-get" in said
-    assert "apt-get install --no-install-recommends chromium" in said
+    with pytest.raises(
+        NoBrowserError, match=r"(?s)no apt-get.*apt-get install --no-install-recommends chromium"
+    ):
+        browser()
 
 
 def test_help_version_and_typos_need_no_set_up(tmp_path: Path) -> None:
