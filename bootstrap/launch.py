@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from bootstrap.child_environment import child_environment
+from bootstrap.environments import child_environment
 from bootstrap.extras import extras_asked_for
 from bootstrap.install import SetupError, ensure_extra, ensure_installed, fetch_jars, is_installed, keep
 from bootstrap.places import BENCH_JARS_LOCK, JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from packaging.markers import Marker
+from packaging.requirements import Requirement
 
 from bootstrap.extras import EXTRAS
 from bootstrap.places import lock_path
 from servers.jars import RUNTIME_LOCK, read_lock
 from spark_jobs import __version__
 
-_PACKAGE = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>.+?))? \\$")
-_HASH = re.compile(r"^    --hash=sha256:([0-9a-f]{64})")
+_LOCKED = re.compile(r"^(\S.*?) \\\n((?:    --hash=.*\n?)+)", re.MULTILINE)
+_HASH = re.compile(r"sha256:(\w+)")
 
 
 def bill_of_materials(*jar_sets: str) -> str:
@@ -34,15 +34,13 @@ def bill_of_materials(*jar_sets: str) -> str:
 
 
 def _packages() -> Iterator[dict[str, Any]]:
-    found: dict[str, Any] = {}
-    locks = (lock_path(name) for name in ("run", *EXTRAS))
-    for line in chain.from_iterable(lock.read_text(encoding="utf-8").splitlines() for lock in locks):
-        if (package := _PACKAGE.match(line)) is not None:
-            found = _component("pypi", package["name"], package["version"])
-            if package["marker"] is None or Marker(package["marker"]).evaluate():
-                yield found
-        elif (sha256 := _HASH.match(line)) is not None:
-            found["properties"].append({"name": "sluice:sha256", "value": sha256[1]})
+    locks = (lock_path(name).read_text(encoding="utf-8") for name in ("run", *EXTRAS))
+    for line, hashes in chain.from_iterable(map(_LOCKED.findall, locks)):
+        package = Requirement(line)
+        if package.marker is None or package.marker.evaluate():
+            (version,) = package.specifier
+            found = [{"name": "sluice:sha256", "value": each} for each in _HASH.findall(hashes)]
+            yield _component("pypi", package.name, version.version) | {"properties": found}
 
 
 def _jars(*jar_sets: str) -> Iterator[dict[str, Any]]:

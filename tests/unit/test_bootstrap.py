@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.child_environment import child_environment
+from bootstrap.environments import child_environment, uv_variables
 from bootstrap.extras import EXTRAS, extras_asked_for
-from bootstrap.index_settings import parse_pip_settings, uv_variables
 from bootstrap.install import _link, ensure_installed, is_installed
 from bootstrap.launch import launch
 from bootstrap.places import LOCKS, ROOT, Places, lock_key, lock_path, user_cache
@@ -89,7 +88,7 @@ install.trusted-host='\na.example\nb.example'
 global.timeout='60'
 :env:.index-url='https://from.variable/simple'
 """
-    assert uv_variables(parse_pip_settings(listing), {}) == {
+    assert uv_variables(listing, {}) == {
         "UV_DEFAULT_INDEX": "https://from.variable/simple",
         "SSL_CERT_FILE": "/etc/ca.pem",
         "UV_INSECURE_HOST": "a.example b.example",
@@ -99,8 +98,8 @@ global.timeout='60'
 def test_uv_settings_of_the_user_win() -> None:
     """What the user set for uv stays; other tools' certificates serve when nothing else does."""
     user = {"UV_DEFAULT_INDEX": "https://mine/simple", "REQUESTS_CA_BUNDLE": "/ca.pem"}
-    assert uv_variables({"index-url": "https://other/simple"}, user) == {"SSL_CERT_FILE": "/ca.pem"}
-    extra = uv_variables({"extra-index-url": "https://more/simple"}, {})
+    assert uv_variables("global.index-url='https://other/simple'", user) == {"SSL_CERT_FILE": "/ca.pem"}
+    extra = uv_variables("user.cert='/no.pem'\nglobal.extra-index-url='https://more/simple'", {})
     assert extra == {"UV_INDEX": "https://more/simple", "UV_INDEX_STRATEGY": "unsafe-best-match"}
 
 
