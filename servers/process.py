@@ -13,12 +13,13 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+
+import psutil
 
 from spark_jobs.protocol.errors import RetryableError
 
@@ -259,23 +260,18 @@ def _forget(folder: ServerFolder, record: ProcessRecord) -> None:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return when the process started in the kernel's own words; None when there is none or only a zombie."""
-    if sys.platform == "linux":
-        try:
-            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        return None if after_name[0] in "ZX" else after_name[19]
-    answer = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    state, _, started = answer.partition(" ")
-    return started.strip() if state and not state.startswith("Z") else None
+    """Return when it started, in seconds since this boot; None when there is none or only a zombie.
+
+    Both times move when the clock is set, and what is between them does not.
+    """
+    try:
+        process = psutil.Process(pid)
+        is_zombie = process.status() == psutil.STATUS_ZOMBIE
+        return None if is_zombie else f"{process.create_time() - psutil.boot_time():.2f}"
+    except psutil.Error:  # or somebody else's
+        return None
 
 
 def _boot() -> str:
-    if sys.platform == "linux":
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return subprocess.run(
-        ["sysctl", "-n", "kern.boottime"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    boot_id = Path("/proc/sys/kernel/random/boot_id")
+    return boot_id.read_text().strip() if boot_id.exists() else f"{psutil.boot_time():.0f}"

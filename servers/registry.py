@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import tarfile
 import tempfile
-import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+
+import requests
 
 from servers.cache import cache_folder, exclusive
 from servers.environment import clean_environment
@@ -77,8 +79,7 @@ def _unpacked() -> Path:
 
 
 def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310  (our own)
-            return bool(answer.status == HTTPStatus.OK)
-    except OSError:
-        return False
+    with requests.Session() as session, suppress(requests.RequestException):
+        session.trust_env = False  # our own is behind no proxy
+        return session.get(url, timeout=5).status_code == HTTPStatus.OK
+    return False

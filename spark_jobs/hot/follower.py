@@ -7,13 +7,13 @@ tables' offsets.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+import psutil
 import pyarrow as pa
 
 from spark_jobs.commit.anchor import check_anchor
@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0  # `down` kills what has not stopped after four
-_STATM = Path("/proc/self/statm")
 
 
 class Follower:
     """A thread for each pipeline, and one that looks at all their tables and topics.
 
-    ``memory_bytes`` is the most that the whole process may take (where the system tells): beyond it nothing
-    more is read until drains have taken some of it. What is being decoded is noted in ``folder``.
+    ``memory_bytes`` is the most that the whole process may take: beyond it nothing more is read until drains
+    have taken some of it. What is being decoded is noted in ``folder``.
     """
 
     def __init__(
@@ -179,7 +178,5 @@ def _places(*tables: Table | None) -> list[str | None]:
 
 
 def _resident_bytes() -> int:
-    """What the process takes; 0 where the system does not tell."""
-    if not _STATM.exists():
-        return 0
-    return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """What the process takes."""
+    return int(psutil.Process().memory_info().rss)
