@@ -5,23 +5,23 @@ A value that is no object is read as the one field of an object around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StringType, StructType, TimestamptzType
 
 from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.parsing import NotAnObjectError, parse_any, parse_object
 from spark_jobs.formats.json_schema.columns import columns_of
 from spark_jobs.formats.json_schema.plain import PlainReader
-from spark_jobs.formats.json_schema.types import VALUE, are_closed, forbidden, parse
+from spark_jobs.formats.json_schema.types import VALUE, Kind, Leaf, Type, are_closed, forbidden, parse
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
+from spark_jobs.formats.tree import Field, fields_told
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.told import Form, Forms
-from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, WriterColumns
+from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread
 from spark_jobs.values.literals import says_something
 
 _AROUND = b'{"%s":%%b}' % VALUE.encode()
@@ -53,12 +53,14 @@ def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
 class _Reader:
     def __init__(self, schema: JsonSchema) -> None:
         root = parse(schema.source)
+        fields = fields_told(root.record.fields, schema.told, _in_form)
+        root = replace(root, record=replace(root.record, fields=fields))
         self._record = root.record
         closed = are_closed(root.record)
         ignores = schema.ignores and closed != {True}
         self._is_partly_closed = ignores and True in closed
         self._growth = Growth(NewFields.IGNORE if ignores else NewFields.DEAD_LETTER, is_by_schema=True)
-        self.columns = _told(columns_of(root), dict(schema.told))
+        self.columns = columns_of(root)
         self._arrow = self._written = arrow_schema(Schema(*self.columns.struct.fields))
         if as_text := self.columns.as_text:
             self._written = pa.schema([_as_written(each, "", as_text) for each in self._arrow])
@@ -104,15 +106,9 @@ class _Reader:
         return made
 
 
-def _told(columns: WriterColumns, told: Mapping[str, Form]) -> WriterColumns:
-    """Return the columns with times that are told as text: in JSON they are."""
-    fields = (
-        NestedField(each.field_id, each.name, StringType(), required=each.required, doc=each.doc)
-        if told.get(each.name) is Form.TEXT and isinstance(each.field_type, TimestamptzType)
-        else each
-        for each in columns.struct.fields
-    )
-    return replace(columns, struct=StructType(*fields))
+def _in_form(field: Field[Type], form: Form) -> Type:
+    """Return the type of a time that is told as text: in JSON it is."""
+    return Leaf(Kind.STRING) if form is Form.TEXT and field.type == Leaf(Kind.TIMESTAMP) else field.type
 
 
 def _as_written(field: pa.Field, around: str, as_text: Collection[str]) -> pa.Field:
