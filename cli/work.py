@@ -18,7 +18,7 @@ from resources.connections import open_connections
 from spark_jobs.config.file import load_config, load_written
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, fault
 
 if TYPE_CHECKING:
     from spark_jobs.audit.counts import AuditResult
@@ -63,11 +63,7 @@ def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineCon
     pipeline = config.pipeline(name)
     if pipeline is None:
         known = ", ".join(p.name for p in config.pipelines) or "none"
-        raise ConfigError(
-            f"there is no pipeline {name}",
-            code="no-such-pipeline",
-            hint=f"Configured: {known}. A pipeline of a topics_regex appears once the topic was listed.",
-        )
+        raise fault("no-such-pipeline", name=name, known=known)
     return (pipeline,)
 
 

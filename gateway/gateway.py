@@ -23,7 +23,7 @@ from gateway.topics import Owner, StreamTopics
 from gateway.writer import Writer
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -104,12 +104,7 @@ class Gateway:
         own = {(each.settings.topic, slot) for each in self.streams.values() for slot in each.lanes}
         if foreign := sorted(self.spool.slots() - own):
             topic, slot = foreign[0]
-            raise ConfigError(
-                f"the spool has batches of slot {slot}, which is not this gateway's",
-                code="gateway-spool-foreign",
-                hint="Have them sent: ./sluice gateway --drain-spool. Then start it with the new `sources`.",
-                topic=topic,
-            )
+            raise fault("gateway-spool-foreign", other=slot, topic=topic)
         for lane in self._lanes():
             lane.start()
 

@@ -18,7 +18,7 @@ import orjson
 from gateway.messages import Batch, Event
 from gateway.tokens import WINDOW_BYTES
 from spark_jobs.config.gateway import SPOOLED_BYTES
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.storage.state_files import make_private
 
 _TABLE = """CREATE TABLE IF NOT EXISTS batches (
@@ -170,13 +170,8 @@ class Spool:
             self._batches += len(rows) if size > 0 else -len(rows)
             self._bytes += size
 
-    def _failed(self, error: sqlite3.Error | OSError) -> RetryableError:
-        return RetryableError(
-            f"the gateway's spool does not take batches: {error}",
-            code="gateway-spool",
-            hint="Look at the disk's room and rights, and that no other gateway has the same `spool.path`.",
-            path=self._path,
-        )
+    def _failed(self, error: sqlite3.Error | OSError) -> SluiceError:
+        return fault("gateway-spool", why=error, path=self._path)
 
 
 def _row(topic: str, slot: int, batch: Batch) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.messages import Reason, RefusedError
 from spark_jobs.config.quantities import parse_size_bytes
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -206,14 +206,8 @@ def _token(columns: list[str]) -> tuple[str, Token]:
         raise _unreadable(str(error)) from None
 
 
-def _unreadable(why: str) -> ConfigError:
-    return ConfigError(
-        f"the gateway's tokens cannot be read: {why}",
-        code="gateway-tokens-unreadable",
-        hint="A line is HASH STREAMS EVENTS/S BYTES/S CONNECTIONS, as HASH clicks,orders 1000 1MiB 20;"
-        " - is no limit, * is every stream, HASH is what printf %s TOKEN | sha256sum says. Behind them may"
-        " stand name=WEB, sources=browser-*,job (else any source) and look (it may see who sends).",
-    )
+def _unreadable(why: str) -> SluiceError:
+    return fault("gateway-tokens-unreadable", why=why)
 
 
 def _limit(text: str, read: Callable[[str], int]) -> int | None:

@@ -18,7 +18,7 @@ import orjson
 from gateway.messages import DIGEST_BYTES, slot_of
 from spark_jobs.config.gateway import SLOTS
 from spark_jobs.kafka.reader import open_reader
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import ConfigError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -148,12 +148,7 @@ class StreamTopics:
             if self.states not in self._admin.topics():
                 self._admin.make_topic(self.states, SLOTS, {"cleanup.policy": "compact"})
             if len(self._made_state().end) != SLOTS:
-                raise ConfigError(
-                    f"the topic {self.states} has other partitions than one for each slot",
-                    code="gateway-states",
-                    hint="It is no gateway's: give the stream another topic, or move that one away.",
-                    topic=self.states,
-                )
+                raise fault("gateway-states", topic=self.states)
             self._is_made = True
 
     def _made_state(self) -> SourceState:
@@ -239,13 +234,7 @@ class StreamTopics:
         wanted, deadline = state.high, time.monotonic() + _DECIDED_SECONDS
         while any(state.end[each] < wanted[each] for each in partitions):
             if time.monotonic() > deadline:
-                raise RetryableError(
-                    "an open transaction hides what gateways wrote",
-                    code="gateway-undecided",
-                    hint="That of a killed gateway ends within 30 s, and this one tries again by itself. If"
-                    " it stays, start the gateway that has the other `sources`; look who else writes there.",
-                    topic=topic,
-                )
+                raise fault("gateway-undecided", topic=topic)
             time.sleep(_LOOK_SECONDS)
             state = self._admin.source_state(topic)
         return state

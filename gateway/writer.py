@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from gateway.topics import DIGESTS, OWNER_KEY, Ids, Outgoing, Owner, Stand, StreamTopics
 from spark_jobs.kafka.client_properties import new_client, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
-from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,24 +222,11 @@ class Writer:
             return self._fenced()
         return translate(error, "writing events", right="Write", topic=self._topics.topic, slot=self._slot)
 
-    def _fenced(self) -> CommitConflict:
-        return CommitConflict(
-            "another gateway has taken this one's sources",
-            code="gateway-fenced",
-            hint="Two gateways must not have the same `sources`: stop one, or divide them (0-3/8, 4-7/8)."
-            " Nothing is lost: the other one goes on where this one was.",
-            topic=self._topics.topic,
-            slot=self._slot,
-        )
+    def _fenced(self) -> SluiceError:
+        return fault("gateway-fenced", topic=self._topics.topic, slot=self._slot)
 
-    def _away(self, why: str) -> RetryableError:
-        return RetryableError(
-            f"Kafka did not answer a gateway: {why}",
-            code="broker-away",
-            hint="Check kafka.bootstrap.servers and the network; batches go to the spool meanwhile.",
-            topic=self._topics.topic,
-            slot=self._slot,
-        )
+    def _away(self, why: str) -> SluiceError:
+        return fault("broker-away.gateway", why=why, topic=self._topics.topic, slot=self._slot)
 
 
 def _producer(properties: dict[str, Any]) -> Producer:

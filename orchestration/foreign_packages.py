@@ -9,7 +9,7 @@ import importlib.util
 from pathlib import Path
 
 from spark_jobs import WITHIN
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 PACKAGES = ("orchestration", "assets", "resources", "servers", "spark_jobs")
 
@@ -25,8 +25,9 @@ def refuse_foreign_packages(root: Path | None = None) -> None:
         spec = importlib.util.find_spec(package)
         found = Path(spec.origin).resolve() if spec and spec.origin else None
         if found != expected:
-            raise ConfigError(
-                f"`import {package}` finds {found or 'a folder without __init__.py'} instead of {expected}",
-                code="foreign-package",
-                hint="Start Sluice from another working directory, as a code location of its own.",
+            raise fault(
+                "foreign-package",
+                package=package,
+                found=found or "a folder without __init__.py",
+                wanted=expected,
             )

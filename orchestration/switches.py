@@ -6,18 +6,14 @@ import os
 
 from dagster import DefaultScheduleStatus, DefaultSensorStatus
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 VARIABLE = "SLUICE_AUTOMATION"
 
 
 def _begins_running(word: str) -> bool:
     if word not in {"running", "stopped"}:
-        raise ConfigError(
-            f"{VARIABLE} is {word!r}",
-            code="automation-unknown",
-            hint="Set it to running or stopped, in the environment of the code server.",
-        )
+        raise fault("automation-unknown", word=word)
     return word == "running"
 
 

@@ -42,7 +42,7 @@ from spark_jobs.connections.spark_address import (
     refuse_silence,
 )
 from spark_jobs.lake.catalog_names import spark_catalog_conf
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.spark.environment import isolate_from_user_spark
 from spark_jobs.spark.shipped import archive_name, package_zip
 from spark_jobs.storage.state_files import secret_of
@@ -238,11 +238,7 @@ class WorkSpark:
         try:
             return secret_of(Path(self.config.home) / "spark" / "session.secret")
         except OSError as error:
-            raise ConfigError(
-                f"no secret for Spark's sessions can be kept in {self.config.home}: {error.strerror}",
-                code="no-session-secret",
-                hint="Set `spark: {session_secret: ${NAME}}` where the state folder cannot be written.",
-            ) from error
+            raise fault("no-session-secret", folder=self.config.home, why=error.strerror) from error
 
     def _code_folder(self) -> Path:
         """Return where the job's code is put to be shipped: a state folder may be read-only."""
@@ -304,11 +300,9 @@ def _launch(conf: dict[str, str], log_path: Path | None) -> None:
             gateway = launch_gateway(popen_kwargs=output)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
         except PySparkRuntimeError as error:
-            raise RetryableError(
-                f"Spark ended while starting in this process: {last_line(log_path) if log_path else error}",
-                code="server-start",
-                hint=f"The whole log is {log_path}." if log_path else "What its JVM said stands above.",
-            ) from error
+            if log_path is None:
+                raise fault("server-start.in-process", why=error) from error
+            raise fault("server-start.logged", why=last_line(log_path), log=log_path) from error
         finally:
             del os.environ["SPARK_CONF_DIR"]
 

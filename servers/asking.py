@@ -12,7 +12,7 @@ from servers.listener import guard_of, url_of
 from serving.lake_id import lake_id
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
-from spark_jobs.protocol.errors import RetryableError, error_from_json
+from spark_jobs.protocol.errors import SluiceError, error_from_json, fault
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -66,14 +66,9 @@ def asked(
     raise away(f"it answered {answered.status}: {refusal.get('message')}")
 
 
-def away(why: str) -> RetryableError:
+def away(why: str) -> SluiceError:
     """Return the error of a ``serve`` that is there and does not answer."""
-    return RetryableError(
-        f"what listens where `serve` should does not answer: {why}",
-        code="serve-away",
-        hint="Its log is logs/serve.log in the state folder of `./sluice up`. Stop it, and the command reads"
-        " Kafka itself.",
-    )
+    return fault("serve-away", why=why)
 
 
 def _url(config: SluiceConfig) -> str | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from servers.process import ServerFolder, ServerProcess
 from spark_jobs import WITHIN
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 MODULE = f"{WITHIN}orchestration.definitions"
 LOAD_SECONDS = 120.0
@@ -94,11 +94,7 @@ def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise ConfigError(
-            f"{folder} is not a folder of this user alone: who can write there could run code as this user",
-            code="socket-folder",
-            hint="Remove it; of one in /tmp, or set TMPDIR to a folder of your own.",
-        )
+        raise fault("socket-folder", folder=folder)
     return folder
 
 

@@ -25,7 +25,7 @@ from servers.java import java_home
 from servers.listener import INSECURE, refuse_taken, url_of
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
 from spark_jobs.config.listener import Address, UiSettings
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
@@ -174,12 +174,7 @@ def fail_left_over_runs(instance: DagsterInstance) -> int:
 def _refuse(settings: DagsterSettings) -> None:
     record = read_record(ServerFolder(settings.sluice_home, DAEMON))
     if record is not None and is_alive(record):
-        raise ConfigError(
-            "a Dagster daemon of this state folder runs already",
-            code="already-running",
-            hint="Use it, or stop it with ./sluice down.",
-            pid=record.pid,
-        )
+        raise fault("already-running", pid=record.pid)
     refuse_taken(settings.address)
 
 

@@ -19,7 +19,7 @@ import requests
 from maven_artifact import Artifact, Downloader
 
 from servers.cache import cache_folder, exclusive
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 RUNTIME_LOCK = Path(__file__).with_name("jars.lock")
 MIRROR_VARIABLE = "SLUICE_MAVEN_MIRROR"
@@ -132,10 +132,10 @@ def _download(jar: Jar, folder: Path, meter: _Meter) -> None:
                 if attempt == _ATTEMPTS:
                     raise _unreachable(jar, error) from error
         if sha256 != jar.sha256:
-            raise ConfigError(
-                f"{jar.file_name} as downloaded is not the locked file: sha256 {sha256}",
-                code="jar-checksum",
-                hint=f"Check the proxy or the mirror in {MIRROR_VARIABLE}; nothing was kept.",
+            raise fault(
+                "jar-checksum",
+                jar=jar.file_name,
+                sha256=sha256,
                 expected=jar.sha256,
                 size_bytes=received_bytes,
             )
@@ -168,12 +168,7 @@ def _address(jar: Jar) -> str:
     return str(resolver.uri_for_artifact(artifact))
 
 
-def _unreachable(jar: Jar, error: requests.RequestException) -> RetryableError:
+def _unreachable(jar: Jar, error: requests.RequestException) -> SluiceError:
     status = getattr(error.response, "status_code", None)
     what = f"HTTP {status}" if status else type(error).__name__
-    return RetryableError(
-        f"{jar.file_name} could not be downloaded: {what}",
-        code="jar-download",
-        hint=f"Check the network and HTTPS_PROXY, or set {MIRROR_VARIABLE} to your mirror; running again "
-        "continues with what is missing.",
-    )
+    return fault("jar-download", jar=jar.file_name, what=what)

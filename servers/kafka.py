@@ -19,7 +19,7 @@ from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, is_listening, last_line
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.state_files import write_whole
 
 _START_TIMEOUT_SECONDS = 90.0
@@ -132,21 +132,15 @@ def _format_storage(folder: ServerFolder, java: str, environment: Mapping[str, s
             [*command, *arguments], stdout=log, stderr=log, env=dict(environment), check=False
         )
     if outcome.returncode != 0:
-        raise ConfigError(
-            f"Kafka's storage could not be formatted: {last_line(folder.log_path)}",
-            code="server-start",
-            hint=f"Check space and rights of {folder.home}; the whole log is {folder.log_path}.",
+        raise fault(
+            "server-start.storage", why=last_line(folder.log_path), folder=folder.home, log=folder.log_path
         )
 
 
 def _refuse_taken_ports(settings: KafkaSettings) -> None:
     for port in (settings.port, settings.controller_port):
         if is_listening(port):
-            raise ConfigError(
-                f"port {port} on 127.0.0.1 is taken, so Kafka cannot start there",
-                code="port-taken",
-                hint="Stop what listens there, or `./sluice down` if it is an earlier Sluice.",
-            )
+            raise fault("port-taken.kafka", port=port)
 
 
 def _answers(settings: KafkaSettings, bootstrap_servers: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from servers.process import free_ports, is_listening
 from spark_jobs.config.listener import CLEAR_HINT, Address, ListenerSettings
 from spark_jobs.config.secrets import resolve
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 _log = logging.getLogger(__name__)
 
@@ -28,12 +28,7 @@ def guard_of(settings: ListenerSettings) -> dict[str, Any]:
     tokens = resolve(written)
     for key, token in tokens.items():
         if len(token) < SHORTEST_TOKEN:
-            raise ConfigError(
-                f"a token of a listener has fewer than {SHORTEST_TOKEN} characters",
-                code="token-too-short",
-                hint="Make one with: openssl rand -hex 24",
-                key=key,
-            )
+            raise fault("token-too-short", least=SHORTEST_TOKEN, key=key)
     listen = settings.listen
     own = [listen.host, *(["localhost"] if listen.is_loopback else [])] if listen else []
     return {"hosts": [*own, *settings.hosts], "origins": settings.origins, "tokens": list(tokens.values())}
@@ -49,13 +44,7 @@ def tls_of(settings: ListenerSettings) -> dict[str, Any]:
         # Nobody is asked for the password of a key.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, private_key, password="")
     except OSError as error:
-        raise ConfigError(
-            f"the certificate that a listener is to show cannot be used: {error}",
-            code="tls-unreadable",
-            hint="`tls.cert` is a PEM file with the certificate, `tls.key` one with its key that has no"
-            " password; who runs this may read both.",
-            path=cert,
-        ) from error
+        raise fault("tls-unreadable", why=error, path=cert) from error
     return {"ssl_certfile": cert, "ssl_keyfile": private_key}
 
 
@@ -69,12 +58,7 @@ def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:
         _warn(f"{settings.section}: {settings.tokens_in_clear}. {CLEAR_HINT}")
     if settings.listen is None or settings.listen.is_loopback or guard["tokens"] or insecure:
         return
-    raise ConfigError(
-        f"{settings.listen} is not this machine alone, and nobody is asked for a token there",
-        code="listener-without-tokens",
-        hint='Write tokens: ["${TOKEN}"] beside listen, or let a proxy with a login listen there'
-        " (docs/OPERATIONS.md#what-listens), or open it as it is with --insecure.",
-    )
+    raise fault("listener-without-tokens", listen=settings.listen)
 
 
 @cache
@@ -93,13 +77,9 @@ def refuse_taken(address: Address) -> None:
         raise port_taken(address)
 
 
-def port_taken(address: Address) -> ConfigError:
+def port_taken(address: Address) -> SluiceError:
     """Return the error of an address that another process has."""
-    return ConfigError(
-        f"something listens at {address} already",
-        code="port-taken",
-        hint="Choose another port, with --port or under `listen`, or stop what listens there.",
-    )
+    return fault("port-taken", address=address)
 
 
 def url_of(settings: ListenerSettings, address: Address) -> str:

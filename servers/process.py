@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import fault
 
 # Linux hands out ports from 32,768 on, macOS from 49,152.
 SERVER_PORTS = range(20_000, 32_000)
@@ -140,10 +140,8 @@ class ServerProcess:
 
     def _fail(self, message: str) -> None:
         self.stop(grace_seconds=2.0)
-        raise RetryableError(
-            f"{message}: {last_line(self._folder.log_path)}",
-            code="server-start",
-            hint=f"The whole log is {self._folder.log_path}.",
+        raise fault(
+            "server-start", message=message, why=last_line(self._folder.log_path), log=self._folder.log_path
         )
 
 
@@ -183,10 +181,8 @@ def free_ports(count: int) -> tuple[int, ...]:
     candidates = random.SystemRandom().sample(SERVER_PORTS, k=100 + count)
     free = tuple(islice(filter(_is_free, candidates), count))
     if len(free) < count:
-        raise RetryableError(
-            f"no {count} free ports among {len(candidates)} of {SERVER_PORTS[0]} to {SERVER_PORTS[-1]}",
-            code="no-free-port",
-            hint="Stop what listens there, or try again.",
+        raise fault(
+            "no-free-port", count=count, tried=len(candidates), first=SERVER_PORTS[0], last=SERVER_PORTS[-1]
         )
     return free
 

@@ -17,7 +17,7 @@ from servers.process import ServerFolder, ServerProcess, is_listening
 from servers.spark_defaults import write_spark_defaults
 from spark_jobs import WITHIN
 from spark_jobs.config.redaction import SPARK_REDACTION
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 TASK_ATTEMPTS = 4  # `local[n]` alone never tries a failed task again
@@ -64,11 +64,7 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
     also because another program took the port in between.
     """
     if is_listening(settings.port):
-        raise ConfigError(
-            f"port {settings.port} on 127.0.0.1 is taken, so Spark Connect cannot start there",
-            code="port-taken",
-            hint="Stop what listens there, or `./sluice down` if it is an earlier Sluice.",
-        )
+        raise fault("port-taken.spark", port=settings.port)
     log_path = settings.folder.log_path
     said_before = log_path.stat().st_size if log_path.exists() else 0
     spark_home = Path(pyspark.__file__).parent

@@ -10,7 +10,7 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.state_files import write_whole
 
 # Spark's launcher puts these on the JVM's command line, wherever it read them.
@@ -23,11 +23,7 @@ def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir  # Java does not ask for HOME
     except KeyError as error:
-        raise ConfigError(
-            f"Spark's Java starts for no user without an entry in /etc/passwd, as {os.getuid()}",
-            code="user-without-entry",
-            hint="Add one, as OpenShift's runtime does; with spark.remote Spark runs elsewhere.",
-        ) from error
+        raise fault("user-without-entry", user=os.getuid()) from error
     if not os.access(home, os.W_OK):
         launched.setdefault("spark.jars.ivy", str(folder / "ivy"))
     for key in launched.keys() & _JAVA_OPTIONS:

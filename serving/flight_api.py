@@ -24,7 +24,7 @@ from serving.service import QueryService, Question
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.watermark import parse_offsets, parse_watermark
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.query.query import PARAMETERS
 
 if TYPE_CHECKING:
@@ -198,9 +198,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         said = headers.said
         after, at = said.get("after"), said.get("at")
         if after and at:
-            raise ConfigError(
-                "after and at are two points in time", code="unreadable-request", hint="Choose one."
-            )
+            raise fault("unreadable-request.moments")
         return self._service.pipeline(said.get("pipeline")), Question(
             statement.sql,
             parse_offsets(after) if after else {},
@@ -242,9 +240,5 @@ def _written(schema: pa.Schema) -> bytes:
     return written
 
 
-def _reads_only(what: str) -> ConfigError:
-    return ConfigError(
-        f"{what or 'what was asked'} is not done here: queries are answered, nothing is changed",
-        code="query-refused",
-        hint="Ask with SELECT.",
-    )
+def _reads_only(what: str) -> SluiceError:
+    return fault("query-refused.changes", what=what or "what was asked")

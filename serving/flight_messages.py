@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessages
 
 from serving.flight_statement import MOST_BYTES, too_long
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -85,13 +85,9 @@ def plain(name: str, **fields: Any) -> bytes:
     return whole
 
 
-def not_flight_sql() -> ConfigError:
+def not_flight_sql() -> SluiceError:
     """Return the refusal of bytes that no client of Flight SQL sends."""
-    return ConfigError(
-        "the request cannot be read: it is not one of Flight SQL",
-        code="unreadable-request",
-        hint="Ask with a client of Flight SQL: docs/SERVING.md#flight-sql names some.",
-    )
+    return fault("unreadable-request.no-flight-sql")
 
 
 def _fields_of(message: Message) -> dict[str, Any]:

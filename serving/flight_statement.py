@@ -20,7 +20,7 @@ import pyarrow.types as kinds
 from pyarrow import flight
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 
 _SQL = b"sql"
 _DIGEST = "sha256"
@@ -42,11 +42,7 @@ class Statement:
     def with_parameters(self, rows: pa.Table) -> Statement:
         """Return it with one row of values. Raises ``ConfigError`` (``unreadable-request``) for more."""
         if len(rows) != 1 and rows.num_columns:
-            raise ConfigError(
-                f"{len(rows)} rows of parameters were bound to one query",
-                code="unreadable-request",
-                hint="Bind one row, and run the query once for each.",
-            )
+            raise fault("unreadable-request.rows", count=len(rows))
         return replace(self, bound=rows)
 
     def to_handle(self, key: bytes) -> bytes:
@@ -65,11 +61,7 @@ def read_handle(handle: bytes, key: bytes) -> Statement:
     """Read a handle. Raises ``ConfigError`` (``unreadable-request``) for what was not signed with the key."""
     signed, written = handle[:_SIGNED_BYTES], handle[_SIGNED_BYTES:]
     if not hmac.compare_digest(signed, hmac.digest(key, written, _DIGEST)):
-        raise ConfigError(
-            "the request cannot be read: the statement was not prepared by this process",
-            code="unreadable-request",
-            hint="Prepare it again: `serve` has started anew since, or another one answers at the address.",
-        )
+        raise fault("unreadable-request.unprepared")
     bound = pa.ipc.open_stream(written).read_all()
     return Statement(bound.schema.metadata[_SQL].decode(), bound)
 
@@ -172,12 +164,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(first, rows) for first in range(0, len(batch), rows))
 
 
-def _too_slow() -> RetryableError:
-    return RetryableError(
-        "the answer was not taken in the time that a query may take",
-        code="query-timeout",
-        hint="Take it faster or ask for less at once, or raise `serve.query_timeout`.",
-    )
+def _too_slow() -> SluiceError:
+    return fault("query-timeout.answer")
 
 
 # What clients bind to a statement: the only Arrow of others that is read, and no further than it goes.
@@ -204,13 +192,9 @@ def read_parameters(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.
     return pa.table(decoded, names=[str(n) for n in range(len(decoded))])
 
 
-def too_long() -> ConfigError:
+def too_long() -> SluiceError:
     """Return the refusal of a statement that has too much in it."""
-    return ConfigError(
-        f"the statement has more than {MOST_BYTES:,} bytes with its parameters",
-        code="unreadable-request",
-        hint="Ask with a shorter one.",
-    )
+    return fault("unreadable-request.long", most=MOST_BYTES)
 
 
 def _checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -260,9 +244,5 @@ def _values(array: pa.Array) -> int:
     return len(array) + (_values(array.values) if kinds.is_nested(kind) else 0)
 
 
-def _unreadable(why: str) -> ConfigError:
-    return ConfigError(
-        f"the request cannot be read: {why}",
-        code="unreadable-request",
-        hint="Bind numbers, texts, bytes, times, or lists, structs and maps of these.",
-    )
+def _unreadable(why: str) -> SluiceError:
+    return fault("unreadable-request.parameters", why=why)

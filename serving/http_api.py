@@ -38,7 +38,7 @@ from serving.http_requests import (
 from serving.service import Answered, QueryService, Question, RecordKey
 from spark_jobs.config.secrets import scrub
 from spark_jobs.hot.told import State, TailStatus
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
 
 if TYPE_CHECKING:
@@ -130,11 +130,7 @@ class HttpApi:
         """Refuse who says that it means another catalog or broker, as commands do."""
         if request.headers.get(LAKE_HEADER, self._lake) == self._lake:
             return
-        raise ConfigError(
-            "another Sluice answers here: its catalog or broker is not that of who asks",
-            code="not-served",
-            hint="Write `serve.listen` in both configurations, each an address of its own.",
-        )
+        raise fault("not-served.other-lake")
 
     async def _readyz(self, _request: Request) -> Response:
         statuses = await run_sync(self._service.tails.statuses)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from serving.service import Question
 from spark_jobs.config.secrets import scrub
 from spark_jobs.hot.watermark import parse_watermark
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, error_to_json
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, error_to_json, fault
 
 MOST_BODY_BYTES = 1_000_000
 _STATUS_BY_CODE = {
@@ -79,13 +79,9 @@ def read_lookup(parameters: dict[str, str]) -> LookupRequest:
         raise unreadable(_told(error)) from None
 
 
-def unreadable(why: str) -> ConfigError:
+def unreadable(why: str) -> SluiceError:
     """Return the refusal of a request."""
-    return ConfigError(
-        f"the request cannot be read: {why}",
-        code="unreadable-request",
-        hint='Send {"sql": "…"}, and beside it what docs/SERVING.md#over-http lists.',
-    )
+    return fault("unreadable-request", why=why)
 
 
 def status_of(error: SluiceError) -> HTTPStatus:

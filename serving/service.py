@@ -18,7 +18,7 @@ from serving.workers import Workers
 from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.fresh import PATIENCE_SECONDS
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import RetryableError, fault
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import Answer, Asked
 
@@ -98,18 +98,9 @@ class QueryService:
             return next(iter(self._pipelines.values()))
         served = ", ".join(self._pipelines)
         if name is None:
-            raise ConfigError(
-                "several pipelines are served, and the request names none",
-                code="which-pipeline",
-                hint=f'Write "pipeline": one of {served}.',
-            )
+            raise fault("which-pipeline", served=served)
         if name not in self._pipelines:
-            raise ConfigError(
-                "the pipeline is not served here",
-                code="not-served",
-                hint=f"Served are {served}: those with `hot` when `serve` was started, or that it was told.",
-                pipeline=name,
-            )
+            raise fault("not-served", served=served, pipeline=name)
         return self._pipelines[name]
 
     @contextmanager
@@ -166,12 +157,7 @@ class QueryService:
     @contextmanager
     def _slot(self, pipeline: PipelineConfig) -> Iterator[None]:
         if not self._slots.acquire(timeout=SLOT_SECONDS):
-            raise RetryableError(
-                "as many queries as may run at once do",
-                code="too-many-queries",
-                hint="Ask again, or raise `serve.max_queries`.",
-                pipeline=pipeline.name,
-            )
+            raise fault("too-many-queries", pipeline=pipeline.name)
         try:
             yield
         finally:

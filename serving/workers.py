@@ -26,7 +26,7 @@ from pyiceberg.table import Table
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.mapped import places
-from spark_jobs.protocol.errors import RetryableError, error_from_json
+from spark_jobs.protocol.errors import SluiceError, error_from_json, fault
 from spark_jobs.query import worker
 from spark_jobs.query.engine import out_of_memory, out_of_time
 from spark_jobs.query.query import Answer, Asked
@@ -222,14 +222,8 @@ class Workers:
         return known[1:]
 
 
-def _no_worker(error: OSError, pipeline: PipelineConfig) -> RetryableError:
-    return RetryableError(
-        f"the query was not begun: {error}",
-        code="no-worker",
-        hint="Have space where `serve` keeps temporary files (`TMPDIR`), and let it start processes; it tries"
-        " again with the next query.",
-        pipeline=pipeline.name,
-    )
+def _no_worker(error: OSError, pipeline: PipelineConfig) -> SluiceError:
+    return fault("no-worker", why=error, pipeline=pipeline.name)
 
 
 def _alone(seam: Seam) -> Seam:

@@ -32,7 +32,7 @@ from spark_jobs.preview.preview import new_table
 from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_storage, versions
 from spark_jobs.preview.recognition import Sample, recognize
 from spark_jobs.preview.sample import is_compacted, look_at, read_sample
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, unreadable_chunks, values_of
@@ -333,10 +333,5 @@ def _both_catalogs(
     (row,) = session.sql(query).collect()
     seen = FromInputFile.table_metadata(table.io.new_input(row.file)).table_uuid
     if seen != table.metadata.table_uuid:
-        raise ConfigError(
-            f"PyIceberg sees table {table.metadata.table_uuid}, Spark's catalog sees {seen}",
-            code="two-catalogs",
-            hint="spark.conf names another catalog under this name: remove those lines or make them agree.",
-            table=pipeline.table,
-        )
+        raise fault("two-catalogs", seen_here=table.metadata.table_uuid, seen=seen, table=pipeline.table)
     return True, f"PyIceberg and Spark see {seen}"

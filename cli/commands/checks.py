@@ -10,7 +10,7 @@ from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.file import load_config
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyor
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 _HELP = f"""Judge PIPELINE (or --all) by the built-in checks; reads only, so it is safe to repeat.
 
@@ -29,11 +29,7 @@ Exit code 1 when a check of severity error fails.
 def command(report: Report, pipeline: str | None, is_all: bool) -> int:
     """Judge by the built-in checks; the exit code is 1 when a check of severity error fails."""
     if (pipeline is None) is not is_all:
-        raise ConfigError(
-            "name a pipeline, or all of them with --all",
-            code="no-such-pipeline",
-            hint="./sluice checks PIPELINE, or ./sluice checks --all.",
-        )
+        raise fault("no-such-pipeline.unnamed")
     config = load_config()
     chosen = pipelines_named(config, pipeline)
     found = check_up(Surveyor(config.model_copy(update={"pipelines": chosen})))

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,11 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def _refuse(**_: object) -> None:
     """Say that the launcher runs this command; raises ``ConfigError``."""
     name = click.get_current_context().info_name
-    raise ConfigError(
-        f"`{name}` is run by the launcher",
-        code="launcher-only",
-        hint=f"Type ./sluice {name} in the project, nothing before {name}; lint takes no options.",
-    )
+    raise fault("launcher-only", name=name)
 
 
 def _hand_over(folder: str) -> click.Command:

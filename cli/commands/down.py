@@ -12,7 +12,7 @@ import click
 from cli import output
 from cli.stand.run_record import UpRecord, read_up
 from spark_jobs.config.file import load_written
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import fault
 
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.1
@@ -40,9 +40,5 @@ def _stop(home: str, record: UpRecord) -> None:
     deadline = time.monotonic() + STOP_SECONDS
     while read_up(home) == record:
         if time.monotonic() > deadline:
-            raise RetryableError(
-                f"process {record.pid} did not stop within {STOP_SECONDS:.0f} s",
-                code="still-running",
-                hint=f"See what holds it; `kill -9 {record.pid}` ends it, then run ./sluice down again.",
-            )
+            raise fault("still-running", process=record.pid, seconds=STOP_SECONDS)
         time.sleep(POLL_SECONDS)

@@ -14,7 +14,7 @@ from cli.work import connections_for
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_GATEWAY
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import fault
 
 # What other slots of a killed gateway left open hides ids for up to half a minute.
 _UNMOVED_SECONDS = 60.0
@@ -39,11 +39,7 @@ def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
         _drain_spool(config)
         return
     if not config.gateway.streams:
-        raise ConfigError(
-            "the gateway has no stream",
-            code="gateway-without-streams",
-            hint="Write gateway: {streams: {clicks: {topic: app.clicks}}} in sluice.yaml.",
-        )
+        raise fault("gateway-without-streams")
     from servers.gateway import serve_gateway
     from servers.listener import bound_at
 
@@ -77,9 +73,5 @@ def _drain_spool(config: SluiceConfig) -> None:
             if (now := gateway.spool.size().batches) != left:
                 left, moved_at = now, time.monotonic()
     if left:
-        raise RetryableError(
-            f"{left:,} batches are left in the spool",
-            code="gateway-spool-left",
-            hint="Look whether Kafka answers (./sluice check), then run it again.",
-        )
+        raise fault("gateway-spool-left", left=left)
     output.say(f"{output.count(first, 'batch', 'batches')} sent from the spool")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spark_jobs.config.redaction import REFERENCE, is_secret_key
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 _AUTH = "auth."
 
@@ -44,10 +44,5 @@ def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
         yield key, value
 
 
-def _in_plain_text(option: str, key: str) -> ConfigError:
-    return ConfigError(
-        "a secret would be written into the file",
-        code="secret-in-file",
-        hint=f"Quote a reference: {option} '{key}=${{NAME}}' or '{key}=${{file:/path}}'.",
-        key=key,
-    )
+def _in_plain_text(option: str, key: str) -> SluiceError:
+    return fault("secret-in-file", option=option, key=key)

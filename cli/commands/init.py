@@ -22,7 +22,7 @@ from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.endpoints import embedded_kafka
 from spark_jobs.preview.recognition import Use, together
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from spark_jobs.preview.prospects import Prospect
@@ -92,12 +92,7 @@ def command(
 def _new_file(*, replaces: bool) -> Path:
     file = Path(os.environ.get(ENVIRONMENT_CONFIG) or DEFAULT_FILE_NAME).absolute()
     if file.exists() and not replaces:
-        raise ConfigError(
-            "there is a configuration file already",
-            code="config-exists",
-            hint="Edit it, name another with --config, or replace it with --force.",
-            file=file,
-        )
+        raise fault("config-exists", file=file)
     return file
 
 
@@ -165,11 +160,7 @@ def _checked(text: str) -> SluiceConfig:
         built = build_config(document, (), home="/", folder="/")
         config, problems = built.config, [*problems, *built.problems]
     if problems or config is None:
-        raise ConfigError(
-            "these options make a configuration with mistakes:\n" + "\n".join(f"  {p}" for p in problems),
-            code="bad-config",
-            hint="Nothing was written; correct the options.",
-        )
+        raise fault("bad-config.options", mistakes="\n".join(f"  {p}" for p in problems))
     return config
 
 

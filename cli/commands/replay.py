@@ -11,7 +11,7 @@ import click
 from cli.output import Report, count, counts, told_and_reported
 from cli.work import Work, opened, tell_dagster
 from spark_jobs.drain.batch_run import BatchResult
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.ranges import cut_at, parse_moment, parse_range
 
@@ -94,12 +94,7 @@ def _ranges(report: Report, work: Work, from_ms: int | None, to_ms: int | None) 
     for r in gone:
         report.say(f"Kafka no longer holds {r}: its rows stay as they are")
     if not found:
-        raise ConfigError(
-            "Kafka holds no record of that span",
-            code="replay-span-empty",
-            hint="Times are Kafka's record times; widen --from and --to.",
-            topic=topic,
-        )
+        raise fault("replay-span-empty", topic=topic)
     return found
 
 

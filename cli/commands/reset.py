@@ -11,7 +11,7 @@ from cli import output
 from cli.stand.run_record import already_running, read_up
 from spark_jobs.config.file import load_written
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.paths import is_inside
 from spark_jobs.storage.state_files import foreign_entries
 
@@ -66,11 +66,7 @@ def kept(config: SluiceConfig) -> list[str]:
 def _refuse_foreign(home: Path) -> None:
     """Refuse a folder that is not Sluice's: a mistyped SLUICE_HOME must not cost somebody one of theirs."""
     if foreign := foreign_entries(home):
-        raise ConfigError(
-            f"{home} holds what Sluice did not put there: {', '.join(foreign[:5])}",
-            code="foreign-state-folder",
-            hint="Check SLUICE_HOME, or move those entries elsewhere first.",
-        )
+        raise fault("foreign-state-folder", folder=home, foreign=", ".join(foreign[:5]))
 
 
 def _size(entry: Path) -> str:

@@ -16,7 +16,7 @@ from cli.work import connections_for, pipelines_named
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_SERVE
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     from spark_jobs.hot.follower import Follower
@@ -78,12 +78,10 @@ def _followed(config: SluiceConfig, names: Sequence[str]) -> list[PipelineConfig
     cold = [pipeline.name for pipeline in chosen if not pipeline.hot]
     never = [pipeline.name for pipeline in chosen if not pipeline.can_be_hot]
     if cold or not chosen:
-        raise ConfigError(
-            f"{', '.join(cold) or 'no pipeline'} is to be followed beyond its table",
-            code="hot-not-configured",
-            hint=f"Serve without {', '.join(never)}: no row of it is shown before it is in the table."
-            if never
-            else "Write `hot: true` under the pipeline, or under `defaults` for all of them.",
+        raise fault(
+            "hot-not-configured.never" if never else "hot-not-configured.serve",
+            cold=", ".join(cold) or "no pipeline",
+            never=", ".join(never),
         )
     return list({pipeline.name: pipeline for pipeline in chosen}.values())
 

@@ -20,7 +20,7 @@ from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics, refresh_topics
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from cli.stand.running import Servers
@@ -57,11 +57,7 @@ def command(port: int | None, catalog_port: int | None, insecure: bool, tls: boo
 
     config = load_config()
     if tls and config.has_broker:
-        raise ConfigError(
-            "--tls is for the embedded broker, and the configuration names another",
-            code="tls-of-another",
-            hint="Leave --tls out and write kafka.security.protocol, or leave out kafka.bootstrap.servers.",
-        )
+        raise fault("tls-of-another")
     # Apart from what is read again for changes, in which the port does not stand.
     served = config if catalog_port is None else _with_catalog(config, catalog_port)
     for listener in (served.ui, served.metrics, served.catalog_server, served.serve, served.gateway):

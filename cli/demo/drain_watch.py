@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.monitoring.survey import Problem, Surveyed, Surveyor
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import fault
 
 POLL_SECONDS = 0.5
 SAY_EVERY_SECONDS = 10.0
@@ -44,11 +44,7 @@ def wait_until_drained(
         if is_done:
             return
         if now - last_moved > QUIET_SECONDS:
-            raise RetryableError(
-                f"no table moved for {QUIET_SECONDS:.0f} s: {words}",
-                code="demo-stands-still",
-                hint=f"What the runs met is in {config.home}/logs/dagster-daemon.log.",
-            )
+            raise fault("demo-stands-still", seconds=QUIET_SECONDS, words=words, folder=config.home)
         time.sleep(POLL_SECONDS)
 
 

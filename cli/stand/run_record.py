@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,10 @@ def read_up(home: str) -> UpRecord | None:
     return None
 
 
-def already_running(record: UpRecord | None, home: str) -> ConfigError:
+def already_running(record: UpRecord | None, home: str) -> SluiceError:
     """Return the refusal to do something while servers run."""
     who = f"`{record.command}` (process {record.pid})" if record else "another command"
-    return ConfigError(
-        f"{who} is running with this state folder",
-        code="already-up",
-        hint="Use it, or stop it with ./sluice down; SLUICE_HOME names another state folder.",
-        home=home,
-    )
+    return fault("already-up", who=who, home=home)
 
 
 def _file(home: str) -> Path:

@@ -27,7 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.client_properties import admin_properties, new_client, producer_properties
 from spark_jobs.kafka.errors import ClientTroubles, translate
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,11 +168,7 @@ class Delivery:
         left = self._producer.flush(FLUSH_SECONDS)
         self._raise_failure()
         if left:
-            raise RetryableError(
-                f"Kafka did not take {left:,} records within {FLUSH_SECONDS:.0f} s",
-                code="broker-away",
-                hint="See the broker's log; the same command again continues where this one stopped.",
-            )
+            raise fault("broker-away.sample-data", left=left, seconds=FLUSH_SECONDS)
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and self._failed is None:
@@ -205,9 +201,5 @@ def _package_file(name: str) -> Path:
     try:
         path: Any = importlib.metadata.distribution(PACKAGE).locate_file(f"{PACKAGE}/{name}")
     except importlib.metadata.PackageNotFoundError as error:
-        raise ConfigError(
-            f"the sample data ({PACKAGE}) is not installed",
-            code="no-sample-data",
-            hint="Run ./sluice demo through the launcher: it completes the environment.",
-        ) from error
+        raise fault("no-sample-data") from error
     return Path(path)

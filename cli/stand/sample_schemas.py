@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from cli.stand.sample_data import SampleTopic
 from spark_jobs.formats.protobuf.compiling import compiled
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
 REGISTER_SECONDS = 30.0
@@ -116,8 +116,4 @@ def _register(url: str, subject: str, language: Language, text: str) -> int:
         answer.raise_for_status()
         return int(answer.json()["id"])
     except requests.RequestException as error:
-        raise RetryableError(
-            f"the registry did not take a schema of {subject}: {error}",
-            code="registry-away",
-            hint="See its log, registry.log, in the state folder; the same command begins again.",
-        ) from error
+        raise fault("registry-away.sample-data", subject=subject, why=error) from error

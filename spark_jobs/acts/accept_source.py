@@ -36,7 +36,7 @@ from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, first_new, fold, h
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import batch_summary
-from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.kept import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
@@ -166,15 +166,9 @@ class _AcceptCommit(BatchIntent):
         raise moved_while_compared(self.pipeline, self.identifier)
 
 
-def moved_while_compared(pipeline: str, table: str) -> CommitConflict:
+def moved_while_compared(pipeline: str, table: str) -> SluiceError:
     """Return the error of a table that is another one than was looked at."""
-    return CommitConflict(
-        "the table moved while its source was being compared",
-        code="moved-while-compared",
-        hint="Another run drained or another operator accepted: look again with ./sluice source.",
-        pipeline=pipeline,
-        table=table,
-    )
+    return fault("moved-while-compared", pipeline=pipeline, table=table)
 
 
 def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:

@@ -15,10 +15,9 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_run import Steps
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch, BatchKind, Pause
 from spark_jobs.protocol.commit_summary import actor_summary
-from spark_jobs.protocol.errors import BatchHeld, ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
@@ -148,20 +147,15 @@ def settle(pipeline: PipelineConfig, connections: Connections, *, then: str) -> 
     settled = recover(pipeline, connections)
     if settled.held:
         held = settled.held[0]
-        raise BatchHeld(
-            f"a batch that was read before waits: {held.sentence}",
-            code="batch-held",
-            hint=f"Look: {mends.command('held list', pipeline.name)}. Publish it or discard it, then {then}.",
+        raise fault(
+            "batch-held.earlier",
+            why=held.sentence,
+            then=then,
             pipeline=pipeline.name,
             batch=held.batch.batch_id,
         )
     if settled.left and progress_of(load_drained(pipeline, connections)).paused is not None:
-        raise ConfigError(
-            "the pipeline is paused, and batches that were read before are not settled",
-            code="paused",
-            hint=f"{mends.act('resume', pipeline.name)}, let a drain settle them, then {then}.",
-            pipeline=pipeline.name,
-        )
+        raise fault("paused", then=then, pipeline=pipeline.name)
 
 
 # Skipping offsets: the way past a record that cannot be drained, or past what Kafka has lost.
@@ -196,11 +190,11 @@ def _check_end(pipeline: PipelineConfig, source: SourceState, part: OffsetRange)
     end = source.end.get(part.partition)
     if end is not None and part.start < part.end <= end:
         return
-    raise ConfigError(
-        f"{part} is not a range of the topic: "
-        + (f"it has no partition {part.partition}" if end is None else f"partition ends at offset {end}"),
-        code="beyond-the-end",
-        hint="Write P:START-END with START below END; END is the first offset that is drained again.",
+    raise fault(
+        "beyond-the-end.partition" if end is None else "beyond-the-end.offset",
+        part=part,
+        number=part.partition,
+        end=end,
         pipeline=pipeline.name,
         topic=source.topic,
     )
@@ -209,15 +203,10 @@ def _check_end(pipeline: PipelineConfig, source: SourceState, part: OffsetRange)
 def _check_start(pipeline: PipelineConfig, part: OffsetRange, next_offset: int) -> None:
     if part.start == next_offset:
         return
-    is_drained = part.start < next_offset
-    raise ConfigError(
-        f"partition {part.partition} stands at offset {next_offset}, not at {part.start}",
-        code="not-next-offset",
-        hint=(
-            "What is below that offset has been drained or skipped already; rows are taken out with"
-            " ./sluice rollback."
-            if is_drained
-            else "Drain up to the offset first, or begin the range at the next offset."
-        ),
+    raise fault(
+        "not-next-offset.drained" if part.start < next_offset else "not-next-offset.ahead",
+        number=part.partition,
+        next=next_offset,
+        start=part.start,
         **pipeline.where,
     )

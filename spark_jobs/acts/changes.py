@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.protocol import shaped_spans
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import OffsetsUnavailable
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import KeptLetters, kept_below, with_skipped
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
@@ -97,14 +97,7 @@ def refuse_lost(rewind: Rewind, *, pipeline: str, table: str) -> None:
     """Raise ``OffsetsUnavailable`` (``cannot-refill``) when Kafka has not all that the rollback takes out."""
     if not rewind.lost:
         return
-    raise OffsetsUnavailable(
-        f"Kafka no longer holds {rewind.lost}, which the rollback would take out of the table",
-        code="cannot-refill",
-        hint="Choose a later snapshot (./sluice history lists them), or add --force: those rows are then"
-        " gone for good, and the table remembers their offsets as skipped.",
-        pipeline=pipeline,
-        table=table,
-    )
+    raise fault("cannot-refill", lost=rewind.lost, pipeline=pipeline, table=table)
 
 
 def rewound(

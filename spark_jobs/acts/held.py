@@ -14,9 +14,8 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch, BatchKind
-from spark_jobs.protocol.errors import CommitConflict, ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.recovery.recover import recover
@@ -57,12 +56,10 @@ def publish(
     landed = _landed(connections, chosen)
     if landed is None:
         why = next((left.reason for left in result.left if left.attempt == chosen.uuid), "it was settled")
-        raise CommitConflict(
-            f"the held batch was not committed by this command: {why}",
-            code="held-not-published",
-            hint=f"Look at it: {mends.command('held list', pipeline.name)};"
-            f" {mends.command('recover', pipeline.name)}"
-            " commits it once it can be.",
+        raise fault(
+            "held-not-published",
+            why=why,
+            owner=pipeline.name,
             table=".".join(table.name()),
             attempt=chosen.uuid,
         )
@@ -80,14 +77,7 @@ def discard(
 
     def change(progress: Progress) -> Progress:
         if not stands_at_starts(progress, batch):
-            raise CommitConflict(
-                "the table moved past the held batch meanwhile",
-                code="held-settled",
-                hint="Nothing was changed. Look at what is held now:"
-                f" {mends.command('held list', pipeline.name)}.",
-                table=batch.table,
-                attempt=batch.attempt,
-            )
+            raise fault("held-settled", owner=pipeline.name, table=batch.table, attempt=batch.attempt)
         return passed_over(progress, batch.ranges, f"discarded: {reason}")
 
     discarded = held_batch(chosen, batch)
@@ -112,21 +102,14 @@ def _choose(
     table = load_fresh(connections, pipeline.table)
     waiting = _waiting(table, connections) if table else []
     chosen = [each for each in waiting if attempt is None or each.uuid == attempt]
-    look = f"{mends.command('held list', pipeline.name)} shows what is."
     if table is None or not chosen:
-        raise ConfigError(
-            f"{'no batch is held' if attempt is None else f'no batch of attempt {attempt} is held'}",
-            code="nothing-held",
-            hint=look,
+        raise fault(
+            "nothing-held" if attempt is None else "nothing-held.of-attempt",
+            uuid=attempt,
             pipeline=pipeline.name,
         )
     if len(chosen) > 1:
-        raise ConfigError(
-            f"{len(chosen)} attempts are held",
-            code="several-held",
-            hint=f"Name one. {look}",
-            pipeline=pipeline.name,
-        )
+        raise fault("several-held", count=len(chosen), pipeline=pipeline.name)
     (only,) = chosen
     if only.batch is None:
         raise AssertionError("a held attempt has a batch")

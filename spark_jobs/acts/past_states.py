@@ -19,7 +19,7 @@ from spark_jobs.lake.tables import keeps_history, progress_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, merge
 from spark_jobs.protocol.progress import CommitRecord, LastDrain
@@ -100,12 +100,9 @@ def snapshot_at(table: Table, at_ms: int) -> int:
 def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
     """Return what came after it up to the last commit or, for one that compaction made since, up to main."""
     if not keeps_history(table):
-        raise ConfigError(
-            "the catalog shows no earlier snapshot of the table: it keeps no history, or all have expired",
-            code="no-history",
-            hint="Kafka can be read again instead:"
-            f" {mends.read_again('PIPELINE', 'P:START-END', is_mirror=progress_of(table).is_mirror)}."
-            " Catalogs that keep their own versions (Nessie) are set back by their own means.",
+        raise fault(
+            "no-history",
+            again=mends.read_again("PIPELINE", "P:START-END", is_mirror=progress_of(table).is_mirror),
             table=".".join(table.name()),
         )
     for head in (progress_of(table).anchor, table.metadata.current_snapshot_id):
@@ -135,23 +132,14 @@ def _last_drain(table: Table, snapshot_id: int) -> tuple[LastDrain | None, Commi
     return None, None
 
 
-def _no_such_snapshot(table: Table, which: str) -> ConfigError:
+def _no_such_snapshot(table: Table, which: str) -> SluiceError:
     kept = [f"{s.snapshot_id}" for s in table.metadata.snapshots[-5:]]
-    return ConfigError(
-        f"main does not descend from a snapshot {which}, or it has expired",
-        code="no-such-snapshot",
-        hint=f"The newest ones that are kept: {', '.join(kept)}; ./sluice history lists batches with theirs.",
-        table=".".join(table.name()),
-    )
+    return fault("no-such-snapshot.main", which=which, kept=", ".join(kept), table=".".join(table.name()))
 
 
-def _not_ours(table: Table, snapshot: Snapshot | None) -> ConfigError:
-    return ConfigError(
-        f"snapshot {snapshot.snapshot_id if snapshot else '?'} was written by something else than Sluice, or"
-        " by a version that did not note the offsets: what the table holds there cannot be told",
-        code="not-our-snapshot",
-        hint="Choose a snapshot that a batch made: ./sluice history lists them.",
-        table=".".join(table.name()),
+def _not_ours(table: Table, snapshot: Snapshot | None) -> SluiceError:
+    return fault(
+        "not-our-snapshot", snapshot=snapshot.snapshot_id if snapshot else "?", table=".".join(table.name())
     )
 
 

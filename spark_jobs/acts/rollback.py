@@ -21,11 +21,10 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.shaped_spans import UNKNOWN, after_replay
 from spark_jobs.protocol.source import SourceState, check_identity
@@ -122,37 +121,13 @@ def _plan(
     earlier = state_at(table, to_snapshot)
     _refuse_other_histories(pipeline, table, earlier)
     if earlier.replays_since and not force:
-        raise ConfigError(
-            f"rows were replaced since by replays: {', '.join(earlier.replays_since)}",
-            code="replayed-since",
-            hint="Going back would bring their old rows and keep their new dead letters. Choose a later"
-            " snapshot, or add --force and replay those ranges again.",
-            **pipeline.where,
-        )
+        raise fault("replayed-since", replays=", ".join(earlier.replays_since), **pipeline.where)
     if earlier.redrives_since and progress.routes:
-        raise ConfigError(
-            f"dead letters were redriven since, in {len(earlier.redrives_since)} commits",
-            code="redriven-since",
-            hint="Their rows may be in tables that go back by offsets alone. Choose a later snapshot, or"
-            f" replay the offsets: {mends.act('replay', pipeline.name, '--range PARTITION:START-END')}.",
-            **pipeline.where,
-        )
+        raise fault("redriven-since.routed", count=len(earlier.redrives_since), **pipeline.where)
     if earlier.redrives_since and not force:
-        raise ConfigError(
-            f"dead letters were redriven since, in {len(earlier.redrives_since)} commits",
-            code="redriven-since",
-            hint="Going back would lose the rows they became. Choose a later snapshot, or add --force: the"
-            " dead letters come back with it.",
-            **pipeline.where,
-        )
+        raise fault("redriven-since", count=len(earlier.redrives_since), **pipeline.where)
     if earlier.is_before_retype and not force:
-        raise ConfigError(
-            "a column was given another type since",
-            code="retyped-since",
-            hint="Going back would leave its values in the old column. Choose a later snapshot, or add"
-            f" --force and give it the type again: {mends.act('retype', pipeline.name, 'COLUMN', 'TYPE')}.",
-            **pipeline.where,
-        )
+        raise fault("retyped-since", **pipeline.where)
     rewind = plan_rewind(progress, earlier.next_offsets, source)
     if not force:
         refuse_lost(rewind, pipeline=pipeline.name, table=pipeline.table)
@@ -162,18 +137,8 @@ def _plan(
 def _refuse_other_histories(pipeline: PipelineConfig, table: Table, earlier: EarlierState) -> None:
     progress = progress_of(table)
     if table.metadata.current_snapshot_id == earlier.snapshot_id == progress.anchor:
-        raise ConfigError(
-            "the table is at that snapshot already",
-            code="nothing-to-roll-back",
-            hint=f"Choose an earlier one: {mends.command('history', pipeline.name)} lists them.",
-            **pipeline.where,
-        )
+        raise fault("nothing-to-roll-back", **pipeline.where)
     if earlier.generation != progress.generation:
-        raise ConfigError(
-            f"the snapshot is of generation {earlier.generation} and the topic of generation"
-            f" {progress.generation} began since: what the table would have to read is not there any more",
-            code="earlier-generation",
-            hint="Choose a snapshot of this generation:"
-            f" {mends.command('history', pipeline.name)} lists them.",
-            **pipeline.where,
+        raise fault(
+            "earlier-generation", then=earlier.generation, generation=progress.generation, **pipeline.where
         )

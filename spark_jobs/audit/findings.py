@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch, BatchKind
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.txlog.entries import Attempt, Closed, Swept
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
@@ -43,14 +43,10 @@ class MetadataAudit:
         return not self.findings
 
 
-def unreadable(what: str, pipeline: str, table: str, error: Exception) -> RetryableError:
+def unreadable(what: str, pipeline: str, table: str, error: Exception) -> SluiceError:
     """Return the error for rows that cannot be read to be compared."""
-    return RetryableError(
-        f"the rows of {what} cannot be read: {type(error).__name__}: {error}",
-        code="data-file-unreadable",
-        hint=f"{mends.command('audit', pipeline, '--metadata')} names the files that are gone or"
-        " damaged, and for each the command that mends it.",
-        table=table,
+    return fault(
+        "data-file-unreadable", what=what, type=type(error).__name__, why=error, owner=pipeline, table=table
     )
 
 

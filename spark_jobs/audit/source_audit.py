@@ -17,7 +17,7 @@ from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.words import count
 
 if TYPE_CHECKING:
@@ -158,22 +158,10 @@ def _comparison(pipeline: PipelineConfig, cursor: Any, mirror: Table) -> Compari
     key = progress.cdc.key if progress.cdc else None
     *_, schema, name = ["", *pipeline.topic.split(".")]
     if not key or not schema:
-        raise ConfigError(
-            f"which table of the source {pipeline.topic} is of cannot be told, or the mirror has no key yet",
-            code="source-table-unknown",
-            hint="Topics of Debezium are called PREFIX.SCHEMA.TABLE; drain the mirror once before.",
-            pipeline=pipeline.name,
-            topic=pipeline.topic,
-        )
+        raise fault("source-table-unknown", pipeline=pipeline.name, topic=pipeline.topic)
     comparison = Comparison.of(cursor, (schema, name), key, mirror)
     if unknown := [column for column in key if column not in comparison.columns]:
-        raise ConfigError(
-            f"the key's column {unknown[0]} cannot be compared: the source has none of the name, or of a type"
-            " that is not written alike on both sides",
-            code="source-key-unlike",
-            hint="An audit against Kafka compares it: leave --source out.",
-            **pipeline.where,
-        )
+        raise fault("source-key-unlike", name=unknown[0], **pipeline.where)
     return comparison
 
 
@@ -182,23 +170,13 @@ def _session(config: SluiceConfig, pipeline: PipelineConfig) -> Iterator[Any]:
     """Give a cursor that only reads; each statement sees the database as it is then."""
     name = pipeline.mirror.source
     if name is None:
-        raise ConfigError(
-            "the pipeline names no database that its mirror is of",
-            code="no-source",
-            hint="Write `sources: {shop: ${SHOP_POSTGRES}}` at the top and `mirror: {source: shop}` in the"
-            " pipeline.",
-            pipeline=pipeline.name,
-        )
+        raise fault("no-source", pipeline=pipeline.name)
     address: Mapping[str, str] = resolve({"url": config.sources[name].get_secret_value()})
     try:
         # Only who audits against a database has its driver.
         import psycopg2  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError(
-            "the driver for PostgreSQL is not installed",
-            code="driver-missing",
-            hint="Say `extras: [postgres]` in sluice.yaml: the launcher installs it.",
-        ) from error
+        raise fault("driver-missing") from error
     try:
         session = psycopg2.connect(address["url"], application_name="sluice audit", connect_timeout=10)
         try:
@@ -209,19 +187,9 @@ def _session(config: SluiceConfig, pipeline: PipelineConfig) -> Iterator[Any]:
         finally:
             session.close()
     except psycopg2.OperationalError as error:
-        raise RetryableError(
-            f"the source {name} does not answer: {type(error).__name__}",
-            code="source-away",
-            hint="See that the database runs and that its user may connect and read the table.",
-            pipeline=pipeline.name,
-        ) from None
+        raise fault("source-away", name=name, type=type(error).__name__, pipeline=pipeline.name) from None
     except psycopg2.Error as error:
-        raise ConfigError(
-            f"the source {name} does not let its table be read: {type(error).__name__}",
-            code="source-refused",
-            hint="The user needs USAGE on the schema and SELECT on the table, and the table must be there.",
-            pipeline=pipeline.name,
-        ) from None
+        raise fault("source-refused", name=name, type=type(error).__name__, pipeline=pipeline.name) from None
 
 
 def _shown(text: str) -> str:

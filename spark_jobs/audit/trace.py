@@ -22,7 +22,7 @@ from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Balance, BatchKind
-from spark_jobs.protocol.errors import ConfigError, SourceChanged
+from spark_jobs.protocol.errors import SourceChanged, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.schema.metadata_columns import KEY
@@ -83,10 +83,11 @@ def trace(
     facts = _gather(pipeline, connections)
     progress = progress_of(facts.table)
     if partition not in progress.next_offsets and partition not in facts.source.end:
-        raise ConfigError(
-            f"topic {progress.topic} has no partition {partition}",
-            code="no-such-partition",
-            hint=f"It has {', '.join(map(str, sorted(facts.source.end)))}.",
+        raise fault(
+            "no-such-partition",
+            source=progress.topic,
+            number=partition,
+            there=", ".join(map(str, sorted(facts.source.end))),
         )
     earlier = [g for g, ends in progress.earlier.items() if offset < ends.get(partition, 0)]
     generations = (progress.generation, *sorted(earlier, reverse=True))

@@ -16,9 +16,8 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.data_files import FileBounds, bounds_of
 from spark_jobs.lake.tables import progress_of, summary_of
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.commit_summary import digest
-from spark_jobs.protocol.errors import CorruptLog, SourceChanged
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.additions import refuse_newer_format
 
@@ -48,13 +47,10 @@ def check_anchor(table: Table) -> None:
         progress.anchor is not None and table.metadata.snapshot_by_id(progress.anchor) is not None
     )
     if anchor_is_known or not _has_traces_of_last_commit(table, progress):
-        raise SourceChanged(
-            "the table was rolled back: its main branch does not hold the last commit, its offsets do",
-            code="table-rolled-back",
-            hint="If that was meant,"
-            f" {mends.act('rollback', 'PIPELINE', f'--to {table.metadata.current_snapshot_id}')} takes it"
-            " over: the offsets follow and what is missing is drained"
-            f" again. If not, set main to snapshot {progress.anchor} again.",
+        raise fault(
+            "table-rolled-back",
+            current=table.metadata.current_snapshot_id,
+            anchor=progress.anchor,
             table=".".join(table.name()),
         )
 
@@ -100,32 +96,27 @@ def may_be_meant(snapshot: Snapshot) -> bool:
     }
 
 
-def _properties_changed(table: Table, last: Snapshot) -> CorruptLog:
-    return CorruptLog(
-        "the table's sluice.* properties are not those that its last commit wrote: one was set by hand",
-        code="damaged-progress",
-        hint="They are written by commits only. Set them to what the metadata file says that was written with"
-        f" snapshot {last.snapshot_id}; the table's metadata log names it.",
-        table=".".join(table.name()),
-    )
+def _properties_changed(table: Table, last: Snapshot) -> SluiceError:
+    return fault("damaged-progress.by-hand", snapshot=last.snapshot_id, table=".".join(table.name()))
 
 
 def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> NoReturn:
     operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
     main = table.metadata.current_snapshot_id
     if not may_be_meant(snapshot):
-        raise SourceChanged(
-            f"another writer added rows to the table: snapshot {snapshot.snapshot_id} ({operation})",
-            code="table-rewritten",
-            hint=f"{mends.act('rollback', 'PIPELINE', f'--to {progress.anchor}')} takes them out; keep"
-            " other writers to tables of their own.",
+        raise fault(
+            "table-rewritten.added",
+            snapshot=snapshot.snapshot_id,
+            how=operation,
+            anchor=progress.anchor,
             table=".".join(table.name()),
         )
-    raise SourceChanged(
-        f"another writer changed the table's rows: snapshot {snapshot.snapshot_id} ({operation})",
-        code="table-rewritten",
-        hint=f"If that was meant, {mends.act('rollback', 'PIPELINE', f'--to {main}')} takes it over, and"
-        f" the rows stay as they are now. If not, --to {progress.anchor} takes it back.",
+    raise fault(
+        "table-rewritten",
+        snapshot=snapshot.snapshot_id,
+        how=operation,
+        main=main,
+        anchor=progress.anchor,
         table=".".join(table.name()),
     )
 

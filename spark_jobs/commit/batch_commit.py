@@ -17,7 +17,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
-from spark_jobs.protocol.errors import CommitConflict, SourceChanged
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.fences import is_in_epoch, may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
@@ -107,13 +107,7 @@ class FilesCommit(BatchIntent):
         Raises ``SourceChanged`` when the files were written for an earlier table of this name.
         """
         if str(table.metadata.table_uuid) != self.table_uuid:
-            raise SourceChanged(
-                "the table was dropped and made again while the batch was being written for the earlier one",
-                code="table-replaced",
-                hint="Run again: the new table is drained from its own offsets.",
-                table=self.identifier,
-                batch=self.batch.batch_id,
-            )
+            raise fault("table-replaced.during-commit", table=self.identifier, batch=self.batch.batch_id)
         progress = progress_of(table)
         if not fits(progress, self.batch):
             moved = _offsets_moved if self.batch.kind is BatchKind.DRAIN else overtaken
@@ -287,26 +281,26 @@ def _owed(batch: Batch, written: ParquetWritten, *, replaces: bool = False) -> P
     return PendingDeadLetters(batch.attempt, batch.ranges, written.dead_letter_files, replaces=replaces)
 
 
-def overtaken(batch: Batch, progress: Progress) -> CommitConflict:
+def overtaken(batch: Batch, progress: Progress) -> SluiceError:
     """Return the error of what the table's replay epoch fences by now."""
-    return CommitConflict(
-        f"the {batch.kind} was planned in epoch {batch.epoch}, the table is now in epoch"
-        f" {progress.replay_epoch} of generation {progress.generation}",
-        code="replay-overtaken",
-        hint="Another replay or a rollback came first, or this one was given up: run it again.",
+    return fault(
+        "replay-overtaken",
+        kind=batch.kind,
+        then=batch.epoch,
+        epoch=progress.replay_epoch,
+        generation=progress.generation,
         table=batch.table,
         batch=batch.batch_id,
         range=batch.ranges,
     )
 
 
-def _offsets_moved(batch: Batch, progress: Progress) -> CommitConflict:
-    where = f"generation {progress.generation}, offsets {progress.next_offsets}"
+def _offsets_moved(batch: Batch, progress: Progress) -> SluiceError:
     is_back = batch.epoch < progress.rollbacks
-    return CommitConflict(
-        f"the table was rolled back or changed, to {where}" if is_back else f"the table moved on to {where}",
-        code="offsets-moved",
-        hint="Another run committed this range; nothing was deleted. The next run goes on from there.",
+    return fault(
+        "offsets-moved.back" if is_back else "offsets-moved",
+        generation=progress.generation,
+        offsets=progress.next_offsets,
         table=batch.table,
         batch=batch.batch_id,
         range=batch.ranges,

@@ -23,7 +23,7 @@ from spark_jobs.config.iceberg_terms import with_fitting_values
 from spark_jobs.lake.catalog_errors import birth_error, catalog_error, staging
 from spark_jobs.lake.parquet_writer import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.fences import is_of_another_table
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.evolution import Binding, bind
@@ -196,23 +196,13 @@ def give_birth(
 
 
 def _refuse_place(identifier: str, wanted: str, found: str) -> NoReturn:
-    raise ConfigError(
-        f"the catalog puts new tables where it wants: at {found}, not in {wanted}",
-        code="location-ignored",
-        hint="Leave `location` out, or have the catalog itself put them elsewhere.",
-        table=identifier,
-    )
+    raise fault("location-ignored", found=found, wanted=wanted, table=identifier)
 
 
 def _without_reserved(schema: Schema, identifier: str) -> Schema:
     taken = [name for name in METADATA_COLUMNS if name in {field.name for field in schema.fields}]
     if taken:
-        raise ConfigError(
-            f"the records have a field of the name of a column that Sluice adds: {', '.join(taken)}",
-            code="reserved-column",
-            hint="Rename the field at its source; the column holds the record's coordinates.",
-            table=identifier,
-        )
+        raise fault("reserved-column", taken=", ".join(taken), table=identifier)
     return schema
 
 
@@ -223,13 +213,7 @@ def _refuse_older_dead_letters(catalog: Catalog, table: Table, identifier: str, 
     # Another run may have taken both tables on since ``progress`` was read; what is read now is no older.
     data = load_table(catalog, identifier)
     if data is None or is_of_another_table(found, progress_of(data)):
-        raise ConfigError(
-            "the dead-letter table is that of an earlier table of this name",
-            code="dead-letters-of-another-table",
-            hint="Rename or drop it; a new one is made with the table.",
-            table=identifier,
-            dead_letters=".".join(table.name()),
-        )
+        raise fault("dead-letters-of-another-table", table=identifier, dead_letters=".".join(table.name()))
 
 
 def _rename(catalog: Catalog, private_name: str, identifier: str) -> None:
@@ -306,12 +290,7 @@ def refuse_other_origin(table: Table, own_uuid: str) -> None:
     if progress_of(table).routed_from == own_uuid:
         return
     name = ".".join(table.name())
-    raise ConfigError(
-        "the table was not made for rows that this pipeline routes",
-        code="not-routed-from",
-        hint=f"Give the route another table, or rename or drop {name}: a new one is made.",
-        table=name,
-    )
+    raise fault("not-routed-from", table=name)
 
 
 def _schema(own: Schema, named: set[str]) -> Schema:

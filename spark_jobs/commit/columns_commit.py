@@ -28,7 +28,7 @@ from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
 from spark_jobs.lake.evolution import MAX_TRIES, evolve_table, not_seen, refuse_held, table_gone
 from spark_jobs.lake.tables import load_table, progress_of
-from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.evolution import Evolution, bind, evolved, exchanged
 
 if TYPE_CHECKING:
@@ -137,12 +137,7 @@ class PlannedColumns:
     def on(self, table: Table) -> Table:
         """Return the table as it will be. Raises ``CommitConflict`` where its columns are not the base's."""
         if _state(table) != _state(self.base):
-            raise CommitConflict(
-                "the table's columns were changed while files were being written for others",
-                code="columns-changed",
-                hint="Nothing was committed. Run it again: all is read anew for the table as it is.",
-                table=".".join(table.name()),
-            )
+            raise fault("columns-changed", table=".".join(table.name()))
         metadata, progress = table.metadata, progress_of(table)
         ids = count(metadata.last_column_id + 1)
         schema, bound = exchanged(table.schema(), self.types, ids), progress.columns

@@ -39,7 +39,14 @@ from spark_jobs.lake.tables import (
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
-from spark_jobs.protocol.errors import CommitConflict, ConfigError, CorruptLog, SourceChanged
+from spark_jobs.protocol.errors import (
+    CommitConflict,
+    ConfigError,
+    CorruptLog,
+    SluiceError,
+    SourceChanged,
+    fault,
+)
 from spark_jobs.protocol.fences import is_stale, with_dead_letters
 from spark_jobs.protocol.progress import PREFIX, PendingDeadLetters, Progress
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -169,12 +176,7 @@ def _refuse_rolled_back(table: Table) -> None:
     main = ancestors_of(table.metadata.current_snapshot(), table.metadata)
     is_kept = anchor is not None and table.metadata.snapshot_by_id(anchor) is not None
     if is_kept and all(snapshot.snapshot_id != anchor for snapshot in main):
-        raise SourceChanged(
-            "its main branch was set back to before its last commit",
-            code="table-rolled-back",
-            hint=f"Set its main to snapshot {anchor} again.",
-            table=".".join(table.name()),
-        )
+        raise fault("table-rolled-back.beside", anchor=anchor, table=".".join(table.name()))
 
 
 def pay_debts(
@@ -236,12 +238,12 @@ def _pay_route(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> 
         away = f"{identifier.rpartition('.')[2]}_old"
         # What is owed names the table: another one in the file would not pay it.
         mend = "" if error.code == "not-routed-from" else f"{error.hint} Or "
-        raise ConfigError(
-            f"{identifier} does not take the rows that it is owed: {error.message}",
-            code="route-stands-still",
-            hint=f"{mend}{'r' if mend else 'R'}ename it away (ALTER TABLE {identifier} RENAME TO {away}):"
-            " the next run makes it anew with what is owed, and a replay of earlier offsets brings"
-            " their rows.",
+        raise fault(
+            "route-stands-still",
+            why=error.message,
+            mend=mend,
+            r="r" if mend else "R",
+            away=away,
             table=".".join(own.name()),
             routed=identifier,
             attempt=intent.attempt,
@@ -258,12 +260,11 @@ def _pay(connections: CatalogAccess, intent: _DebtCommit) -> Committed:
     if intent.lost:
         ranges = " ".join(map(str, intent.pending.ranges))
         again = mends.read_again("PIPELINE", ranges, is_mirror=intent.progress.is_mirror)
-        raise CorruptLog(
-            f"{sum(intent.lost.values()):,} rows that {intent.identifier} was owed were lost: another tool"
-            f" deleted {', '.join(intent.lost)}",
-            code="owed-rows-lost",
-            hint="It went on without them, and so does the next run; an audit counts them as missing."
-            f" {again} brings them, as long as Kafka has them.",
+        raise fault(
+            "owed-rows-lost",
+            rows=sum(intent.lost.values()),
+            files=", ".join(intent.lost),
+            again=again,
             table=intent.identifier,
             attempt=intent.attempt,
         )
@@ -339,11 +340,5 @@ def _advanced(table: Table, progress: Progress, pending: PendingDeadLetters) -> 
     return with_dead_letters(before, progress, pending)
 
 
-def _moved(identifier: str, pending: PendingDeadLetters | None) -> CommitConflict:
-    return CommitConflict(
-        "the table is past the batch whose dead letters or routed rows were to be added",
-        code="dead-letters-moved",
-        hint="Another run committed them or went on; nothing was deleted. Run again.",
-        table=identifier,
-        attempt=pending and pending.attempt,
-    )
+def _moved(identifier: str, pending: PendingDeadLetters | None) -> SluiceError:
+    return fault("dead-letters-moved", table=identifier, attempt=pending and pending.attempt)

@@ -20,13 +20,7 @@ from spark_jobs.commit.swap import send
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import refused_commit, staging
 from spark_jobs.lake.tables import load_table, progress_of, snapshot_of
-from spark_jobs.protocol.errors import (
-    CommitStateUnknown,
-    RetryableError,
-    SluiceError,
-    SourceChanged,
-    first_line,
-)
+from spark_jobs.protocol.errors import CommitStateUnknown, SluiceError, fault, first_line
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.additions import refuse_newer_format
@@ -142,13 +136,7 @@ def _loaded(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Ite
         except SluiceError as error:
             raise (_unknown(intent, error) if is_sent else error) from error
         if table is None:
-            raise SourceChanged(
-                "the table is gone",
-                code="table-gone",
-                hint="Restore it, or let the next run make a new one; what was written for it is not"
-                " committed.",
-                table=intent.identifier,
-            )
+            raise fault("table-gone.during-commit", table=intent.identifier)
         yield catalog, table
 
 
@@ -184,21 +172,13 @@ def _pause(retries: int) -> None:
     time.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311  (spreads competing writers, guards nothing)
 
 
-def _too_many_conflicts(intent: Intent) -> RetryableError:
-    return RetryableError(
-        f"other writers' commits came first {MAX_CONFLICTS + 1} times in a row",
-        code="commit-crowded-out",
-        hint="Something else commits to the table all the time; the next run tries again.",
-        table=intent.identifier,
-        attempt=intent.attempt,
+def _too_many_conflicts(intent: Intent) -> SluiceError:
+    return fault(
+        "commit-crowded-out", tries=MAX_CONFLICTS + 1, table=intent.identifier, attempt=intent.attempt
     )
 
 
-def _unknown(intent: Intent, failure: Exception) -> CommitStateUnknown:
-    return CommitStateUnknown(
-        f"the commit was sent and is not in the table yet: {first_line(failure)}",
-        code="commit-state-unknown",
-        hint="The next run looks again: it marks the commit, adopts its files or does the range again.",
-        table=intent.identifier,
-        attempt=intent.attempt,
+def _unknown(intent: Intent, failure: Exception) -> SluiceError:
+    return fault(
+        "commit-state-unknown", why=first_line(failure), table=intent.identifier, attempt=intent.attempt
     )

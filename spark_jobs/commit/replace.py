@@ -27,7 +27,7 @@ from spark_jobs.lake.file_rows import rows_by_name, rows_of_file
 from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.row_filters import is_in_span
 from spark_jobs.protocol.batch import WrittenFile
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
@@ -176,13 +176,7 @@ def refuse_equality_deletes(table: Table) -> None:
             continue
         for entry in manifest.fetch_manifest_entry(table.io):
             if entry.data_file.content is DataFileContent.EQUALITY_DELETES:
-                raise ConfigError(
-                    "another engine wrote equality deletes, which cannot be applied to rows that stay",
-                    code="equality-deletes",
-                    hint="Have Spark apply them: CALL system.rewrite_data_files(table => '...', options =>"
-                    " map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true')); then replay.",
-                    table=".".join(table.name()),
-                )
+                raise fault("equality-deletes", table=".".join(table.name()))
 
 
 def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.commit_summary import batch_summary
-from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.fences import may_replay
 from spark_jobs.storage.errors import storage_error
 
@@ -76,13 +76,7 @@ class RetypeFileCommit(BatchIntent):
         refuse_equality_deletes(table)
         task = next((each for each in table.scan().plan_files() if each.file.file_path == self.path), None)
         if task is None:
-            raise CommitConflict(
-                "the file is not the table's any more",
-                code="file-gone",
-                hint="It was merged or replaced meanwhile: run it again, which goes on where this ended.",
-                table=self.identifier,
-                file=self.path,
-            )
+            raise fault("file-gone", table=self.identifier, file=self.path)
         if not self._written:
             self._written.extend(self._write(table, task))
 

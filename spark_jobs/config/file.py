@@ -28,7 +28,7 @@ from spark_jobs.config.problems import ConfigProblem, Document, Finding, in_orde
 from spark_jobs.config.problems import Path as KeyPath
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.latest import read_latest, write_latest
 
 if TYPE_CHECKING:
@@ -70,11 +70,7 @@ def load_written(path: Path | None = None) -> SluiceConfig:
     if reading.config is None or reading.problems:
         lines = "\n".join(f"  {problem}" for problem in reading.problems)
         count = len(reading.problems)
-        raise ConfigError(
-            f"the configuration has {count} mistake{'s' if count != 1 else ''}:\n{lines}\n",
-            code="bad-config",
-            hint="Correct the lines named; ./sluice validate checks the file again.",
-        )
+        raise fault("bad-config", count=count, plural="s" if count != 1 else "", mistakes=lines)
     return reading.config
 
 
@@ -140,21 +136,13 @@ def find_config_file(path: Path | None) -> Path | None:
     if path is None and os.environ.get(ENVIRONMENT_TEXT):
         if asked is None:
             return None
-        raise ConfigError(
-            f"{ENVIRONMENT_CONFIG} and {ENVIRONMENT_TEXT} are both set, and only one can be in force",
-            code="two-configurations",
-            hint=f"Unset one: {ENVIRONMENT_CONFIG} names a file, {ENVIRONMENT_TEXT} holds its text.",
-        )
+        raise fault("two-configurations")
     file = (asked or Path(DEFAULT_FILE_NAME)).expanduser().absolute()
     if file.is_file():
         return file
     if asked is None:
         return None
-    raise ConfigError(
-        f"there is no configuration file {file}",
-        code="no-config-file",
-        hint="./sluice init writes one; --config or SLUICE_CONFIG name it.",
-    )
+    raise fault("no-config-file", name=file)
 
 
 def home_folder(file: Path | None) -> Path:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from spark_jobs import WITHIN
 from spark_jobs.config.redaction import FILE, REFERENCE, is_identity_key, is_secret_key, mask, url_passwords
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 _PUBLIC_KEYS = frozenset(
     {
@@ -86,7 +86,7 @@ def _read(key: str, reference: str) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         message = f"{reference.removeprefix(FILE)} cannot be read: {reason}"
         hint = "Check the file and its rights."
-    raise ConfigError(message, code="missing-secret", hint=hint, key=key)
+    raise fault("missing-secret", message=message, hint=hint, key=key)
 
 
 # How much is told: one level for the command line, Dagster's runs and librdkafka.
@@ -110,7 +110,7 @@ def use_log_level() -> None:
     """Take over the level that the environment names, ``info`` without one. Raises ``ConfigError``."""
     level = os.environ.get(VARIABLE, "").lower() or "info"
     if level not in LEVELS:
-        raise ConfigError(f"{VARIABLE} is {level}", code="log-level", hint=f"There are {', '.join(LEVELS)}.")
+        raise fault("log-level", level=level, levels=", ".join(LEVELS))
     for logger in _LOGGERS:
         logger.setLevel(level.upper())
 

@@ -15,7 +15,7 @@ from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.connections.writer_schemas import RecordSchemas, schema_sources
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
 from spark_jobs.registry.client import RegistryClient
 from spark_jobs.registry.http_get import access_of
@@ -119,9 +119,5 @@ def open_registry(
     """
     settings = registries.get(name)
     if settings is None:
-        raise ConfigError(
-            f"there is no registry {name}",
-            code="no-registry",
-            hint="Name one that stands under `registries:` in sluice.yaml, or add it there.",
-        )
+        raise fault("no-registry", name=name)
     return KeptSchemas(name, store, RegistryClient(access_of(name, settings)))

@@ -15,7 +15,7 @@ from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
 from spark_jobs.config.redaction import url_passwords
 from spark_jobs.config.secrets import remember, resolve
 from spark_jobs.config.settings import KafkaAuth, SluiceConfig
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.storage.state_files import write_whole
 
 _locks: dict[Path, IO[bytes]] = {}
@@ -37,14 +37,10 @@ class Endpoints:
     failing: dict[str, str] = field(default_factory=dict)
 
     @property
-    def trouble(self) -> RetryableError | None:
+    def trouble(self) -> SluiceError | None:
         """Return the error of a server that fails and that drains need."""
         for name in (each for each in self.failing if each.startswith(("spark", "kafka", "dagster"))):
-            return RetryableError(
-                f"{name} of `./sluice up` ends again and again, and is started every five minutes",
-                code="server-ended",
-                hint=f"Its log is {self.failing[name]}.",
-            )
+            return fault("server-ended", name=name, log=self.failing[name])
         return None
 
 
@@ -58,11 +54,7 @@ def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
         return properties
     embedded = embedded_kafka(config.home)
     if not embedded:
-        raise ConfigError(
-            "no broker is configured and the embedded one does not run",
-            code="no-broker",
-            hint="Run ./sluice up, or set kafka.bootstrap.servers in sluice.yaml.",
-        )
+        raise fault("no-broker")
     return {**properties, **embedded}
 
 

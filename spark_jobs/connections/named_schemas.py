@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from spark_jobs.config.value_format import SchemaPlace
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import RetryableError, fault
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaKey, SchemaSpan, Spans, spans_of
 from spark_jobs.registry.kept_schemas import KeptSchemas
@@ -95,11 +95,7 @@ def read_file(
         places = [folder / each for each in include] if suffix else []
         imports = tuple(each for place in places for each in _importable(place, str(suffix)))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the schema file {name} cannot be read: {error}",
-            code="schema-unreadable",
-            hint=f"`{section}: {{file: …}}` is a path below the folder of sluice.yaml.",
-        ) from error
+        raise fault("schema-unreadable.file", name=name, why=error, section=section) from error
     return SchemaText(language, text, imports)
 
 

@@ -20,7 +20,7 @@ from spark_jobs.config.redaction import MASK, redact_urls, url_passwords
 from spark_jobs.config.secrets import remember, resolve, scrub
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.lake.catalog_names import spark_catalog_conf
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 USER_ID = "sluice"
 CONNECT_PORT = 15002  # Spark Connect's own default
@@ -37,12 +37,7 @@ def connect_url(remote: str, work: str, forgotten: int, *, secret: bytes) -> str
     Raises ``ConfigError`` (``spark-remote-not-connect``).
     """
     if urlsplit(remote).scheme != "sc":
-        raise ConfigError(
-            "spark.remote is not a Spark Connect URL",
-            code="spark-remote-not-connect",
-            hint="Write it as sc://host:15002, or set spark.master for a session in the run's own process.",
-            remote=redact_urls(scrub(remote)),
-        )
+        raise fault("spark-remote-not-connect", remote=redact_urls(scrub(remote)))
     digest = hmac.digest(secret, f"{work}|{forgotten}".encode(), "sha256")
     session_id = uuid.UUID(bytes=digest[:16], version=4)
     base, _, parameters = remote.partition("/;")
@@ -59,13 +54,7 @@ def refuse_clear(remote: str) -> None:
     host = address.hostname or ""
     if "use_ssl=true" in remote.lower().split(";") or Address(host, 0).is_loopback:
         return
-    raise ConfigError(
-        f"credentials would go to the Spark server on {host} in clear",
-        code="spark-in-clear",
-        hint="Write spark.remote: sc://host:port/;use_ssl=true for a server with TLS, or"
-        " spark: {insecure: true} where nobody else is on the network between.",
-        remote=redact_urls(scrub(remote)),
-    )
+    raise fault("spark-in-clear", host=host, remote=redact_urls(scrub(remote)))
 
 
 def refuse_silence(remote: str) -> None:
@@ -84,11 +73,9 @@ def refuse_silence(remote: str) -> None:
     except ssl.SSLEOFError as error:
         raise no_answer(remote, error) from error
     except ssl.SSLError as error:
-        raise ConfigError(
-            f"no TLS with the Spark server: {getattr(error, 'verify_message', '') or error.reason}",
-            code="spark-tls",
-            hint=f"An authority of your own is named by the environment variable {_GRPC_ROOTS} (a PEM file)."
-            " Spark's server itself speaks no TLS: a proxy before it does.",
+        raise fault(
+            "spark-tls",
+            why=getattr(error, "verify_message", "") or error.reason,
             remote=redact_urls(scrub(remote)),
         ) from error
     except OSError as error:
@@ -114,19 +101,9 @@ def no_answer(remote: str, error: Exception | None) -> SluiceError:
     """
     status = getattr(error, "getGrpcStatusCode", None)
     if status is not None and status().name in _REFUSALS:
-        return ConfigError(
-            "the Spark Connect server does not take the token, or wants one",
-            code="spark-refused",
-            hint="Correct token=${NAME} in spark.remote; a token of spark.remote_command may have ended.",
-            remote=redact_urls(scrub(remote)),
-        )
+        return fault("spark-refused", remote=redact_urls(scrub(remote)))
     reason = scrub(str(error))[:300] if error else "every session id was refused"
-    return RetryableError(
-        f"the Spark Connect server does not answer: {reason}",
-        code="spark-away",
-        hint="Start it again (./sluice up starts its own) or correct spark.remote.",
-        remote=redact_urls(scrub(remote)),
-    )
+    return fault("spark-away", why=reason, remote=redact_urls(scrub(remote)))
 
 
 # The Spark server of a session, by the word of a program, for platforms that give each session its own.
@@ -177,23 +154,12 @@ def ask_for_remote(command: Sequence[str], *, timeout_seconds: float = COMMAND_S
     return address
 
 
-def _failed(reason: str, program: str) -> RetryableError:
-    return RetryableError(
-        f"the program that tells the Spark server failed: {reason}",
-        code="spark-command-failed",
-        hint="Run spark.remote_command by hand, as the user and with the environment that runs have.",
-        program=program,
-    )
+def _failed(reason: str, program: str) -> SluiceError:
+    return fault("spark-command-failed", why=reason, program=program)
 
 
-def _unusable(reason: str, program: str) -> ConfigError:
-    return ConfigError(
-        f"spark.remote_command: {reason}",
-        code="spark-command-unusable",
-        hint="It is an absolute program that prints one line, sc://host:port/;use_ssl=true;token=TOKEN, and"
-        " ends with 0: docs/SPARK.md.",
-        program=program,
-    )
+def _unusable(reason: str, program: str) -> SluiceError:
+    return fault("spark-command-unusable", why=reason, program=program)
 
 
 # The catalog as a Spark session knows it, for Iceberg's own procedures.

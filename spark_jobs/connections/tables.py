@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError, SourceChanged
+from spark_jobs.protocol.errors import ConfigError, SluiceError, SourceChanged, fault
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -86,12 +85,6 @@ def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:
     return table
 
 
-def no_table_yet(pipeline: PipelineConfig) -> ConfigError:
+def no_table_yet(pipeline: PipelineConfig) -> SluiceError:
     """Return the error for a pipeline before its first batch."""
-    return ConfigError(
-        "the pipeline has no table yet",
-        code="no-table-yet",
-        hint=f"The first batch makes it: {mends.command('drain', pipeline.name)}."
-        " `start` says where that begins.",
-        **pipeline.where,
-    )
+    return fault("no-table-yet", **pipeline.where)

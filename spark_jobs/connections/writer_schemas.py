@@ -26,7 +26,7 @@ from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.csv.lines import CsvLines
 from spark_jobs.formats.json_schema.schema import json_schema
 from spark_jobs.formats.protobuf.schema import protobuf_schema
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError, fault
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.registry.kept_schemas import KeptSchemas
@@ -271,10 +271,11 @@ class _Schemas:
     def _read(self, text: SchemaText, key: SchemaKey | None) -> WriterSchema:
         wanted, make = _LANGUAGES[self._value.format]
         if text.language is not wanted:
-            raise ConfigError(
-                f"the schema is {text.language.title()}, not {wanted.title()} as is said",
-                code="schema-of-another-format",
-                hint=f"Correct `{self.section}: {{format: …}}` of the pipeline.",
+            raise fault(
+                "schema-of-another-format",
+                language=text.language.title(),
+                said=wanted.title(),
+                section=self.section,
                 schema=str(key),
                 registry=self._value.registry,
             )
@@ -295,12 +296,7 @@ class _Schemas:
         if newest and not self._registry(name).check(newest):
             return
         told = ", ".join(str(key.schema_id) for key in sorted(named)[:5])
-        raise ConfigError(
-            f"the registry {name} has none of the schemas that the {self.section}s name ({told})",
-            code="registry-knows-none",
-            hint="It is empty, or not the one that the producers use: correct `registries`. Nothing was"
-            " committed.",
-        )
+        raise fault("registry-knows-none", name=name, section=self.section, told=told)
 
 
 def schema_sources(

@@ -14,7 +14,7 @@ from spark_jobs.config.sections import BadChanges
 from spark_jobs.formats.connect.events import NAMELESS
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.errors import BadRecord, SourceChanged
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.words import count
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, SOURCE
@@ -43,23 +43,13 @@ def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int,
     place = {"ranges": run.batch.ranges, "partition": partition, "offset": offset}
     at = {"pipeline": name, "table": run.batch.table, **place}
     if run.batch.kind is BatchKind.REBUILD:
-        raise BadRecord(
-            f"{told} cannot be rows; the first: {partition}:{offset} {why}",
-            code="bad-change",
-            hint="Nothing was committed. Have the source tell all its rows anew (a new or an incremental"
-            " snapshot), and make the mirror anew from there:"
-            f" {mends.act('rebuild', name, '--from TIME')}. With `mirror: {{bad_changes: dead_letters}}` they"
-            " become dead letters, and the check `exact` fails.",
-            **at,
-        )
-    error = BadRecord(
-        f"{told} cannot be rows; the first: {partition}:{offset} {why}",
-        code="bad-change",
-        hint="What came before it is committed."
-        f" {mends.act('skip', name, str(OffsetRange(partition, offset, offset + 1)))} leaves it out; with"
-        " `mirror: {bad_changes: dead_letters}` all such become dead letters. A later change of a key at its"
-        " source (an update, an incremental snapshot) mends its row; until then it is as it was, and the"
-        f" check `exact` fails.{_of_another_type(run, why)}",
+        raise fault("bad-change.rebuild", told=told, why=why, **at)
+    error = fault(
+        "bad-change",
+        told=told,
+        why=why,
+        at=str(OffsetRange(partition, offset, offset + 1)),
+        advice=_of_another_type(run, why),
         **at,
     )
     error.before = run.batch.ranges.before({each: first for each, (first, _) in firsts.items()})
@@ -97,14 +87,10 @@ def refuse_foreign(run: BatchRun, folded: Folded) -> None:
     event, own = foreign[0], folded.cdc.source
     told, told_own = (json.loads(each or NAMELESS) for each in (event[SOURCE], own))
     is_other_table = bool(told) and all(told.get(name) == told_own.get(name) for name in _OF_SOURCE)
-    error = SourceChanged(
-        f"the record {event[PARTITION]}:{event[OFFSET]} is a change of {_named(event[SOURCE])}, and the"
-        f" mirror is of {_named(own)}",
-        code="another-table" if is_other_table else "another-source",
-        hint="Rows of one key would take each other's place. With `layout: changes` a table keeps every event"
-        " of all of them; or have each told into a topic of its own. If the mirror's source moved there for"
-        " good, have it tell all its rows anew, and make the mirror anew from there:"
-        f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
+    error = fault(
+        "another-table" if is_other_table else "another-source",
+        other=_named(event[SOURCE]),
+        own=_named(own),
         pipeline=run.pipeline.name,
         table=run.batch.table,
         partition=event[PARTITION],

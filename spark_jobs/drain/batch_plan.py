@@ -13,9 +13,8 @@ from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch, BatchKind
-from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaKey
@@ -103,14 +102,8 @@ def plan_of(
 def _refuse_new_partitions(pipeline: PipelineConfig, progress: Progress, source: SourceState) -> None:
     """Raise ``SourceChanged``: with more partitions a key's next events are elsewhere."""
     if new := sorted(set(source.end) - set(progress.next_offsets)):
-        raise SourceChanged(
-            f"the topic has got more partitions ({', '.join(map(str, new))}): which event of a key is the"
-            " newest is not told by offsets any more",
-            code="partitions-changed",
-            hint="Make the mirror anew once nothing is sent to where keys were before:"
-            f" {mends.act('rebuild', pipeline.name)}",
-            **pipeline.where,
-            topic=pipeline.topic,
+        raise fault(
+            "partitions-changed", new=", ".join(map(str, new)), **pipeline.where, topic=pipeline.topic
         )
 
 

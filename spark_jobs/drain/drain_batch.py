@@ -36,7 +36,7 @@ from spark_jobs.drain.written import add_up, summary_of, verify
 from spark_jobs.lake.tables import data_location, progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
@@ -205,12 +205,8 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
         if seen and (table.schema().highest_field_id, _known(run, table).names) == before:
             growth = growth.ended()  # evidence has its limit: records may say, or name, more
         routed = add_routed_columns(run.connections, table, routed, observed)
-    raise ConfigError(
-        f"the records still have new fields, or schemas, after {MAX_ROUNDS} rounds of adding columns",
-        code="endless-fields",
-        hint="Keys that are data belong into a map; declare it, for example `tags: map<string, string>`."
-        f" Where a batch has more than {MAX_ROUNDS * MOST_SCHEMAS:,} new schemas, lower `max_batch_records`.",
-        pipeline=run.pipeline.name,
+    raise fault(
+        "endless-fields", rounds=MAX_ROUNDS, most=MAX_ROUNDS * MOST_SCHEMAS, pipeline=run.pipeline.name
     )
 
 

@@ -11,9 +11,8 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.reader import open_reader
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
-from spark_jobs.protocol.errors import BadRecord
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.records.appearance import unreadable_chunks
 from spark_jobs.records.formats import format_of
@@ -99,14 +98,8 @@ def refuse_rowless(
         raise _rowless(pipeline, f"{count:,} of {reasons.total():,} are refused for {reason}")
 
 
-def _rowless(pipeline: PipelineConfig, why: str) -> BadRecord:
-    return BadRecord(
-        f"no record of the first batch would become a row: {why}",
-        code="first-batch-unreadable",
-        hint=f"Correct `columns`; {mends.command('preview', pipeline.name)} shows what was seen.",
-        pipeline=pipeline.name,
-        topic=pipeline.topic,
-    )
+def _rowless(pipeline: PipelineConfig, why: str) -> SluiceError:
+    return fault("first-batch-unreadable", why=why, pipeline=pipeline.name, topic=pipeline.topic)
 
 
 def _chunks(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> Generator[Chunk, None, None]:

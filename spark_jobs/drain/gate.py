@@ -26,8 +26,7 @@ from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.drain.mirror_fold import live_rows
 from spark_jobs.lake.record_offsets import dead_letter_offsets, offsets_in_files, routed_rows
 from spark_jobs.lake.row_filters import offsets_in
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import BadRecord, BatchHeld, ConfigError, OffsetsUnavailable, SourceChanged
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.quality.check import rows_of_files
 from spark_jobs.quality.judge import columns_of, judge
@@ -101,11 +100,10 @@ def log_held(run: BatchRun, verdict: GateVerdict) -> None:
     """
     batch, connections = run.batch, run.connections
     if batch.kind.is_fenced_by_epoch:
-        raise BatchHeld(
-            f"the {batch.kind} does not meet its gates and is not published: {verdict.story}",
-            code="replay-held",
-            hint="The table is as it was. Mend the records or the suite under `quality:`,"
-            f" then {batch.kind} again.",
+        raise fault(
+            "replay-held",
+            kind=batch.kind,
+            why=verdict.story,
             pipeline=run.pipeline.name,
             batch=batch.batch_id,
             ranges=batch.ranges,
@@ -115,14 +113,12 @@ def log_held(run: BatchRun, verdict: GateVerdict) -> None:
     run.log(Held(names, failed, connections.run_id, connections.now_us()))
 
 
-def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
+def held_error(run: BatchRun, verdict: GateVerdict) -> SluiceError:
     """What the drain that met the gate ends with, once the log has the batch's files."""
     batch = run.batch
-    return BatchHeld(
-        f"the batch does not meet its gates and is held: {verdict.story}",
-        code="batch-held",
-        hint=f"Look: {mends.command('held list', run.pipeline.name)}."
-        " Then publish it or discard it; drains wait.",
+    return fault(
+        "batch-held",
+        why=verdict.story,
         pipeline=run.pipeline.name,
         batch=batch.batch_id,
         attempt=batch.attempt,
@@ -147,23 +143,17 @@ def table_of(run: BatchRun) -> Table:
     """The table as it is now: the batch's own columns may have been added since it was planned."""
     table = load_fresh(run.connections, run.batch.table)
     if table is None or table.metadata.table_uuid != run.tables.data.metadata.table_uuid:
-        raise SourceChanged(
-            "the table was dropped or replaced while its batch was being written",
-            code="table-replaced",
-            hint="Run again: the new table is drained from its own offsets.",
-            table=run.batch.table,
-            batch=run.batch.batch_id,
-        )
+        raise fault("table-replaced", table=run.batch.table, batch=run.batch.batch_id)
     return table if run.columns is None else run.columns.on(table)
 
 
 def _refuse_errors(run: BatchRun, suite: Suite, result: SuiteResult) -> None:
     broken = next((each for each in result.failed if each.error is not None), None)
     if broken is not None:
-        raise ConfigError(
-            f"the gate {suite.name} cannot judge {broken.expectation}: {broken.error}",
-            code="quality-not-judged",
-            hint="Correct the expectation under `quality:`; nothing of the batch was committed.",
+        raise fault(
+            "quality-not-judged",
+            expectation=broken.expectation,
+            why=broken.error,
             pipeline=run.pipeline.name,
             suite=suite.name,
             batch=run.batch.batch_id,
@@ -181,14 +171,14 @@ def stop_above_share(run: BatchRun, written: Written) -> None:
         return
     name = run.pipeline.name
     partition, (offset, why) = min(_first_dead_letters(run, written).items())
-    raise BadRecord(
-        f"{sums.dead_letters:,} of {sums.records:,} records would become dead letters, more than {limit:.2%};"
-        f" the first: {partition}:{offset} {why}",
-        code="too-many-dead-letters",
-        hint="Nothing was committed. See what the records became with"
-        f" {mends.command('preview', name)}; then mend the"
-        " producer or `columns`, raise `dead_letters.stop_above` to take them as dead letters, or leave them"
-        f" out with {mends.command('skip', name)}.",
+    raise fault(
+        "too-many-dead-letters",
+        refused=sums.dead_letters,
+        records=sums.records,
+        limit=limit,
+        first_partition=partition,
+        first_offset=offset,
+        why=why,
         pipeline=name,
         table=run.batch.table,
         ranges=run.batch.ranges,
@@ -263,17 +253,9 @@ def _written(r: OffsetRange, table: Table, written: Written) -> NDArray[np.int64
 
 def _would_lose(
     run: BatchRun, held: dict[OffsetRange, NDArray[np.int64]], lost: dict[OffsetRange, NDArray[np.int64]]
-) -> OffsetsUnavailable:
+) -> SluiceError:
     counts = ", ".join(
         f"{len(offsets):,} of {len(held[r]):,} of {r} (first {' '.join(map(str, offsets[:SHOWN_OFFSETS]))})"
         for r, offsets in lost.items()
     )
-    return OffsetsUnavailable(
-        f"the replay would delete rows and dead letters whose records Kafka no longer holds: {counts}",
-        code="replay-would-lose",
-        hint="Nothing was changed. The topic was compacted since, or its records were deleted. Replay the"
-        f" ranges that are whole, or let these rows go: {mends.command('replay', 'PIPELINE')} --range ..."
-        " --force; in Dagster `force: true` in the launchpad.",
-        table=run.batch.table,
-        batch=run.batch.batch_id,
-    )
+    return fault("replay-would-lose", counts=counts, table=run.batch.table, batch=run.batch.batch_id)

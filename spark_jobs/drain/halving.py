@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.planning import first_half, rest
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch
-from spark_jobs.protocol.errors import BadRecord, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.spark.tasks import is_crash
 
@@ -74,14 +73,11 @@ def _drain_unless_it_dies(run: BatchRun) -> tuple[BatchResult, Committed] | None
         return None
 
 
-def _poison(batch: Batch, error: SluiceError) -> BadRecord:
+def _poison(batch: Batch, error: SluiceError) -> SluiceError:
     (record,) = (r for r in batch.ranges if len(r))
-    return BadRecord(
-        f"the task that decodes record {record.partition}:{record.start} dies of it, every time",
-        code="poison-record",
-        hint="Raise spark.task_memory where its producer's batch unpacks to more. Else look at the record"
-        f" with a Kafka tool, then leave it out: {mends.act('skip', batch.pipeline, str(record))}."
-        " What came before it is committed.",
+    return fault(
+        "poison-record",
+        at=str(record),
         pipeline=batch.pipeline,
         topic=batch.topic,
         partition=record.partition,

@@ -26,13 +26,7 @@ from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import (
-    BadRecord,
-    ConfigError,
-    OffsetsUnavailable,
-    RetryableError,
-    SourceChanged,
-)
+from spark_jobs.protocol.errors import RetryableError, fault
 from spark_jobs.records.formats import spelling_of
 from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 from spark_jobs.spark.outcomes import Written
@@ -120,14 +114,11 @@ def _refuse_other_keys(run: BatchRun, folded: Folded) -> None:
     at = first_of_others(keyed.column(ROW_ID), wanted) if is_as_configured else 0
     if at is not None and at < len(keyed):
         row = keyed.slice(at, 1).to_pylist()[0]
-        raise ConfigError(
-            f"the key {row[ROW_ID]} is not of the fields that the mirror's rows are kept by:"
-            f" {', '.join(configured or wanted) or 'a text'}",
-            code="mirror-key-changed",
-            hint="Rows of one key would be there twice. If the source's primary key was changed, have it"
-            " tell all its rows anew, then make the mirror anew from there:"
-            f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}. If the names alone stand in another"
-            f" order, say which is the mirror's: `mirror: {{key: [{', '.join(wanted)}]}}`",
+        raise fault(
+            "mirror-key-changed",
+            row=row[ROW_ID],
+            names=", ".join(configured or wanted) or "a text",
+            wanted=", ".join(wanted),
             **_where(run, row),
         )
 
@@ -137,15 +128,8 @@ def _refuse_restart(run: BatchRun, table: Table, folded: Folded) -> None:
     if new is None:
         return
     event = folded.events.slice(new, 1).to_pylist()[0]
-    raise SourceChanged(
-        f"the source's log stood at {event[COMMIT_SEQUENCE]}, {event[SEQUENCE]} in an event that was not told"
-        " before, though others stood further: it began anew, as it does where a database is restored from a"
-        " backup, or a server takes over that had not got as far",
-        code="source-restarted",
-        hint="Nothing was committed. Have the connector make a new snapshot, then make the mirror anew from"
-        f" there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}. Or go on with what the source has"
-        f" told since, and make the mirror anew later: {mends.act('source', run.pipeline.name, '--accept')}",
-        **_where(run, event),
+    raise fault(
+        "source-restarted", commit=event[COMMIT_SEQUENCE], position=event[SEQUENCE], **_where(run, event)
     )
 
 
@@ -157,15 +141,8 @@ def _refuse_without_snapshot(run: BatchRun, table: Table, folded: Folded) -> Non
         return
     if pc.any(pc.equal(folded.events.column(OPERATION), SNAPSHOT)).as_py():
         return
-    raise OffsetsUnavailable(
-        "the source began anew and told no snapshot since: rows that were not changed would be gone",
-        code="rebuild-without-snapshot",
-        hint="Have the connector make a new snapshot, and once it is told make the mirror anew again. Where"
-        " the source has no rows, say from where:"
-        f" {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
-        pipeline=run.pipeline.name,
-        table=run.batch.table,
-        topic=run.batch.topic,
+    raise fault(
+        "rebuild-without-snapshot", pipeline=run.pipeline.name, table=run.batch.table, topic=run.batch.topic
     )
 
 
@@ -173,13 +150,7 @@ def _refuse_unordered(run: BatchRun, folded: Folded) -> None:
     if folded.unordered is None:
         return
     event = folded.events.slice(folded.unordered, 1).to_pylist()[0]
-    raise SourceChanged(
-        f"the key {event[ROW_ID]} has changes in several partitions, and which is the newest is not told",
-        code="partitions-changed",
-        hint="Nothing was committed. Have the source tell all its rows anew, then make the mirror anew"
-        f" from there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
-        **_where(run, event),
-    )
+    raise fault("partitions-changed.unordered", row=event[ROW_ID], **_where(run, event))
 
 
 def _refuse_unplaced_truncate(run: BatchRun, folded: Folded, partitions: int) -> None:
@@ -188,15 +159,7 @@ def _refuse_unplaced_truncate(run: BatchRun, folded: Folded, partitions: int) ->
     unplaced = truncates.filter(pc.is_null(truncates.column(COMMIT_SEQUENCE)))
     if partitions > 1 and len(unplaced):
         event = unplaced.slice(0, 1).to_pylist()[0]
-        raise BadRecord(
-            "the table was emptied at a place that the event does not tell: which rows of other partitions"
-            " went is not known",
-            code="truncate-without-position",
-            hint="Nothing was committed. Have the source tell all its rows anew, then make the mirror anew"
-            f" from there: {mends.act('rebuild', run.pipeline.name, '--from TIME')}",
-            **_where(run, event),
-            operation=event[OPERATION],
-        )
+        raise fault("truncate-without-position", **_where(run, event), operation=event[OPERATION])
 
 
 def _where(run: BatchRun, event: Mapping[str, Any]) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from spark_jobs.config.quantities import Start, StartKind
 from spark_jobs.protocol.batch import Split
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain
 from spark_jobs.protocol.source import SourceState, check_starts
@@ -168,18 +168,19 @@ def resolve_start(
 def _check_offsets(offsets: Mapping[int, int], source: SourceState) -> None:
     for partition, offset in sorted(offsets.items()):
         if partition not in source.end:
-            raise ConfigError(
-                f"start names partition {partition}, the topic has {sorted(source.end)}",
-                code="start-outside-topic",
-                hint="Leave it out: partitions that are not named begin at their earliest offset.",
+            raise fault(
+                "start-outside-topic.partition",
+                number=partition,
+                there=sorted(source.end),
                 topic=source.topic,
             )
         low, end = source.low[partition], source.end[partition]
         if not low <= offset <= end:
-            raise ConfigError(
-                f"start names offset {offset} of partition {partition}, Kafka holds {low} to {end}",
-                code="start-outside-topic",
-                hint=f"Choose an offset from {low} to {end}, or start: earliest.",
+            raise fault(
+                "start-outside-topic.offset",
+                start=offset,
+                low=low,
+                end=end,
                 topic=source.topic,
                 partition=partition,
             )

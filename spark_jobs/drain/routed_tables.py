@@ -20,7 +20,7 @@ from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind, WrittenFile
 from spark_jobs.protocol.commit_summary import actor_summary
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.records.routing import taken
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -88,14 +88,7 @@ def _change(own: Table, routed: Table, changes: Mapping[str, Evolution | None], 
         return change
     there, wanted = (type_text(each.schema().find_type(name)) for each in (routed, own))
     table = ".".join(routed.name())
-    raise ConfigError(
-        f"rows that are routed to {table} have {name} as {wanted}, and it is {there} there",
-        code="route-column-clash",
-        hint=f"Rename it there, and the next run adds another: ALTER TABLE {table} RENAME COLUMN {name} TO"
-        f" {name}_old.",
-        table=table,
-        column=name,
-    )
+    raise fault("route-column-clash", wanted=wanted, there=there, table=table, column=name)
 
 
 # The routed rows of one split into files of their tables, whose columns are those that their rows need.

@@ -11,7 +11,7 @@ from spark_jobs.kafka import statistics as kafka_statistics
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Balance, WrittenFile, unbalanced
 from spark_jobs.protocol.commit_summary import actor_summary, counts_summary, schemas_summary
-from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.source import check_identity
 from spark_jobs.spark.outcomes import SplitOutcome, Written, add_ignored
@@ -69,11 +69,11 @@ def verify(run: BatchRun, written: Written) -> None:
         sum(written.routed_rows.values()),
     )
     if off or in_files != counted:
-        raise CorruptLog(
-            f"the batch does not balance: offsets unaccounted for {off}; counted are {counted} rows, dead"
-            f" letters and routed rows, in the files {in_files}",
-            code="unbalanced",
-            hint="Nothing was committed. Run it again; if it stays, it is a defect of Sluice: report it.",
+        raise fault(
+            "unbalanced",
+            off=off,
+            counted=counted,
+            in_files=in_files,
             batch=batch.batch_id,
             ranges=batch.ranges,
         )

@@ -11,7 +11,7 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.kafka.client_properties import new_client, producer_properties, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.kafka.reader import open_reader
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -109,24 +109,14 @@ def failed(error: KafkaException, topic: str) -> SluiceError:
     )
 
 
-def slow(message: str, topic: str) -> RetryableError:
+def slow(message: str, topic: str) -> SluiceError:
     """Return what to say when the broker takes its time."""
-    return RetryableError(
-        f"the broker takes longer than {WAIT_SECONDS:.0f} s: {message}",
-        code="export-slow",
-        hint="Run it again when the broker answers: it goes on behind the last record that did.",
-        topic=topic,
-    )
+    return fault("export-slow", seconds=WAIT_SECONDS, why=message, topic=topic)
 
 
-def disturbed(topic: str, where: str = "") -> ConfigError:
+def disturbed(topic: str, where: str = "") -> SluiceError:
     """Return what to say when somebody else writes to the target."""
-    return ConfigError(
-        f"somebody else writes to the topic {topic}, another export perhaps{where and f': at {where}'}",
-        code="export-disturbed",
-        hint="Stop that, and run it again: if the topic is no more what the archive has, it says so.",
-        topic=topic,
-    )
+    return fault("export-disturbed", at=where and f": at {where}", topic=topic)
 
 
 # Offsets without a record, left in a topic as Kafka leaves them: by transactions that are aborted.

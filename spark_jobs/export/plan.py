@@ -17,7 +17,7 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.archive_columns import HEADERS, KAFKA, KEY, RAW, VALUE
@@ -64,12 +64,7 @@ def plan_export(
     """
     table = load_drained(pipeline, connections)
     if not pipeline.is_archive:
-        raise ConfigError(
-            "only an archive holds whole records",
-            code="export-needs-archive",
-            hint="Give a pipeline of the topic `layout: archive` and a table of its own, and drain it first.",
-            pipeline=pipeline.name,
-        )
+        raise fault("export-needs-archive", pipeline=pipeline.name)
     progress = progress_of(table)
     drained = [
         OffsetRange(p, progress.starts.get(p, 0), end) for p, end in sorted(progress.next_offsets.items())
@@ -100,7 +95,7 @@ def _check_ranges(
             )
         else:
             continue
-        raise ConfigError(message, code="export-range", hint=hint, pipeline=pipeline.name)
+        raise fault("export-range", message=message, hint=hint, pipeline=pipeline.name)
 
 
 def _refuse_unproducible(
@@ -109,12 +104,7 @@ def _refuse_unproducible(
     """Clients write the time at hand where a record's is 0."""
     found = _where(table, ranges, generation, equals(f"{KAFKA}.event_timestamp_ms", 0))
     if found:
-        raise ConfigError(
-            f"records with the timestamp 0 cannot be produced: {', '.join(found)}",
-            code="not-exportable",
-            hint="Export the ranges before and after them with --range, each into a topic of its own.",
-            pipeline=pipeline.name,
-        )
+        raise fault("not-exportable", found=", ".join(found), pipeline=pipeline.name)
 
 
 def _notes(table: Table, ranges: Sequence[OffsetRange], generation: int) -> list[str]:

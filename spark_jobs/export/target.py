@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_jobs.export.ordered import LARGEST_AHEAD_MS
 from spark_jobs.export.plan import ExportPlan, archived_chunks, count_records, offset_of_record
 from spark_jobs.kafka.reader import open_reader
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -168,5 +168,5 @@ def _check_settings(connections: Connections, target: str, *, keep_offsets: bool
         raise _refused(target, "takes any time (message.timestamp.after.max.ms): no gap can be left", hint)
 
 
-def _refused(target: str, message: str, hint: str = "Name a topic that is not there yet.") -> ConfigError:
-    return ConfigError(f"the topic {target} {message}", code="export-target", hint=hint, topic=target)
+def _refused(target: str, message: str, hint: str = "Name a topic that is not there yet.") -> SluiceError:
+    return fault("export-target", message=message, hint=hint, topic=target)

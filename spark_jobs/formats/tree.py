@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.iceberg_types import declared_type
 from spark_jobs.schema.inference import Field as Column
 from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
@@ -91,28 +91,16 @@ class Bounded:
         """Raise ``ConfigError`` (``schema-unsupported``) for one more than a table's schema may have."""
         self._types += 1
         if self._types > _MOST_TYPES or levels > MAX_NESTING:
-            raise refused(
-                f"written out, the schema has more than {_MOST_TYPES:,} types"
-                if self._types > _MOST_TYPES
-                else f"types nest deeper than {MAX_NESTING} in each other",
-                "A table of it could not be read: leave the topic out, or keep its values as `raw`.",
+            raise fault(
+                "schema-unsupported.types" if self._types > _MOST_TYPES else "schema-unsupported.nesting",
+                most=_MOST_TYPES if self._types > _MOST_TYPES else MAX_NESTING,
                 field=".".join(path) or None,
             )
 
 
-def refused(message: str, hint: str, **where: object) -> ConfigError:
-    """Return why a schema that its language allows cannot be a table's."""
-    return ConfigError(message, code="schema-unsupported", hint=hint, **where)
-
-
-def unreadable(language: str, why: str, **where: object) -> ConfigError:
+def unreadable(language: str, why: str, **where: object) -> SluiceError:
     """Return why a text is no schema that values can be read by."""
-    return ConfigError(
-        f"this is no {language}: {why}",
-        code="schema-unreadable",
-        hint="Look at the schema's text where it is kept; what it refers to must be given with it.",
-        **where,
-    )
+    return fault("schema-unreadable", language=language, why=why, **where)
 
 
 def columns_of(
@@ -204,5 +192,5 @@ class _Columns:
             if clash is not None:
                 raise self.unnamed(clash, ".".join(path) or None)
 
-    def unnamed(self, why: str, field: str | None = None) -> ConfigError:
-        return refused(f"fields that cannot be columns: {why}", self._hint, field=field)
+    def unnamed(self, why: str, field: str | None = None) -> SluiceError:
+        return fault("schema-unsupported.names", why=why, hint=self._hint, field=field)

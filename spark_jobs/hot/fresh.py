@@ -17,8 +17,7 @@ from spark_jobs.hot.segment import Segment, Tail
 from spark_jobs.hot.told import not_yet, other_epoch
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.kafka.reader import bundles, open_reader
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import check_identity
 
@@ -91,25 +90,15 @@ def _segments(
                     yield segment
 
 
-def _not_configured(pipeline: PipelineConfig) -> ConfigError:
+def _not_configured(pipeline: PipelineConfig) -> SluiceError:
     hint = "Write `hot: true` under it, or leave out --fresh, --after and --at."
     if not pipeline.can_be_hot:
         hint = (
             "Leave out --fresh, --after and --at: of a mirror, of an archive, and beside a gate or `route` no"
             " row is shown before it is in the table."
         )
-    return ConfigError(
-        "the pipeline's records are not shown before they are in the table",
-        code="hot-not-configured",
-        hint=hint,
-        pipeline=pipeline.name,
-    )
+    return fault("hot-not-configured", hint=hint, pipeline=pipeline.name)
 
 
-def _too_far_behind(pipeline: PipelineConfig, memory_bytes: int, waiting: int) -> RetryableError:
-    return RetryableError(
-        f"the {waiting:,} offsets that Kafka has beyond the table take more than {memory_bytes:,} bytes",
-        code="too-far-behind",
-        hint=f"Drain first: {mends.command('drain', pipeline.name)}; or raise `hot.memory`.",
-        **pipeline.where,
-    )
+def _too_far_behind(pipeline: PipelineConfig, memory_bytes: int, waiting: int) -> SluiceError:
+    return fault("too-far-behind", waiting=waiting, memory=memory_bytes, **pipeline.where)

@@ -11,8 +11,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.kafka.log_cut import cut_below
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.source import SourceState, drain_refusal
 
 if TYPE_CHECKING:
@@ -46,12 +45,5 @@ def look(pipeline: PipelineConfig, connections: Connections) -> tuple[Seam, Epoc
     return seam, Epoch(uuid, source.topic_id, progress.generation, progress.rollbacks), source
 
 
-def _needs_ids(pipeline: PipelineConfig) -> ConfigError:
-    return ConfigError(
-        "without the topic's id nobody would notice that it was made again, with other records",
-        code="hot-needs-topic-ids",
-        hint="Brokers have them from 2.8 on, and a table from its next drain on:"
-        f" {mends.command('drain', pipeline.name)}.",
-        pipeline=pipeline.name,
-        topic=pipeline.topic,
-    )
+def _needs_ids(pipeline: PipelineConfig) -> SluiceError:
+    return fault("hot-needs-topic-ids", pipeline=pipeline.name, topic=pipeline.topic)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 # As many digits as fit Kafka's and the table's numbers, and never so many that reading them costs.
 _TEXT = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})/(.*)")
@@ -64,10 +64,5 @@ def parse_offsets(text: str) -> dict[int, int]:
     return {int(pair[1]): int(pair[2]) for pair in pairs if pair}
 
 
-def _unreadable(text: str) -> ConfigError:
-    return ConfigError(
-        f"{text!r} are no offsets",
-        code="unreadable-watermark",
-        hint="Write --after 0:1234,1:88, each the offset of a record, or --at with a watermark as a query"
-        " with --fresh tells it, 1.0/0:1235,1:89.",
-    )
+def _unreadable(text: str) -> SluiceError:
+    return fault("unreadable-watermark", text=text)

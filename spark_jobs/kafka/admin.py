@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public name
 
 from spark_jobs.kafka.client_properties import admin_properties, new_client
 from spark_jobs.kafka.errors import ClientTroubles, is_no_answer, is_no_topic, is_settling, translate
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
@@ -326,13 +326,7 @@ class KafkaAdmin:
     ) -> SluiceError:
         if not is_no_topic(error):
             return self._error(error, "asking about a topic", right=right, topic=topic, partition=partition)
-        return ConfigError(
-            f"Kafka has no topic {topic}",
-            code="no-such-topic",
-            hint="Check the pipeline's topic and kafka.bootstrap.servers; a topic the user may not DESCRIBE"
-            " looks the same.",
-            servers=self._servers,
-        )
+        return fault("no-such-topic", name=topic, servers=self._servers)
 
     def _error(
         self, error: KafkaError, doing: str, *, right: str = "Describe", **where: object

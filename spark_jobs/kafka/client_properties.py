@@ -22,7 +22,7 @@ from spark_jobs.config.kafka_keys import (
 )
 from spark_jobs.kafka.msk_tokens import msk_tokens
 from spark_jobs.kafka.statistics import ClientStatistics
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -129,11 +129,7 @@ def new_client(
     try:
         return kind({**properties, **callbacks, **tokens})
     except KafkaException as error:
-        raise ConfigError(
-            f"librdkafka refuses a property: {error.args[0].str()}",
-            code="kafka-property-refused",
-            hint="Correct it under `kafka:`; allowed values are in librdkafka's CONFIGURATION.md.",
-        ) from error
+        raise fault("kafka-property-refused", why=error.args[0].str()) from error
 
 
 def close_consumer(consumer: Consumer, topic: str) -> None:
@@ -153,9 +149,9 @@ def _checked(properties: Mapping[str, str]) -> dict[str, str]:
     given = {name: value for name, value in properties.items() if name != AWS_MSK_IAM_REGION}
     findings = validate_kafka_properties(given)
     if findings:
-        raise ConfigError(
-            "; ".join(f"kafka.{finding.path[0]} {finding.message}" for finding in findings),
-            code="kafka-property-refused",
+        raise fault(
+            "kafka-property-refused.findings",
+            findings="; ".join(f"kafka.{finding.path[0]} {finding.message}" for finding in findings),
             hint=" ".join(dict.fromkeys(finding.hint for finding in findings)),
         )
     return {ALIASES.get(name, name): str(value) for name, value in properties.items()}
@@ -182,17 +178,12 @@ def certificate_ends(properties: Mapping[str, str]) -> dict[str, datetime]:
     return found
 
 
-def ended_certificate(properties: Mapping[str, str]) -> ConfigError | None:
+def ended_certificate(properties: Mapping[str, str]) -> SluiceError | None:
     """Return the error of a certificate that has ended, the client's or the broker's; None without one."""
     now = datetime.now(UTC)
     for whose, end in certificate_ends(properties).items():
         if end < now:
-            return ConfigError(
-                f"the {whose}'s certificate ended on {end:%Y-%m-%d %H:%M} UTC",
-                code="certificate-ended",
-                hint="Renew it; what stands in a file is read again by the next run.",
-                servers=properties["bootstrap.servers"],
-            )
+            return fault("certificate-ended", whose=whose, end=end, servers=properties["bootstrap.servers"])
     return None
 
 

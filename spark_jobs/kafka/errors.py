@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError
 
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 _CREDENTIALS = frozenset(
     {
@@ -164,26 +163,14 @@ def is_no_answer(error: KafkaError) -> bool:
     return error.code() in _NO_ANSWER
 
 
-def not_authorised(right: str, doing: str, said: str = "it is not granted", **where: object) -> ConfigError:
+def not_authorised(right: str, doing: str, said: str = "it is not granted", **where: object) -> SluiceError:
     """Return the error of a right that lacks: its operation, and on what."""
-    return ConfigError(
-        f"Kafka refused the right {right} while {doing}: {said}",
-        code="not-authorised",
-        hint="Grant it to the user. Draining needs Read and Describe on the topic alone; Read on the group"
-        " `sluice-PIPELINE` is for tools that show lag. docs/OPERATIONS.md has what others need.",
-        **where,
-    )
+    return fault("not-authorised", right=right, doing=doing, said=said, **where)
 
 
-def no_token(doing: str, said: str, **where: object) -> RetryableError:
+def no_token(doing: str, said: str, **where: object) -> SluiceError:
     """Return the error of a client to which nobody gives a token."""
-    return RetryableError(
-        f"no token was given while {doing}: {said}",
-        code="no-token",
-        hint="Look at what gives tokens: kafka.sasl.oauthbearer.token.endpoint.url, asked from here and from"
-        " Spark's workers, or the credentials that AWS's SDK finds there.",
-        **where,
-    )
+    return fault("no-token", doing=doing, said=said, **where)
 
 
 def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where: object) -> SluiceError:
@@ -192,52 +179,19 @@ def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where
     if is_no_token(error):
         return no_token(doing, said.removeprefix(_NOT_ACQUIRED), **where)
     if code in _CREDENTIALS:
-        return ConfigError(
-            f"Kafka refused the credentials while {doing}: {said}",
-            code="authentication-failed",
-            hint="Check kafka.security.protocol, kafka.sasl.mechanisms, the user name and the password.",
-            **where,
-        )
+        return fault("authentication-failed", doing=doing, said=said, **where)
     if code in _RIGHTS:
         return not_authorised(right, doing, said, **where)
     if is_of_tls(error):
-        return ConfigError(
-            f"TLS failed while {doing}: {said}",
-            code="tls-failed",
-            hint="Check kafka.ssl.ca.location or kafka.ssl.ca.pem, and the client's certificate and key;"
-            f" {mends.command('check', 'PIPELINE')} says when certificates end.",
-            **where,
-        )
+        return fault("tls-failed", doing=doing, said=said, **where)
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
-        return ConfigError(
-            f"a message is larger than the client accepts while {doing}: {said}",
-            code="message-too-large",
-            hint="Raise kafka.receive.message.max.bytes above the topic's max.message.bytes.",
-            **where,
-        )
+        return fault("message-too-large", doing=doing, said=said, **where)
     return _retryable(error, doing, **where)
 
 
-def _retryable(error: KafkaError, doing: str, **where: object) -> RetryableError:
+def _retryable(error: KafkaError, doing: str, **where: object) -> SluiceError:
     if is_damage(error):
-        return RetryableError(
-            f"records arrived damaged while {doing}: {error.str()}",
-            code="records-damaged",
-            hint="Read again; if it stays at the same offset, the broker's disk is damaged: let another"
-            " replica lead, or leave the batch's offsets out with ./sluice skip. Where decompression failed,"
-            " a zstd batch may unpack to more than kafka.receive.message.max.bytes: raise it.",
-            **where,
-        )
+        return fault("records-damaged", doing=doing, why=error.str(), **where)
     if is_settling(error):
-        return RetryableError(
-            f"a partition, or a group, has no leader while {doing}: {error.str()}",
-            code="no-leader",
-            hint="Look at the brokers: a partition's replicas are all away or moving.",
-            **where,
-        )
-    return RetryableError(
-        f"Kafka did not answer while {doing}: {error.str()}",
-        code="broker-away",
-        hint="Check kafka.bootstrap.servers, the network, and that the listener's protocol matches.",
-        **where,
-    )
+        return fault("no-leader", doing=doing, why=error.str(), **where)
+    return fault("broker-away", doing=doing, why=error.str(), **where)

@@ -12,7 +12,7 @@ from threading import Lock, Timer
 from confluent_kafka.cimpl import Consumer, Producer, _AdminClientImpl
 
 from spark_jobs.kafka.errors import no_token
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
@@ -95,12 +95,7 @@ def _token(region: str) -> tuple[str, float]:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError(
-            "kafka_auth.aws_msk_iam needs the package aws-msk-iam-sasl-signer-python, which is not installed",
-            code="extra-missing",
-            hint="Say `extras: [msk]`: the launcher installs it, elsewhere pip does from"
-            " bootstrap/extra-msk.txt. Spark's workers need the package too.",
-        ) from error
+        raise fault("extra-missing") from error
     try:
         token, ends_ms = MSKAuthTokenProvider.generate_auth_token(region)
     except (AttributeError, ValueError) as error:  # its words for no credentials at all, or empty ones

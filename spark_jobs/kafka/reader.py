@@ -31,7 +31,7 @@ from spark_jobs.kafka.errors import (
     translate,
 )
 from spark_jobs.kafka.statistics import INTERVAL_MS, ClientStatistics
-from spark_jobs.protocol.errors import SluiceError, SourceChanged
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 __all__ = ["Chunk", "RangeReader", "bundles", "open_reader"]
@@ -282,12 +282,7 @@ class RangeReader:
         if not is_no_topic(error):
             at = {"topic": self._topic, "servers": self._servers, **where}
             return translate(error, "reading", right=right, **at)
-        return SourceChanged(
-            f"topic {self._topic} or its partition is gone: {error.str()}",
-            code="topic-gone",
-            hint="It was deleted after it was looked at. Created again, it needs another `table`.",
-            **where,
-        )
+        return fault("topic-gone", name=self._topic, why=error.str(), **where)
 
 
 def bundles(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:

@@ -24,7 +24,7 @@ from requests import RequestException
 
 from spark_jobs.lake.catalog_errors import catalog_error, hive_error, refuse_remote_signing, settings_error
 from spark_jobs.lake.rest_catalog import PatientRestCatalog
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -81,12 +81,7 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
     named = properties.get("type")
     kind = infer_catalog_type(name, {**properties}) if named is None else CatalogType(named.lower())
     if kind is None:
-        raise ConfigError(
-            "the catalog's kind cannot be told from its properties",
-            code="catalog-settings",
-            hint="Set `type` under `catalog:`, for example `sql` or `rest`.",
-            catalog=name,
-        )
+        raise fault("catalog-settings.untold", catalog=name)
     refuse_remote_signing(properties, catalog=name)
     if kind is CatalogType.HIVE:
         raise hive_error(name)

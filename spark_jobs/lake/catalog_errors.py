@@ -20,7 +20,7 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, first_line
+from spark_jobs.protocol.errors import ConfigError, SluiceError, fault, first_line
 from spark_jobs.storage.errors import manifest_error, told_by_store
 
 if TYPE_CHECKING:
@@ -49,35 +49,14 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
     """Return what a catalog's exception means for the caller, when it is known that nothing was committed."""
     message = f"the catalog {action}: {_said(error)}"
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
-        return ConfigError(
-            message,
-            code="catalog-refused",
-            hint="Check the catalog's credentials and that they may create and change tables.",
-            **where,
-        )
+        return fault("catalog-refused", message=message, **where)
     if (told := told_by_store(error, message, **where)) is not None:
         return told
     if isinstance(error, FileNotFoundError):
-        return ConfigError(
-            message,
-            code="metadata-gone",
-            hint="The catalog keeps whole paths: put the lake's folder back where it was, if it was moved.",
-            **where,
-        )
+        return fault("metadata-gone", message=message, **where)
     if _is_final(error):
-        return ConfigError(
-            message,
-            code="request-refused",
-            hint="It is answered alike each time: mend what is named. A page, or a 404: see `uri` and what"
-            " stands before the catalog; a location: the lake was moved; 413: a gateway's limit.",
-            **where,
-        )
-    return RetryableError(
-        message,
-        code="catalog-away",
-        hint="Check that the catalog and its storage can be reached from here; the next run tries again.",
-        **where,
-    )
+        return fault("request-refused", message=message, **where)
+    return fault("catalog-away", message=message, **where)
 
 
 def refused_commit(error: Exception, **where: object) -> ConfigError | None:
@@ -97,14 +76,8 @@ def birth_error(error: Exception, **where: object) -> SluiceError:
     return catalog_error(error, "could not make the table", **where)
 
 
-def _cannot_commit(error: Exception, **where: object) -> ConfigError:
-    return ConfigError(
-        f"the commit cannot be made: {first_line(error)}",
-        code="cannot-commit",
-        hint="Nothing was sent, and the next try ends the same. Undo what the message names, most likely"
-        " columns, partitioning or properties that another engine changed; else report it as a bug.",
-        **where,
-    )
+def _cannot_commit(error: Exception, **where: object) -> SluiceError:
+    return fault("cannot-commit", why=first_line(error), **where)
 
 
 @contextmanager
@@ -154,38 +127,16 @@ def _is_refused(error: Exception) -> bool:
 def refuse_remote_signing(properties: Mapping[str, str], **where: object) -> None:
     """Raise ``ConfigError`` (``remote-signing``) where a catalog would sign each request to the storage."""
     if properties.get("s3.signer") or properties.get("s3.remote-signing-enabled", "").lower() == "true":
-        raise ConfigError(
-            "the catalog wants to sign the requests to its storage (s3.remote-signing-enabled, s3.signer)",
-            code="remote-signing",
-            hint="Have it hand out credentials with its tables instead (vended credentials), or give keys of"
-            " the storage under `catalog:`; PyIceberg asks for a signer's token once and never again.",
-            **where,
-        )
+        raise fault("remote-signing", **where)
 
 
-def hive_error(name: str) -> ConfigError:
+def hive_error(name: str) -> SluiceError:
     """Return the error for a metastore that cannot hold what Sluice keeps with a table."""
-    return ConfigError(
-        "Hive's metastore is no catalog for Sluice: it may cut a table's properties off, which hold progress",
-        code="hive-catalog",
-        hint="Use a REST catalog, Postgres or SQLite: docs/CONFIG.md, catalog.",
-        catalog=name,
-    )
+    return fault("hive-catalog", catalog=name)
 
 
-def settings_error(error: Exception, name: str) -> ConfigError:
+def settings_error(error: Exception, name: str) -> SluiceError:
     """Return the error for a catalog that could not even be set up."""
     if isinstance(error, NotInstalledError | ImportError):
-        return ConfigError(
-            f"the catalog's driver is not installed: {first_line(error)}",
-            code="catalog-settings",
-            hint="For Postgres say `extras: [postgres]`: the launcher installs it, elsewhere pip does from"
-            " bootstrap/extra-postgres.txt. Other drivers are not tested.",
-            catalog=name,
-        )
-    return ConfigError(
-        f"the catalog's properties do not open a catalog: {first_line(error)}",
-        code="catalog-settings",
-        hint="Check the properties under `catalog:`; they are PyIceberg's names.",
-        catalog=name,
-    )
+        return fault("catalog-settings.driver", why=first_line(error), catalog=name)
+    return fault("catalog-settings", why=first_line(error), catalog=name)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 SPARK_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 JDBC_CATALOG_CLASS = "org.apache.iceberg.jdbc.JdbcCatalog"
@@ -104,11 +104,7 @@ def _implementation(properties: Mapping[str, str]) -> dict[str, str]:
     elif kind in {"rest", "hive", "glue"}:
         implementation = {"type": kind, **uri}
     else:
-        raise ConfigError(
-            f"Spark has no counterpart of the catalog type {kind or '(none)'}",
-            code="unknown-catalog-type",
-            hint="Use rest or sql, or name Iceberg's Java class as catalog.catalog-impl.",
-        )
+        raise fault("unknown-catalog-type", kind=kind or "(none)")
     if kind != "rest" and properties.get("warehouse", "").startswith(_OBJECT_STORES):
         implementation["io-impl"] = RESOLVING_FILE_IO
     return implementation

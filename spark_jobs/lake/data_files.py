@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from spark_jobs.protocol.batch import WrittenFile
-from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.metadata_columns import IDENTITY
 
 if TYPE_CHECKING:
@@ -76,12 +76,7 @@ def to_data_file(written: WrittenFile, metadata: TableMetadata) -> DataFile:
     Raises ``SourceChanged`` when the table's partitioning is no longer the one the file was written for.
     """
     if written.spec_id != metadata.default_spec_id:
-        raise SourceChanged(
-            "the table's partitioning was changed while files were being written for the earlier one",
-            code="partitioning-changed",
-            hint="Run it again: what was read is read anew for the table as it is.",
-            file=written.path,
-        )
+        raise fault("partitioning-changed", file=written.path)
     data_file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=written.path,

@@ -12,7 +12,7 @@ from pyiceberg.types import ListType, MapType, StructType
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
 from spark_jobs.lake.tables import load_table
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.partitioning import held_names, order_to_set, partition_spec, partition_terms
 
 if TYPE_CHECKING:
@@ -111,15 +111,7 @@ def refuse_held(table: Table, paths: Iterable[Path]) -> None:
     """Raise ``ConfigError`` where a new column is called as a field of the partitioning, now or before."""
     held = held_names(table.schema(), table.specs().values())
     if (name := next((each for each in map(".".join, paths) if each in held), None)) is not None:
-        raise ConfigError(
-            f"there can be no column {name}: a field of the table's partitioning is or was called so",
-            code="column-clash",
-            hint=f"Declare it by another: `columns: {{{name}_1: {{type: string, sql: {name}}}}}`; a column of"
-            " dead letters by another name in `dead_letters.columns`. A field inside an object: rename it, or"
-            " have letters of it by `schema: {new_fields: dead_letter}`.",
-            table=".".join(table.name()),
-            column=name,
-        )
+        raise fault("column-clash.partitioning", table=".".join(table.name()), column=name)
 
 
 def _changed(
@@ -145,21 +137,14 @@ def _changed(
     ) from failure
 
 
-def table_gone(identifier: str) -> SourceChanged:
+def table_gone(identifier: str) -> SluiceError:
     """Return what to say of a table that was there when the work began."""
-    return SourceChanged(
-        "the table is gone", code="table-gone", hint="Restore it, or run again.", table=identifier
-    )
+    return fault("table-gone", table=identifier)
 
 
-def not_seen(identifier: str) -> RetryableError:
+def not_seen(identifier: str) -> SluiceError:
     """Return what to say when a change was taken, and the table is as before."""
-    return RetryableError(
-        "the table's new columns or sort order were taken and are not to be seen",
-        code="evolution-not-seen",
-        hint="The catalog shows an earlier state; the next run tries again.",
-        table=identifier,
-    )
+    return fault("evolution-not-seen", table=identifier)
 
 
 def _try_send(catalog: Catalog, table: Table, transaction: Transaction) -> Exception | None:

@@ -18,7 +18,7 @@ from spark_jobs.lake.coordinates import Coordinates, of_generation
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_in_span
 from spark_jobs.lake.tables import progress_of, summary_of
-from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
@@ -53,13 +53,8 @@ def read_letters(state: CreateOnlyStore, kept: KeptLetters, columns: Sequence[st
     """Return the letters, or these columns of them. Raises ``CorruptLog`` (``letters-lost``)."""
     content = state.read_bytes(kept.name)
     if content is None or hashlib.sha256(content).hexdigest()[:_DIGITS] != kept.digest:
-        raise CorruptLog(
-            "the dead letters of a redrive are not kept any more"
-            if content is None
-            else "the kept dead letters of a redrive are not what was written",
-            code="letters-lost",
-            hint="The table owes its dead letters what becomes of them: bring `state:` back from a backup.",
-            file=f"{state.root}/{kept.name}",
+        raise fault(
+            "letters-lost" if content is None else "letters-lost.changed", file=f"{state.root}/{kept.name}"
         )
     return pq.read_table(pa.BufferReader(content), columns=columns and list(columns))
 

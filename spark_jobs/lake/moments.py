@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 _MILLISECOND = dt.timedelta(milliseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -29,11 +29,7 @@ def parse_moment(text: str) -> Moment:
     try:
         time = dt.datetime.fromisoformat(text)
     except ValueError as error:
-        raise ConfigError(
-            f"{text!r} is neither a snapshot id nor a time",
-            code="unknown-moment",
-            hint="Give digits, or ISO 8601 such as 2026-01-31T12:00:00Z; without a zone it is UTC.",
-        ) from error
+        raise fault("unknown-moment", text=text) from error
     zoned = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
     return Moment(at_ms=(zoned - _EPOCH) // _MILLISECOND)
 

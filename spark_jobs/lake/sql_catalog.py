@@ -20,7 +20,7 @@ from sqlalchemy.exc import (
 )
 
 from spark_jobs.lake.catalog_errors import settings_error
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.paths import is_local, normalise_path
 
 if TYPE_CHECKING:
@@ -59,22 +59,10 @@ def open_sql_catalog(name: str, properties: dict[str, str]) -> Catalog:
 def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
     url = make_url(properties["uri"])
     if url.database is None or url.database == ":memory:":
-        raise ConfigError(
-            "a SQLite catalog in memory is gone when its process ends",
-            code="catalog-in-memory",
-            hint="Give a file: sqlite:////path/to/catalog.db.",
-            catalog=name,
-        )
+        raise fault("catalog-in-memory", catalog=name)
     path = Path(url.database)
     if not path.exists() and _holds_tables(properties.get("warehouse", "")):
-        raise ConfigError(
-            "the SQLite catalog's file is gone, and its warehouse holds tables",
-            code="catalog-missing",
-            hint=f"Put {path} back from a backup: no other file knows the tables. To begin anew beside what"
-            " lies in the warehouse, make an empty file there.",
-            path=path,
-            warehouse=properties["warehouse"],
-        )
+        raise fault("catalog-missing", path=path, warehouse=properties["warehouse"])
     _prepare_sqlite(path)
     url = url.update_query_dict({"timeout": str(SQLITE_BUSY_TIMEOUT_SECONDS)})
     properties["uri"] = url.render_as_string(hide_password=False)
@@ -124,12 +112,7 @@ def _prepare_sqlite(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = _journal_switched(path)
     if mode != "wal":
-        raise ConfigError(
-            f"the SQLite catalog's file system does not allow a write-ahead log (journal mode {mode})",
-            code="catalog-not-on-local-disk",
-            hint="Keep the embedded catalog on a local disk, or use a catalog server.",
-            path=path,
-        )
+        raise fault("catalog-not-on-local-disk", mode=mode, path=path)
 
 
 def _journal_switched(path: Path) -> str:

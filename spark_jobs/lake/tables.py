@@ -12,7 +12,7 @@ from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.catalog_errors import catalog_error, refuse_remote_signing
 from spark_jobs.lake.moments import Moment, iso_of_ms
 from spark_jobs.protocol.commit_summary import CommitSummary
-from spark_jobs.protocol.errors import ConfigError, SluiceError, SourceChanged
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress, has_progress, progress_from_properties
 from spark_jobs.storage.errors import storage_error
 
@@ -35,12 +35,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table | None:
     except Exception as error:
         raise catalog_error(error, "could not load the table", table=identifier) from error
     if not has_progress(table.metadata.properties):
-        raise ConfigError(
-            "a table of this name exists and was not made by Sluice",
-            code="foreign-table",
-            hint="Give the pipeline another `table`, or rename the one that is there.",
-            table=identifier,
-        )
+        raise fault("foreign-table", table=identifier)
     if table.metadata.current_snapshot_id is None:
         raise no_snapshot(table)
     refuse_remote_signing(table.io.properties, table=identifier)  # a REST server says it with each table
@@ -76,14 +71,9 @@ def snapshot_of(table: Table, attempt: str) -> int | None:
     return next((s.snapshot_id for s in snapshots if summary_of(s).attempt == attempt), None)
 
 
-def no_snapshot(table: Table) -> SourceChanged:
+def no_snapshot(table: Table) -> SluiceError:
     """Return the error for a table whose first snapshot is missing."""
-    return SourceChanged(
-        "the table has no snapshot: it was not made by Sluice, or its snapshots were removed",
-        code="no-snapshot",
-        hint="Roll it back to a snapshot if there is one, or drop it and let the next run make it again.",
-        table=".".join(table.name()),
-    )
+    return fault("no-snapshot", table=".".join(table.name()))
 
 
 # Which snapshot was main at a moment, also one that was rolled back since: for reading as of then.
@@ -100,17 +90,12 @@ def snapshot_at(table: Table, moment: Moment) -> Snapshot:
     if snapshot is not None:
         return snapshot
     if not keeps_history(table):
-        raise ConfigError(
-            "the catalog shows the table's newest snapshot only: it keeps no history, or all have expired",
-            code="no-history",
-            hint="It works on catalogs that keep history, as SQLite and Iceberg's own REST server do.",
-            table=".".join(table.name()),
-        )
+        raise fault("no-history.newest-only", table=".".join(table.name()))
     oldest = min(table.metadata.snapshots, key=lambda kept: kept.timestamp_ms)
-    raise ConfigError(
-        "the table has no snapshot of that id or time: it has expired, or never was",
-        code="no-such-snapshot",
-        hint=f"The oldest one kept is {oldest.snapshot_id} of {iso_of_ms(oldest.timestamp_ms)}.",
+    raise fault(
+        "no-such-snapshot",
+        oldest=oldest.snapshot_id,
+        time=iso_of_ms(oldest.timestamp_ms),
         table=".".join(table.name()),
     )
 

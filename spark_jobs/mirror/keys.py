@@ -17,8 +17,7 @@ from spark_jobs.formats.connect.keys import ITEM, NAME
 from spark_jobs.lake.data_files import to_scanned_file
 from spark_jobs.lake.file_rows import rows_of_file, stream
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.metadata_columns import ROW_ID
 from spark_jobs.storage.errors import storage_error
 
@@ -96,12 +95,10 @@ def refuse_other_spellings(table: Table, spelling: Spelling, pipeline: str) -> N
     cdc = progress_of(table).cdc
     if cdc is None or cdc.is_spelled or (key := other_in(table, spelling)) is None:
         return
-    raise ConfigError(
-        f"the mirror has a key as it was written, {key}, which is {_spelled(key, spelling) or 'not told'} by"
-        " now: a key that is written in several ways may have several rows",
-        code="mirror-key-spelling",
-        hint="An earlier version compared keys as they were written. Make the mirror anew:"
-        f" {mends.act('rebuild', pipeline)}",
+    raise fault(
+        "mirror-key-spelling",
+        written=key,
+        spelled=_spelled(key, spelling) or "not told",
         pipeline=pipeline,
         table=".".join(table.name()),
     )

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _read_all_delete_files
 
 from spark_jobs.mirror.identity import each_once
-from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.arrow_schema import field_id
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, ROW_ID, SEQUENCE
 from spark_jobs.storage.errors import storage_error
@@ -188,11 +188,10 @@ def _refuse_twice(table: Table, keys: pa.Array, found: list[NDArray[np.int64]]) 
     counts = np.bincount(np.concatenate([np.empty(0, np.int64), *found]), minlength=len(keys))
     twice = np.flatnonzero(counts > 1)
     if len(twice):
-        raise CorruptLog(
-            f"the key {keys[int(twice[0])].as_py()} has {counts[twice[0]]} rows in the mirror"
-            f" ({len(twice):,} keys of the batch have more than one)",
-            code="mirror-key-twice",
-            hint="Nothing was committed. Another writer may have added rows; make the mirror anew from its"
-            " topic: ./sluice rebuild PIPELINE --reason ...",
+        raise fault(
+            "mirror-key-twice",
+            row=keys[int(twice[0])].as_py(),
+            rows=counts[twice[0]],
+            keys=len(twice),
             table=".".join(table.name()),
         )

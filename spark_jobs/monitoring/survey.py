@@ -19,7 +19,7 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
 from spark_jobs.notices.notice import owes_notice
-from spark_jobs.protocol.errors import RetryableError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.recovery.recovered import HeldBatch, held_batch
@@ -342,10 +342,5 @@ def _joined(
     return Surveyed(pipeline, source, table)
 
 
-def _unreadable(pipeline: PipelineConfig, error: Exception) -> RetryableError:
-    return RetryableError(
-        f"the table cannot be read: {type(error).__name__}: {scrub(str(error))[:300]}",
-        code="table-unreadable",
-        hint="Check that the catalog and the table's storage can be reached from here.",
-        **pipeline.where,
-    )
+def _unreadable(pipeline: PipelineConfig, error: Exception) -> SluiceError:
+    return fault("table-unreadable", type=type(error).__name__, why=scrub(str(error))[:300], **pipeline.where)

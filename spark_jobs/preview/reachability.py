@@ -17,7 +17,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.protocol.errors import ConfigError, SluiceError, error_from_json, error_to_json
+from spark_jobs.protocol.errors import SluiceError, error_from_json, error_to_json, fault
 from spark_jobs.storage.file_listing import list_files
 
 if TYPE_CHECKING:
@@ -121,10 +121,5 @@ def _missing_folders(folder: str, properties: Mapping[str, str]) -> list[Path]:
     return [place for place in (Path(path), *Path(path).parents) if not place.exists()]
 
 
-def _refused(step: str, location: str, said: str) -> ConfigError:
-    return ConfigError(
-        f"the storage did not {step} a file: {' '.join(said.split())}",
-        code="storage-refused",
-        hint="Put, get, list and delete are needed there; check address, credentials and policy.",
-        location=location,
-    )
+def _refused(step: str, location: str, said: str) -> SluiceError:
+    return fault("storage-refused.check", step=step, why=" ".join(said.split()), location=location)

@@ -13,10 +13,15 @@
     └── Unexpected           an error that nobody foresaw: it is reported
 
 A kind is a class; the particular error is its ``code``, which is also its anchor in docs/ERRORS.md.
+What each says stands in errors.toml; ``fault`` makes it.
 """
 
 from __future__ import annotations
 
+import functools
+import pkgutil
+import tomllib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -120,15 +125,37 @@ class Unexpected(SluiceError):
 KINDS: dict[str, type[SluiceError]] = {kind.__name__: kind for kind in SluiceError.__subclasses__()}
 
 
+def fault(name: str, /, **places: object) -> SluiceError:
+    """Return the error that errors.toml has under the name: a code, or ``code.way`` if it is met in several.
+
+    ``places`` fill its texts. Those that are coordinates are told beside the message too, unless None.
+    """
+    code, _, way = name.partition(".")
+    catalogue, coordinates = _catalogue()
+    texts = {**catalogue["unexpected"], **catalogue.get(code, {}), **catalogue.get(code, {}).get(way, {})}
+    message, hint = (_filled(texts[part], places) for part in ("message", "hint"))
+    where = {place: value for place, value in places.items() if place in coordinates}
+    return KINDS[texts["kind"]](message, code=code, hint=hint, **where)
+
+
+def _filled(text: str, places: Mapping[str, object]) -> str:
+    """Return the text with its places; if some are missing they are told after it: the error stays itself."""
+    try:
+        return text.format_map(places)
+    except (LookupError, ValueError):
+        return f"{text} {places}"
+
+
+@functools.cache
+def _catalogue() -> tuple[dict[str, Any], frozenset[str]]:
+    """Return what errors say by code, and the names of coordinates; it is read from a shipped zip too."""
+    catalogue = tomllib.loads((pkgutil.get_data(__package__, "errors.toml") or b"").decode())
+    return catalogue, frozenset(catalogue.pop("coordinates"))
+
+
 def named(error: Exception, mend: str) -> SluiceError:
     """Return the error, under a name where it has none; ``mend`` is the command that shows where it was."""
-    if isinstance(error, SluiceError):
-        return error
-    return Unexpected(
-        f"unexpected {first_line(error)}",
-        code="unexpected",
-        hint=f"{mend} --debug shows where; this deserves a bug report.",
-    )
+    return error if isinstance(error, SluiceError) else fault("unexpected", why=first_line(error), mend=mend)
 
 
 def first_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_type_hints
 from spark_jobs.protocol import shaped_spans
 from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
@@ -370,21 +370,11 @@ def progress_from_properties(properties: Mapping[str, str], *, table: str) -> Pr
     """
     version = properties.get(PROPERTY_FORMAT_VERSION, "")
     if not version.isdigit() or int(version) > FORMAT_VERSION:
-        raise CorruptLog(
-            f"the table's progress has format {version or '?'}, this version reads up to {FORMAT_VERSION}",
-            code="newer-format",
-            hint="Upgrade Sluice to the version that wrote it.",
-            table=table,
-        )
+        raise fault("newer-format", version=version or "?", newest=FORMAT_VERSION, table=table)
     try:
         return _parse(properties)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise CorruptLog(
-            f"the table's sluice.* properties cannot be read: {type(error).__name__}: {error}",
-            code="damaged-progress",
-            hint="They are written by commits only; restore them from an earlier metadata file.",
-            table=table,
-        ) from error
+        raise fault("damaged-progress", type=type(error).__name__, why=error, table=table) from error
 
 
 def _parse(properties: Mapping[str, str]) -> Progress:

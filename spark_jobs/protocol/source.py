@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch
-from spark_jobs.protocol.errors import OffsetsUnavailable, SluiceError, SourceChanged
+from spark_jobs.protocol.errors import OffsetsUnavailable, SluiceError, fault
 from spark_jobs.protocol.progress import Progress
 
 
@@ -63,12 +62,9 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
     """
     check_name(progress, source, table=table)
     if _differ(progress.cluster_id, source.cluster_id):
-        raise SourceChanged(
-            f"topic {source.topic} was drained from another Kafka cluster, {progress.cluster_id}",
-            code="cluster-moved",
-            hint="Point kafka.bootstrap.servers back at that cluster, or let the table follow:"
-            f" {mends.command('source', 'PIPELINE')} shows whether its offsets continue,"
-            " and with --accept goes on from there.",
+        raise fault(
+            "cluster-moved",
+            earlier=progress.cluster_id,
             table=table,
             topic=source.topic,
             cluster=source.cluster_id,
@@ -84,13 +80,7 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
 def check_name(progress: Progress, source: SourceState, *, table: str | None = None) -> None:
     """Raise ``SourceChanged`` when the configuration names another topic than the table was filled from."""
     if progress.topic != source.topic:
-        raise SourceChanged(
-            f"the table was filled from topic {progress.topic}, and the configuration names {source.topic}",
-            code="another-topic",
-            hint=f"Put topic: {progress.topic} back, or let {source.topic} have a table of its own.",
-            table=table,
-            topic=source.topic,
-        )
+        raise fault("another-topic", drained=progress.topic, table=table, topic=source.topic)
 
 
 def has_other_ids(progress: Progress, source: SourceState | Batch) -> bool:
@@ -102,16 +92,8 @@ def _differ(before: str | None, now: str | None) -> bool:
     return bool(before and now and before != now)
 
 
-def _recreated(source: SourceState, evidence: str, table: str | None) -> SourceChanged:
-    return SourceChanged(
-        f"topic {source.topic} was deleted and created again: {evidence}",
-        code="topic-recreated",
-        hint="Its offsets start again from 0, so nothing was read."
-        f" {mends.command('source', 'PIPELINE')} shows what changed;"
-        " with --accept the table takes the new topic in as its next generation and keeps its rows.",
-        table=table,
-        topic=source.topic,
-    )
+def _recreated(source: SourceState, evidence: str, table: str | None) -> SluiceError:
+    return fault("topic-recreated", evidence=evidence, table=table, topic=source.topic)
 
 
 def drain_refusal(
@@ -161,21 +143,8 @@ def _check_start(source: SourceState, partition: int, start: int) -> None:
     """Raise ``OffsetsUnavailable`` when reading cannot begin at ``start``."""
     low, end = source.low[partition], source.end[partition]
     if start < low:
-        raise OffsetsUnavailable(
-            f"Kafka's retention has removed offsets {start} to {low - 1} before they were drained",
-            code="retention-passed",
-            hint="Those records are lost to Sluice. Raise the topic's retention, then go on from the earliest"
-            f" offset that is left: {mends.act('skip', 'PIPELINE', f'{partition}:{start}-{low}')}.",
-            topic=source.topic,
-            partition=partition,
+        raise fault(
+            "retention-passed", start=start, last=low - 1, low=low, topic=source.topic, partition=partition
         )
     if start > end:
-        raise OffsetsUnavailable(
-            f"the log ends at offset {end}, below offset {start} that the table has reached",
-            code="log-truncated",
-            hint="Kafka lost records that the table has (unclean leader election, a restored broker)."
-            f" {mends.command('source', 'PIPELINE')} compares the last rows with the topic;"
-            " with --accept the table takes what is left in as its next generation and keeps its rows.",
-            topic=source.topic,
-            partition=partition,
-        )
+        raise fault("log-truncated", end=end, start=start, topic=source.topic, partition=partition)

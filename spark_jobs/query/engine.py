@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -158,36 +157,19 @@ def _shut_in(folder: str, memory_bytes: int) -> dict[str, str | bool | int | flo
 # Why a query was ended that began: its time, its memory, or the files behind it.
 
 
-def out_of_time(pipeline: PipelineConfig) -> RetryableError:
+def out_of_time(pipeline: PipelineConfig) -> SluiceError:
     """Return the error of a query whose time is over, or whose server ends."""
-    return RetryableError(
-        "the query was ended: it took longer than it may",
-        code="query-timeout",
-        hint="Ask for less at once, as by a condition on a partitioned column, or raise"
-        " `serve.query_timeout` and what the request allows.",
-        pipeline=pipeline.name,
-    )
+    return fault("query-timeout", pipeline=pipeline.name)
 
 
-def out_of_memory(why: str, pipeline: PipelineConfig) -> ConfigError:
+def out_of_memory(why: str, pipeline: PipelineConfig) -> SluiceError:
     """Return the error of a query that needs more memory than it may have."""
-    return ConfigError(
-        f"the query was ended: {why}",
-        code="query-too-large",
-        hint="Ask for less at once; where `serve` answers, ask it alone, or raise `serve.query_memory`.",
-        pipeline=pipeline.name,
-    )
+    return fault("query-too-large", why=why, pipeline=pipeline.name)
 
 
-def files_away(error: Exception, pipeline: PipelineConfig) -> RetryableError:
+def files_away(error: Exception, pipeline: PipelineConfig) -> SluiceError:
     """Return the error of a table whose manifests or data files could not be read."""
-    return RetryableError(
-        f"the table's files could not be read: {first_line(error)}",
-        code="table-unreadable",
-        hint="Try again; when it stays,"
-        f" {mends.command('audit', pipeline.name, '--metadata')} names the files that are gone.",
-        table=pipeline.table,
-    )
+    return fault("table-unreadable.files", why=first_line(error), owner=pipeline.name, table=pipeline.table)
 
 
 def first_line(error: Exception) -> str:

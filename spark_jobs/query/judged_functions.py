@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -35,12 +35,7 @@ def check_functions(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConf
     else:
         wrong = next((name for name in map(str.lower, _CALLED.findall(tree)) if name not in run), None)
     if wrong is not None:
-        raise ConfigError(
-            f"the query was not run: {wrong} is no function that is run here",
-            code="query-refused",
-            hint="Those that compute are; none that reads files, runs a text as SQL or changes a setting.",
-            pipeline=pipeline.name,
-        )
+        raise fault("query-refused.function", wrong=wrong, pipeline=pipeline.name)
 
 
 @cache

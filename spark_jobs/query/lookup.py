@@ -21,7 +21,7 @@ from spark_jobs.hot.seam import load_seam
 from spark_jobs.hot.segment import print_of
 from spark_jobs.lake.file_rows import stream
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.query.engine import MEMORY_BYTES, files_away, out_of_memory, out_of_time
 from spark_jobs.query.query import ROWS_A_BATCH, Answer
 from spark_jobs.records.formats import spelling_of
@@ -73,12 +73,7 @@ def _check_columns(columns: pa.Schema, pipeline: PipelineConfig) -> None:
     """Refuse a table of which another tool took or renamed what a lookup is by."""
     for name in (KEY, GENERATION, TIMESTAMP, OFFSET):
         if name not in columns.names:
-            raise ConfigError(
-                f"the table has no column {name}",
-                code="query-refused",
-                hint="Ask with `query` by the columns that it has.",
-                **pipeline.where,
-            )
+            raise fault("query-refused.column", name=name, **pipeline.where)
 
 
 def _of_mirror(prefix: Prefix, pipeline: PipelineConfig, key: str) -> Iterator[pa.Table]:

@@ -23,7 +23,7 @@ from pyiceberg.expressions import AlwaysTrue
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.moments import Moment
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.query.engine import Engine, files_away, first_line, out_of_memory, out_of_time
 from spark_jobs.query.judged_functions import check_functions
 from spark_jobs.query.relations import DEAD_LETTERS, WATERMARK, beside_hot, registered
@@ -149,12 +149,7 @@ def _check_reads(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig)
     """Refuse what is no question: it could leave something behind for whoever asks next."""
     for statement in engine.extract_statements(sql):
         if statement.type not in _READS:
-            raise ConfigError(
-                f"the query was not run: {statement.type.name} does not read",
-                code="query-refused",
-                hint="Ask with SELECT, FROM, WITH, DESCRIBE, SUMMARIZE, PIVOT or EXPLAIN.",
-                pipeline=pipeline.name,
-            )
+            raise fault("query-refused.statement", type=statement.type.name, pipeline=pipeline.name)
 
 
 def _translating(
@@ -178,11 +173,7 @@ def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[
             raise files_away(error, pipeline) from error
         every = (pipeline.table, *pipeline.routed_tables)
         ours = f"{', '.join(name.rpartition('.')[2] for name in every)} and {DEAD_LETTERS}"
-        raise ConfigError(
-            f"the query was not run: {first_line(error)}",
-            code="query-refused",
-            hint=f"The tables are {ours}; it is DuckDB's SQL without files, network and extensions.",
-        ) from error
+        raise fault("query-refused", why=first_line(error), ours=ours) from error
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import BadRecord, ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 
@@ -117,26 +116,20 @@ def first_batch_unreadable(
 ) -> SluiceError:
     """Return why no table is made of a topic of whose first ``count`` values none can be read."""
     if pipeline.is_mirror and not has_keys:
-        return ConfigError(
-            f"none of the first {count:,} changes of topic {pipeline.topic} has a key: nobody knows whose"
-            " rows they are",
-            code="mirror-without-key",
-            hint="Give the table a primary key, or name its key at the connector (`message.key.columns`); or"
-            " take its changes as they are, with `layout: changes`.",
-            topic=pipeline.topic,
-        )
+        return fault("mirror-without-key", count=count, topic=pipeline.topic)
     looks = appearance(values)
     written = pipeline.value.format
     nouns = "is a JSON object" if written is ValueFormat.JSON else f"can be read as {written}"
     if pipeline.envelope is not None:
         nouns = f"is an event ({pipeline.envelope})"
-    return BadRecord(
-        f"none of the first {count:,} values of topic {pipeline.topic} {nouns}"
-        + (f": {looks}" if looks else "")
-        + (f". What most of them are refused for: {reason}" if reason else ""),
-        code="first-batch-unreadable",
-        hint=f"{_advice(pipeline, values)} If others begin later, say from where with `start:`"
-        f" ({mends.command('preview', pipeline.name)} shows what is read); if never, leave the topic out.",
+    return fault(
+        "first-batch-unreadable.values",
+        count=count,
+        nouns=nouns,
+        seen=f": {looks}" if looks else "",
+        refused=f". What most of them are refused for: {reason}" if reason else "",
+        advice=_advice(pipeline, values),
+        owner=pipeline.name,
         topic=pipeline.topic,
     )
 

@@ -26,7 +26,7 @@ from spark_jobs.formats.connect.events import (
 )
 from spark_jobs.formats.connect.keys import AS_WRITTEN, Spelling
 from spark_jobs.formats.json.parsing import NotAnObjectError, parse_object
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, fault
 from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
 from spark_jobs.records.change_source import PlacedRows
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
@@ -301,14 +301,7 @@ def _refuse_unscaled(decoded: Decoded, chunk: Chunk, columns: pa.Schema) -> None
 
 
 def _refuse_decimal(column: str, value: str, kind: pa.DataType) -> NoReturn:
-    raise ConfigError(
-        f"{column} is told as {value!r}, and without a schema nobody knows the scale",
-        code="debezium-decimal-without-schema",
-        hint="Have the connector send schemas (value.converter.schemas.enable=true), or decimals as text"
-        f" (decimal.handling.mode=string), or declare {column} as string and keep what they are told as.",
-        column=column,
-        declared=str(kind),
-    )
+    raise fault("debezium-decimal-without-schema", value=value, column=column, declared=str(kind))
 
 
 def columns_beside(

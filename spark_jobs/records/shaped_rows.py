@@ -15,7 +15,7 @@ from spark_jobs.expressions.evaluating import Evaluated, evaluate
 from spark_jobs.expressions.judging import Expression, ExpressionError, first_line, type_hint
 from spark_jobs.expressions.results import check_condition, check_result, check_route_value
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.documents import along, from_field, texts
 from spark_jobs.records.routing import routes_of
@@ -79,9 +79,9 @@ def _check_names(shaping: Shaping, expression: Expression, schema: pa.Schema) ->
         raise ExpressionError(f"speaks of {unknown}, which has no column", hint)
 
 
-def _refused(where: str, error: ExpressionError, pipeline: PipelineConfig) -> ConfigError:
-    return ConfigError(
-        f"{where}: {error.message}", code="expression-refused", hint=error.hint, pipeline=pipeline.name
+def _refused(where: str, error: ExpressionError, pipeline: PipelineConfig) -> SluiceError:
+    return fault(
+        "expression-refused", where=where, why=error.message, hint=error.hint, pipeline=pipeline.name
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.schema_id import SchemaId
 from spark_jobs.registry.http_get import HttpGet, RegistryAccess, garbage
@@ -80,11 +80,7 @@ class RegistryClient:
     def _version(self, subject: str, version: int | str) -> _Answer:
         answer = self._ask(f"subjects/{quote(subject, safe='')}/versions/{version}")
         if answer is None:
-            raise ConfigError(
-                f"the registry {self._name} has no version {version} of subject {subject}",
-                code="registry-no-version",
-                hint="Check `subject:` and `version:`. When another schema refers to it, register it again.",
-            )
+            raise fault("registry-no-version", name=self._name, version=version, subject=subject)
         return answer
 
     def _ask(self, path: str) -> _Answer | None:
@@ -96,12 +92,7 @@ class RegistryClient:
         except ValueError as error:
             raise garbage(self._name, f"what is no schema ({error})") from error
         if answer.schemaType not in {None, *Language}:
-            raise ConfigError(
-                f"the registry {self._name} has a schema of a type that is not read: {answer.schemaType}",
-                code="registry-language",
-                hint="Schemas are AVRO, PROTOBUF or JSON.",
-                asked=path,
-            )
+            raise fault("registry-language", name=self._name, type=answer.schemaType, asked=path)
         return answer
 
     def _whole(self, answer: _Answer) -> SchemaText:
@@ -127,9 +118,5 @@ class RegistryClient:
             yield from self._references(referred, (*around, reference), seen)
             yield reference.name, referred.schema
 
-    def _tangled(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"a schema of the registry {self._name} cannot be used: it {what}",
-            code="registry-references",
-            hint="Register it with other references.",
-        )
+    def _tangled(self, what: str) -> SluiceError:
+        return fault("registry-references", name=self._name, what=what)

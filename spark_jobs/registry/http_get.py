@@ -20,7 +20,7 @@ from spark_jobs import __version__
 from spark_jobs.config.redaction import is_bare_url
 from spark_jobs.config.secrets import remember, resolve
 from spark_jobs.config.settings import RegistrySettings
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 
 # After the first try.
 PAUSES_SECONDS = (0.2, 1.0)
@@ -70,18 +70,12 @@ class HttpGet:
     def _read(self, answer: requests.Response, path: str) -> str | None:
         name, status = self._access.name, answer.status_code
         if status in _REFUSED:
-            raise ConfigError(
-                f"the registry {name} refuses {self._access.user} (HTTP {status})",
-                code="registry-refused",
-                hint=f"Check `registries.{name}.auth` and what it may read.",
-                asked=path,
-            )
+            raise fault("registry-refused", name=name, user=self._access.user, status=status, asked=path)
         if answer.is_redirect:
-            raise ConfigError(
-                f"the registry {name} sends us to another address,"
-                f" {urlsplit(answer.headers['Location']).hostname or 'on the same host'}",
-                code="registry-moved",
-                hint=f"Write its own address as `registries.{name}.url`: credentials go nowhere else.",
+            raise fault(
+                "registry-moved",
+                name=name,
+                host=urlsplit(answer.headers["Location"]).hostname or "on the same host",
                 asked=path,
             )
         text = self._text(answer)
@@ -90,13 +84,7 @@ class HttpGet:
         if status == HTTPStatus.NOT_FOUND:
             if _is_documented(text):
                 return None
-            raise ConfigError(
-                f"the registry {name} answers 404, and not in the words of Confluent's API",
-                code="registry-no-api",
-                hint=f"Check `registries.{name}.url`: Apicurio's ends in /apis/ccompat/v7. Ids in headers"
-                " need a registry that has GUIDs.",
-                asked=path,
-            )
+            raise fault("registry-no-api", name=name, asked=path)
         raise _away(name, f"answers HTTP {status}")
 
     def _text(self, answer: requests.Response) -> str:
@@ -136,7 +124,7 @@ class _Headers(AuthBase):
         return request
 
 
-def garbage(name: str, what: str) -> RetryableError:
+def garbage(name: str, what: str) -> SluiceError:
     """Return the error of an answer that is no answer: a gateway may have given it."""
     return _away(name, f"answers {what}")
 
@@ -149,21 +137,12 @@ def _is_documented(text: str) -> bool:
     return isinstance(code, int) and (code == _NOT_THERE or code // 100 == _NOT_THERE)
 
 
-def _away(name: str, how: str) -> RetryableError:
-    return RetryableError(
-        f"no schemas from the registry {name}: it {how}",
-        code="registry-away",
-        hint="Nothing was committed with a schema that is not known yet; the next run asks again."
-        " Schemas that are kept need no registry.",
-    )
+def _away(name: str, how: str) -> SluiceError:
+    return fault("registry-away", name=name, how=how)
 
 
-def _untrusted(name: str, wrong: str) -> ConfigError:
-    return ConfigError(
-        f"no trusted connection to the registry {name}: {wrong}",
-        code="registry-tls",
-        hint=f"Check ca, cert and key of `registries.{name}`, and whether its url is of a server with TLS.",
-    )
+def _untrusted(name: str, wrong: str) -> SluiceError:
+    return fault("registry-tls", name=name, wrong=wrong)
 
 
 def _mistrust(error: BaseException) -> str:
@@ -261,10 +240,5 @@ def _user_of(settings: RegistrySettings) -> str:
     return "a token" if settings.auth.bearer else "a certificate" if settings.cert else "anybody"
 
 
-def _unusable(name: str, key: str, what: str) -> ConfigError:
-    return ConfigError(
-        f"registries.{name}.{key} cannot be used: {what}",
-        code="registry-access",
-        hint="Write url: https://host:8081, basic: user:password, bearer: the token alone. What a reference"
-        " gives is looked at when a run starts.",
-    )
+def _unusable(name: str, key: str, what: str) -> SluiceError:
+    return fault("registry-access", name=name, setting=key, what=what)

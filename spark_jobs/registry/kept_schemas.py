@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
-from spark_jobs.protocol.errors import ConfigError, CorruptLog
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.schema_id import SchemaId
 from spark_jobs.schema.writer_schema import SchemaText
@@ -135,12 +135,7 @@ class KeptSchemas:
             return kept
         schema = self._registry.schema(schema_id)
         if schema is None and is_expected:
-            raise ConfigError(
-                f"schema {schema_id} is not kept any more, and the registry {self._name} does not have it",
-                code="schema-lost",
-                hint="Rows were made with it: bring `state:` back from a backup, or register the same again.",
-                digest=digest,
-            )
+            raise fault("schema-lost", schema_id=schema_id, name=self._name, digest=digest)
         if schema is not None:
             if digest is not None:
                 self._refuse_other(schema_id, schema, digest)
@@ -159,12 +154,8 @@ class KeptSchemas:
         except ValueError:
             schema = None
         if schema is None or schema.digest != digest:
-            raise CorruptLog(
-                f"the kept schema {schema_id} of the registry {self._name} is not what was written",
-                code="schema-damaged",
-                hint="Delete the file: the next run asks the registry and takes the same schema only."
-                " Without the registry bring `state:` back from a backup.",
-                file=f"{self._store.root}/{path}",
+            raise fault(
+                "schema-damaged", schema_id=schema_id, name=self._name, file=f"{self._store.root}/{path}"
             )
         self._read[schema_id, digest] = schema
         return schema
@@ -193,12 +184,5 @@ class KeptSchemas:
         if schema.digest != digest:
             raise self._changed(schema_id, digest, schema.digest)
 
-    def _changed(self, schema_id: SchemaId, one: str, other: str) -> ConfigError:
-        return ConfigError(
-            f"schema {schema_id} of the registry {self._name} is not what it was",
-            code="registry-changed",
-            hint="It was restored, emptied or exchanged: values would be read by a wrong schema. Give it back"
-            " what it had, or give the new one another name under `registries:`.",
-            was=one[:12],
-            now=other[:12],
-        )
+    def _changed(self, schema_id: SchemaId, one: str, other: str) -> SluiceError:
+        return fault("registry-changed", schema_id=schema_id, name=self._name, was=one[:12], now=other[:12])

@@ -12,7 +12,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
@@ -56,10 +56,9 @@ def plan_replay(
     check_anchor(table)
     drained, ahead = cut_at(ranges, progress.next_offsets)
     if not drained:
-        raise ConfigError(
-            f"nothing of {' '.join(map(str, ranges)) or 'the range'} has been drained yet",
-            code="replay-ahead",
-            hint="A replay does drained offsets again; the live flow drains the others first.",
+        raise fault(
+            "replay-ahead",
+            wanted=" ".join(map(str, ranges)) or "the range",
             table=pipeline.table,
             next_offsets=progress.next_offsets,
         )

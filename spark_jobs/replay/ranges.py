@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.planning import water_fill
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, gaps, merge
 from spark_jobs.protocol.progress import Progress
@@ -27,11 +26,7 @@ def parse_range(text: str) -> OffsetRange:
     """Read ``PARTITION:START-END``; the end is exclusive. Raises ``ConfigError``."""
     found = _RANGE.fullmatch(text.strip())
     if found is None or int(found[2]) >= int(found[3]):
-        raise ConfigError(
-            f"{text!r} is no offset range",
-            code="replay-range-malformed",
-            hint="Write PARTITION:START-END with START below END, for example 0:100-200; without END.",
-        )
+        raise fault("replay-range-malformed", text=text)
     return OffsetRange(int(found[1]), int(found[2]), int(found[3]))
 
 
@@ -40,11 +35,7 @@ def parse_moment(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ConfigError(
-            f"{text!r} is no time",
-            code="time-malformed",
-            hint="Write it as 2026-01-31T06:00:00Z; without a zone it is UTC.",
-        ) from error
+        raise fault("time-malformed", text=text) from error
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1000)
 
@@ -62,10 +53,8 @@ def window_bounds(key: str) -> tuple[int, int]:
         or key != window_key(int(start))
         or int(start) % WINDOW_OFFSETS
     ):
-        raise ConfigError(
-            f"{key!r} is no window of offsets",
-            code="replay-window-malformed",
-            hint=f"Windows are {WINDOW_OFFSETS:,} offsets wide, for example {window_key(WINDOW_OFFSETS)}.",
+        raise fault(
+            "replay-window-malformed", text=key, width=WINDOW_OFFSETS, example=window_key(WINDOW_OFFSETS)
         )
     return int(start), int(end)
 
@@ -129,12 +118,8 @@ def require_held(ranges: Iterable[OffsetRange], source: SourceState) -> None:
         if r.start >= low:
             continue
         left = f"{r.partition}:{low}-{r.end}" if low < r.end else "nothing of it"
-        raise OffsetsUnavailable(
-            f"Kafka holds partition {r.partition} from offset {low} on; of {r} there is left: {left}",
-            code="replay-range-gone",
-            hint="Replay what is left; the rows of the older offsets stay as they are.",
-            topic=source.topic,
-            partition=r.partition,
+        raise fault(
+            "replay-range-gone", low=low, wanted=r, left=left, topic=source.topic, partition=r.partition
         )
 
 
@@ -161,9 +146,4 @@ def cut_into_batches(ranges: Iterable[OffsetRange], max_records: int) -> Iterato
 def refuse_again(pipeline: PipelineConfig) -> None:
     """Raise ``ConfigError`` (``mirror-replay``) for a mirror."""
     if pipeline.is_mirror:
-        raise ConfigError(
-            "a mirror's rows are the newest changes of their keys: earlier ones are not put in their place",
-            code="mirror-replay",
-            hint=f"Make it anew of all changes: {mends.act('rebuild', pipeline.name)}.",
-            pipeline=pipeline.name,
-        )
+        raise fault("mirror-replay", pipeline=pipeline.name)

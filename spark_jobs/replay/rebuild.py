@@ -15,9 +15,8 @@ from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.table_columns import ensure_tables, plan_columns
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Balance, BatchKind
-from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import check_identity
 from spark_jobs.replay.ranges import parse_moment
@@ -77,13 +76,7 @@ def rebuild_ranges(
     ``SourceChanged`` as a drain does.
     """
     if not pipeline.is_mirror:
-        raise ConfigError(
-            "only a mirror is made anew as a whole",
-            code="not-a-mirror",
-            hint="Any range of another table is drained again by"
-            f" {mends.act('replay', pipeline.name, '--range PARTITION:START-END')}.",
-            pipeline=pipeline.name,
-        )
+        raise fault("not-a-mirror", pipeline=pipeline.name)
     table = load_drained(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
     check_identity(progress_of(table), source, table=pipeline.table)
@@ -136,12 +129,11 @@ def _starts(
     lost = {p: low for p, low in source.low.items() if low > first.get(p, low)}
     if lost and not force:
         partition, low = next(iter(lost.items()))
-        raise OffsetsUnavailable(
-            f"Kafka holds the topic from {partition}:{low} on, and the mirror began at"
-            f" {partition}:{first[partition]}: keys that were not changed since would be gone",
-            code="rebuild-would-lose",
-            hint="Have the source tell all its rows anew (an incremental snapshot) and rebuild from there"
-            " with --from TIME, or add --force to keep only what Kafka still tells.",
+        raise fault(
+            "rebuild-would-lose",
+            number=partition,
+            low=low,
+            first=first[partition],
             **pipeline.where,
             topic=pipeline.topic,
         )

@@ -20,8 +20,7 @@ from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.kept_letters import first_of_each
 from spark_jobs.lake.row_filters import is_among, is_in_any
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.ranges import refuse_again
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION, TIMESTAMP
@@ -94,12 +93,7 @@ def plan_redrive(
     for either table, and what reading raises.
     """
     if pipeline.is_archive:
-        raise ConfigError(
-            "an archive takes every record as it came: its dead letters lack what it keeps of the others",
-            code="redrive-archive",
-            hint=f"Replay their ranges: {mends.act('replay', pipeline.name, '--range P:START-END')}.",
-            pipeline=pipeline.name,
-        )
+        raise fault("redrive-archive", pipeline=pipeline.name)
     refuse_again(pipeline)
     check_anchor(table)
     if dead_letters is None:

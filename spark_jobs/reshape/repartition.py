@@ -13,7 +13,7 @@ from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.evolution import exchange_spec
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
@@ -58,12 +58,7 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
 
 def _refuse_mirror(pipeline: PipelineConfig) -> None:
     if pipeline.is_mirror:
-        raise ConfigError(
-            "a mirror has no partitions: a change would take its row from one to another",
-            code="cannot-repartition",
-            hint="Leave it as it is: compaction sorts its rows by key.",
-            **pipeline.where,
-        )
+        raise fault("cannot-repartition.mirror", **pipeline.where)
 
 
 def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -72,10 +67,5 @@ def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tup
     wanted = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, table.spec()))
     there = partition_terms(schema, table.spec())
     if wanted == there:
-        raise ConfigError(
-            f"the table is partitioned by {', '.join(there) or 'nothing'} already, as declared",
-            code="cannot-repartition",
-            hint="Change partition_by in sluice.yaml first.",
-            **pipeline.where,
-        )
+        raise fault("cannot-repartition.same", there=", ".join(there) or "nothing", **pipeline.where)
     return there, wanted

@@ -13,7 +13,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -30,9 +30,7 @@ def spelled(type_name: str) -> str:
     try:
         check_type_name(type_name)
     except UnreadableValueError as error:
-        raise ConfigError(
-            str(error), code="cannot-retype", hint="Name an Iceberg type: long, 'decimal(38,0)', timestamptz."
-        ) from error
+        raise fault("cannot-retype.type", why=str(error)) from error
     return type_text(declared_type(type_name))
 
 
@@ -87,7 +85,7 @@ def refuse(
         )
     else:
         return
-    raise ConfigError(message, code="cannot-retype", hint=hint, pipeline=pipeline.name, table=pipeline.table)
+    raise fault("cannot-retype", message=message, hint=hint, **pipeline.where)
 
 
 def _of_partitioning(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.kept import unfinished
 from spark_jobs.protocol.progress import progress_from_properties
 from spark_jobs.protocol.words import count
@@ -60,12 +60,10 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
 def refuse_newer_format(table: Table) -> None:
     """Raise ``ConfigError`` (``table-format-3``) for a table that PyIceberg reads and cannot commit to."""
     if table.metadata.format_version > NEWEST_FORMAT:
-        raise ConfigError(
-            f"another engine upgraded the table to Iceberg's format {table.metadata.format_version}",
-            code="table-format-3",
-            hint=f"Sluice commits to format {NEWEST_FORMAT}, and no table goes back to that: nothing"
-            " is drained into it, paused or not. Rename it away: the next run makes it anew from what Kafka"
-            " still has, and the old one stays readable.",
+        raise fault(
+            "table-format-3",
+            version=table.metadata.format_version,
+            newest=NEWEST_FORMAT,
             table=".".join(table.name()),
         )
 
@@ -81,12 +79,7 @@ def _check_layout(pipeline: PipelineConfig, table: Table) -> None:
     name = ".".join(table.name())
     there = progress_from_properties(table.properties, table=name).layout or Layout.FLAT.value
     if there != pipeline.layout.value:
-        raise ConfigError(
-            f"the table's layout is {there}, and the pipeline's {pipeline.layout.value}",
-            code="column-clash",
-            hint="Correct `layout`, or give the pipeline another `table`: rows cannot be both.",
-            **pipeline.where,
-        )
+        raise fault("column-clash.layout", there=there, layout=pipeline.layout.value, **pipeline.where)
 
 
 def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
@@ -100,12 +93,7 @@ def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
     missing = [field for field in declared_fields(pipeline.declared) if field.name not in names]
     for field in missing:
         if clash := name_clash(field.name, by_lower_case([*missing, *known]), is_top=True):
-            raise ConfigError(
-                f"columns: {clash}",
-                code="column-clash",
-                hint="Declare it as the table writes it, or leave it out.",
-                **pipeline.where,
-            )
+            raise fault("column-clash.declared", clash=clash, **pipeline.where)
     widenings: dict[Path, IcebergType] = {}
     for name in names & pipeline.declared.keys():
         there, declared = schema.find_field(name).field_type, declared_type(pipeline.declared[name])
@@ -125,10 +113,11 @@ def letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
         if there is None:
             missing.append(((name,), kind, None))
         elif type_text(there) != type_text(kind):
-            raise ConfigError(
-                f"column {name} of the dead-letter table is {type_text(there)}, not {type_text(kind)}",
-                code="column-clash",
-                hint=f"Declare it as {type_text(there)}, or under another name in dead_letters.columns.",
+            raise fault(
+                "column-clash.dead-letters",
+                name=name,
+                there=type_text(there),
+                type=type_text(kind),
                 pipeline=pipeline.name,
                 table=pipeline.dead_letter_table,
             )
@@ -214,16 +203,10 @@ def check_beside(
                     raise required_column(".".join(table.name()), each.name)
 
 
-def required_column(table: str, column: str, or_else: str = "") -> ConfigError:
+def required_column(table: str, column: str, or_else: str = "") -> SluiceError:
     """Return what to say of one without a value; ``or_else`` is another way out.
 
     A task knows of its table the location alone.
     """
     name = "TABLE" if "/" in table else table
-    return ConfigError(
-        f"column {column} of {table} is required, and Sluice has no value for it",
-        code="required-column",
-        hint=f"Make it optional: ALTER TABLE {name} ALTER COLUMN {column} DROP NOT NULL.{or_else}",
-        table=table,
-        column=column,
-    )
+    return fault("required-column", name=name, or_else=or_else, table=table, column=column)

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from spark_jobs.config.columns import Growth
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.schema_id import SchemaKey, Spans
 from spark_jobs.schema.arrow_schema import project
 from spark_jobs.schema.evidence import Evidence
@@ -223,12 +223,8 @@ class KeyedColumns:
         return replace(of_keys, additions=[*of_keys.additions, *kept]), told
 
 
-def _clash(name: str) -> ConfigError:
-    return ConfigError(
-        f"the values have a field {name}, and so is the column of the key called",
-        code="column-clash",
-        hint="Call the key's another: `key: {as: order_key}`.",
-    )
+def _clash(name: str) -> SluiceError:
+    return fault("column-clash.key", name=name)
 
 
 # What a routed table lacks of its pipeline's columns: it has those alone that its rows have values in.

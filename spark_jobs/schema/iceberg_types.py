@@ -25,7 +25,7 @@ from pyiceberg.types import (
 from spark_jobs.config.iceberg_terms import field_text, split_arguments, split_field
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.evolution import Path
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, with_metadata_columns
@@ -139,8 +139,8 @@ def _check_names(table: Table) -> None:
         raise _clash(table, f"two columns have one name in files: {error}", hint) from error
 
 
-def _clash(table: Table, message: str, hint: str) -> ConfigError:
-    return ConfigError(message, code="column-clash", hint=hint, table=".".join(table.name()))
+def _clash(table: Table, message: str, hint: str) -> SluiceError:
+    return fault("column-clash", message=message, hint=hint, table=".".join(table.name()))
 
 
 def widenings_to(there: IcebergType, declared: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
@@ -210,49 +210,21 @@ def incompatible(
     *,
     is_declared: bool = False,
     is_of_key: bool = False,
-) -> ConfigError:
+) -> SluiceError:
     """Return the error. ``is_of_key``: a rebuild met it, which takes any type but in a column of the key."""
     column, kind, own = ".".join(path), type_text(there), type_text(written.field_type)
     if is_of_key:
-        return ConfigError(
-            f"the source has {written.name} as {own}, column {column} is {kind}, and is of the key: rows of"
-            " one key would be there twice",
-            code="schema-incompatible",
-            hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and make the"
-            f" mirror anew from there: {mends.act('rebuild', 'PIPELINE', '--from TIME')}.",
-        )
+        return fault("schema-incompatible.key", name=written.name, own=own, there=column, kind=kind)
     if layout is Layout.MIRROR:
         declared = f" Leave {column} out of `columns:`." if is_declared else ""
-        return ConfigError(
-            f"the source has {written.name} as {own}, column {column} is {kind}",
-            code="schema-incompatible",
-            hint=f"Nothing was committed.{declared} Make the mirror anew, which takes the new type:"
-            f" {mends.act('rebuild', 'PIPELINE')}. Or say `schema: {{incompatible: new_column}}`: a column"
-            " beside it has the values from then on.",
+        return fault(
+            "schema-incompatible.mirror", name=written.name, own=own, there=column, kind=kind, advice=declared
         )
     if layout is Layout.CHANGES:
-        return ConfigError(
-            f"the source has {written.name} as {own}, column {column} is {kind}",
-            code="schema-incompatible",
-            hint="Nothing was committed. Have the connector tell all rows anew (a new snapshot), and let the"
-            " pipeline begin there with a table of another name, which gets the new type: `table:` and"
-            " `start: TIME`. Or say `schema: {incompatible: new_column}`: a column beside it has the values"
-            " from then on.",
-        )
+        return fault("schema-incompatible.changes", name=written.name, own=own, there=column, kind=kind)
     if layout is Layout.ARCHIVE:
-        return ConfigError(
-            f"a schema has {written.name} as {own}, and the column {column} is {kind}",
-            code="schema-incompatible",
-            hint="Nothing was committed. Have the producers go back, say `schema: {incompatible:"
-            " new_column}`, or begin an archive of another name, which gets the new type: `table:`.",
-        )
-    return ConfigError(
-        f"a schema has {written.name} as {own}, and the column {column} is {kind}",
-        code="schema-incompatible",
-        hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}` (or"
-        " dead_letter), or give the column a type that holds both:"
-        f" {mends.act('retype', 'PIPELINE', path[0], 'TYPE')}.",
-    )
+        return fault("schema-incompatible.archive", name=written.name, own=own, there=column, kind=kind)
+    return fault("schema-incompatible", name=written.name, own=own, there=column, kind=kind, root=path[0])
 
 
 # Which types hold all values of which others, and which a column can be widened to.

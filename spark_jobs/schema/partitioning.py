@@ -29,7 +29,7 @@ from pyiceberg.types import DecimalType, UUIDType
 
 from spark_jobs.config.iceberg_terms import PartitionTerm, misfit, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.evolution import Evolution, Path
 from spark_jobs.schema.iceberg_types import type_text
 from spark_jobs.schema.inference import RESERVED_COLUMNS
@@ -72,12 +72,7 @@ def partition_spec(
             _refuse_type(schema, term, column)
             _refuse_second(schema, fields, transform, column)
         if any(field.source_id == column.field_id for field in fields):
-            raise ConfigError(
-                f"partition_by names the column {term.column} twice",
-                code="partition-twice",
-                hint="Keep one term for each column; hour implies day.",
-                term=term,
-            )
+            raise fault("partition-twice", name=term.column, term=term)
         name = _free_name(term, {*schema.column_names, *(each.name for each in fields)})
         fields.append(PartitionField(column.field_id, PARTITION_FIELD_ID_START + position, transform, name))
     return PartitionSpec(*fields)
@@ -92,11 +87,7 @@ def _parse(text: str) -> PartitionTerm:
     try:
         return parse_partition_term(text)
     except UnreadableValueError as error:
-        raise ConfigError(
-            f"partition_by: {error}",
-            code="partition-term",
-            hint="Write a column, year|month|day|hour(column), bucket(16, column) or truncate(8, column).",
-        ) from error
+        raise fault("partition-term", why=error) from error
 
 
 def _find(schema: Schema, term: PartitionTerm) -> NestedField:
@@ -104,12 +95,7 @@ def _find(schema: Schema, term: PartitionTerm) -> NestedField:
         return schema.find_field(term.column)
     except ValueError as error:
         there = (name for name in schema.column_names if not name.startswith(f"{HEADERS}."))
-        raise ConfigError(
-            f"partition_by: there is no column {term.column}; there are: {', '.join(there)}",
-            code="partition-column",
-            hint="Name one of the table's columns; a field inside a struct with dots.",
-            term=term,
-        ) from error
+        raise fault("partition-column", name=term.column, there=", ".join(there), term=term) from error
 
 
 def _free_name(term: PartitionTerm, taken: set[str]) -> str:
@@ -125,7 +111,7 @@ def _refuse_type(schema: Schema, term: PartitionTerm, column: NestedField) -> No
     if wrong is None and column.field_id not in build_position_accessors(schema):
         wrong = f"{term.column} has many values in a row", "Name a column, or a field inside structs alone."
     if wrong is not None:
-        raise ConfigError(f"partition_by: {wrong[0]}", code="partition-type", hint=wrong[1], term=term)
+        raise fault("partition-type", why=wrong[0], hint=wrong[1], term=term)
 
 
 def _refuse_second(
@@ -135,12 +121,7 @@ def _refuse_second(
     kind = transform.result_type(column.field_type)
     values = (each.transform.result_type(schema.find_type(each.source_id)) for each in fields)
     if isinstance(kind, DecimalType | UUIDType) and kind in values:
-        raise ConfigError(
-            f"partition_by has two values of {type_text(kind)}: once Spark has compacted the table, it is not"
-            " read any more",
-            code="partition-type",
-            hint="Keep one, or write bucket(16, column) for the other.",
-        )
+        raise fault("partition-type.second", type=type_text(kind))
 
 
 # ``sort_by`` as a table's Iceberg sort order, which ends in the rows' identity: no two rows are equal.
@@ -156,11 +137,7 @@ def sort_order(schema: Schema, sort_by: Sequence[str] = ()) -> SortOrder:
     ids = {field.name: field.field_id for field in schema.fields}
     named = (field for field in schema.fields if field.name in sort_by)
     for field in (each for each in named if not each.field_type.is_primitive):
-        raise ConfigError(
-            f"sort_by: rows cannot be sorted by {field.name}, {type_text(field.field_type)}",
-            code="sort-type",
-            hint="Name columns with single values: no struct, list or map, and nothing inside one.",
-        )
+        raise fault("sort-type", name=field.name, type=type_text(field.field_type))
     names = [name for name in sort_by if name in ids]
     names += [name for name in IDENTITY if name not in names]
     return SortOrder(*(SortField(ids[name], transform=IdentityTransform()) for name in names))

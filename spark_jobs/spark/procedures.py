@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.spark.tasks import SPARK_FAILURES
 
 if TYPE_CHECKING:
@@ -91,38 +91,11 @@ def _failure(error: Exception, procedure: str) -> SluiceError:
     text = str(error)
     reason = scrub(text.strip().splitlines()[0] if text.strip() else type(error).__name__)[:300]
     if "OPERATION_CANCELED" in text:
-        return CommitConflict(
-            "another process began the same upkeep, took this one for dead and stopped it",
-            code="taken-over",
-            hint="Nothing is lost: that one goes on. One at a time is enough.",
-            procedure=procedure,
-        )
+        return fault("taken-over.upkeep", procedure=procedure)
     if _WITHOUT_ICEBERG.search(text):
-        return ConfigError(
-            f"Spark does not know Iceberg: {reason}",
-            code="spark-without-iceberg",
-            hint="Put iceberg-spark-runtime, on S3 iceberg-aws-bundle too, on the Spark server's class path,"
-            " or let ./sluice up start one.",
-            procedure=procedure,
-        )
+        return fault("spark-without-iceberg", why=reason, procedure=procedure)
     if _UNSUPPORTED in text:
-        return ConfigError(
-            f"Spark cannot read the table: {reason}",
-            code="spark-type",
-            hint="The table is whole, and is not tidied up while it has such a column: keep its values as"
-            " string or long, or write `upkeep: {compact_above: 1000000000}`.",
-            procedure=procedure,
-        )
+        return fault("spark-type", why=reason, procedure=procedure)
     if _CONFLICT.search(text):
-        return RetryableError(
-            f"other writers' commits came first {TRIES} times in a row: {reason}",
-            code="upkeep-crowded-out",
-            hint="Nothing was changed that a reader could notice; the next run tries again.",
-            procedure=procedure,
-        )
-    return RetryableError(
-        f"Spark could not finish: {reason}",
-        code="upkeep-failed",
-        hint="Nothing was changed that a reader could notice; Spark's log has the whole error.",
-        procedure=procedure,
-    )
+        return fault("upkeep-crowded-out", tries=TRIES, why=reason, procedure=procedure)
+    return fault("upkeep-failed", why=reason, procedure=procedure)

@@ -25,7 +25,7 @@ from spark_jobs.storage.state_files import write_whole
 
 
 JOBS = Path(__file__).resolve().parents[1]
-SUFFIXES = {".py", ".txt"}
+SUFFIXES = {".py", ".toml", ".txt"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -18,13 +18,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 from spark_jobs.protocol.batch import Split
-from spark_jobs.protocol.errors import (
-    CommitConflict,
-    RetryableError,
-    SluiceError,
-    Unexpected,
-    error_from_json,
-)
+from spark_jobs.protocol.errors import SluiceError, error_from_json, fault
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
 
 if TYPE_CHECKING:
@@ -99,33 +93,12 @@ def _tried(outcome: SplitOutcome) -> SplitOutcome:
 
 def _failure(error: Exception, tag: str) -> SluiceError:
     if "OPERATION_CANCELED" in str(error):
-        return CommitConflict(
-            "another run of this pipeline began, took this one for dead and stopped its tasks",
-            code="taken-over",
-            hint="Nothing is lost: that run drains on. One run at a time is enough; see ./sluice status.",
-            attempt=tag,
-        )
+        return fault("taken-over", attempt=tag)
     if _CRASH.search(str(error)):
-        return RetryableError(
-            f"a task died in each of its tries: {_reason(error)}",
-            code="task-crashed",
-            hint="A record that the decoder dies of, or too little memory, also for a producer's batch, which"
-            " is unpacked whole: see Spark's log, and spark.task_memory in docs/CONFIG.md.",
-            attempt=tag,
-        )
+        return fault("task-crashed", why=_reason(error), attempt=tag)
     if _SAME_AGAIN.match(reason := _reason(error)):
-        return Unexpected(
-            f"a task failed alike in each of its tries: unexpected {reason}",
-            code="unexpected",
-            hint="Spark's log has the task's traceback; this deserves a bug report.",
-            attempt=tag,
-        )
-    return RetryableError(
-        f"Spark could not finish the batch's tasks: {reason}",
-        code="spark-failed",
-        hint="The next run tries again; Spark's log has the task's own error.",
-        attempt=tag,
-    )
+        return fault("unexpected.task", why=reason, attempt=tag)
+    return fault("spark-failed", why=reason, attempt=tag)
 
 
 def _reason(error: Exception) -> str:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.storage.errors import UNEXPIRED, in_a_line, told_by_store
+from spark_jobs.protocol.errors import fault
+from spark_jobs.storage.errors import in_a_line, told_by_store
 from spark_jobs.storage.file_listing import StoredFile, list_files
 
 if TYPE_CHECKING:
@@ -151,21 +151,10 @@ def _translated(action: str, location: str) -> Iterator[None]:
         message = f"{action} what lies under `state:` failed: {in_a_line(error)}"
         told = told_by_store(error, message, location=location)
         if told is not None and told.code == "storage-refused":
-            raise ConfigError(
-                message,
-                code="log-store-refused",
-                hint="Give Sluice the right to list, read, create and delete under `state:`, and"
-                f" {UNEXPIRED}.",
-                location=location,
-            ) from error
+            raise fault("log-store-refused", message=message, location=location) from error
         if told is not None:
             raise told from error
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        raise RetryableError(
-            message,
-            code="disk-full" if is_full else "log-store-away",
-            hint="Free some space; the next run recovers and goes on."
-            if is_full
-            else "Check that the storage under `state:` can be reached from here; the next run tries again.",
-            location=location,
+        raise fault(
+            "disk-full" if is_full else "log-store-away", message=message, location=location
         ) from error

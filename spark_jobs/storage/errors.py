@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -21,8 +21,6 @@ _REFUSAL = re.compile(
 
 _NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket")
 _LONGEST = 400
-# In the hints of refusals.
-UNEXPIRED = "credentials that have not expired (a mere HTTP status 400 is often a session token that has)"
 
 
 def in_a_line(error: BaseException) -> str:
@@ -30,33 +28,15 @@ def in_a_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:_LONGEST]
 
 
-def told_by_store(error: BaseException, message: str, **where: object) -> ConfigError | RetryableError | None:
+def told_by_store(error: BaseException, message: str, **where: object) -> SluiceError | None:
     """Return the error of a missing bucket, of expired credentials, of a refusal; None of others."""
     if _EXPIRY.search(str(error)):
-        return RetryableError(
-            message,
-            code="credentials-expired",
-            hint="The next run asks the catalog for new ones, or reads its own again, and goes on. Those that"
-            " end within one batch want smaller batches (`max_batch_records`) or a longer life.",
-            **where,
-        )
+        return fault("credentials-expired", message=message, **where)
     if _NO_BUCKET.search(str(error)):
-        return ConfigError(
-            message,
-            code="no-bucket",
-            hint="Make the bucket, or name the one that is meant. If it was there before, what lay in it is"
-            " gone: bring it back from a backup first (docs/OPERATIONS.md).",
-            **where,
-        )
+        return fault("no-bucket", message=message, **where)
     if not is_refusal(error):
         return None
-    return ConfigError(
-        message,
-        code="storage-refused",
-        hint="Give Sluice the right to list, read, write and delete below the tables' locations, and"
-        f" {UNEXPIRED}.",
-        **where,
-    )
+    return fault("storage-refused", message=message, **where)
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -66,34 +46,22 @@ def is_refusal(error: BaseException) -> bool:
     )
 
 
-def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | RetryableError:
+def storage_error(error: OSError, doing: str, **where: object) -> SluiceError:
     """Return the error of a table's files: what is ``told_by_store``, or ``storage-failed``.
 
     ``doing`` begins the message: "writing data files".
     """
     if (told := told_by_store(error, f"{doing} failed: {in_a_line(error)}", **where)) is not None:
         return told
-    return RetryableError(
-        f"{doing} failed: {type(error).__name__}: {in_a_line(error)}",
-        code="storage-failed",
-        hint="Check that the lake's storage can be reached from here, has room and may be written to; the"
-        " next run tries again.",
-        **where,
-    )
+    return fault("storage-failed", doing=doing, type=type(error).__name__, why=in_a_line(error), **where)
 
 
-def manifest_error(error: OSError, doing: str, table: Table) -> ConfigError | RetryableError:
+def manifest_error(error: OSError, doing: str, table: Table) -> SluiceError:
     """Return the error of manifests: ``manifest-unreadable`` for one that is gone, or ``storage_error``."""
     name = ".".join(table.name())
     if not isinstance(error, FileNotFoundError):
         return storage_error(error, doing, table=name)
-    return RetryableError(
-        f"a manifest of the table is gone: {error}",
-        code="manifest-unreadable",
-        hint="It may have been replaced just now; the next run tries again. Nothing was deleted here. If it"
-        " stays away, go back to a snapshot that is whole (./sluice rollback): docs/OPERATIONS.md.",
-        table=name,
-    )
+    return fault("manifest-unreadable", why=error, table=name)
 
 
 @contextmanager

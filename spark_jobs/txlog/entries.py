@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, WrittenFile
 from spark_jobs.protocol.commit_summary import CommitSummary
-from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.progress import Progress
@@ -268,12 +268,7 @@ def fold(table_uuid: str, uuid: str, objects: Mapping[str, str]) -> Attempt:
 def refuse_newer(version: object, **where: object) -> None:
     """Raise ``CorruptLog`` (``newer-log-format``) for a format this version does not know."""
     if isinstance(version, int) and version > LOG_FORMAT_VERSION:
-        raise CorruptLog(
-            f"a transaction-log object has format {version}, this version reads up to {LOG_FORMAT_VERSION}",
-            code="newer-log-format",
-            hint="Upgrade Sluice to the version that wrote it; nothing was changed.",
-            **where,
-        )
+        raise fault("newer-log-format", version=version, newest=LOG_FORMAT_VERSION, **where)
 
 
 def _parse(

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from spark_jobs.protocol.batch import Batch
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.storage.paths import is_inside
 from spark_jobs.txlog.entries import Attempt, Entry, entry_to_json, fold
@@ -31,12 +31,7 @@ class TxlogStore:
         """Raise ``ConfigError`` (``log-under-table``) when the root lies in one of the table's locations."""
         for location in locations:
             if is_inside(self.root, location):
-                raise ConfigError(
-                    f"the transaction log's root {self.root} lies under the table's location {location}",
-                    code="log-under-table",
-                    hint="Set `state:` to a place of its own: orphan removal deletes what no snapshot names.",
-                    table=table,
-                )
+                raise fault("log-under-table", root=self.root, folder=location, table=table)
 
     def append(self, table_uuid: str, batch: Batch, entry: Entry, *, reached: int = 0) -> bool:
         """Write one object; False when that phase was already written, which is kept as it is.

@@ -13,7 +13,7 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import delete_file, drop_stillborn, locations_of, locations_of_others
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.storage.file_listing import modified_us
 from spark_jobs.storage.paths import is_local, normalise_path
 from spark_jobs.upkeep.kind import Done
@@ -93,11 +93,7 @@ def _before_us(work: TableWork) -> int:
     return work.connections.now_us() - work.settings.orphans_older_than_seconds * 1_000_000
 
 
-def _shared(table: Table, others: tuple[str, ...]) -> ConfigError:
-    return ConfigError(
-        f"the table's location overlaps with that of {', '.join(others)}",
-        code="shared-location",
-        hint="Nothing was deleted. Give each table its own location: what one does not name is the other's.",
-        table=".".join(table.name()),
-        location=table.location(),
+def _shared(table: Table, others: tuple[str, ...]) -> SluiceError:
+    return fault(
+        "shared-location", others=", ".join(others), table=".".join(table.name()), location=table.location()
     )

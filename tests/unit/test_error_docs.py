@@ -1,49 +1,81 @@
-"""docs/ERRORS.md is what the sources raise, and every reference to it leads somewhere."""
+"""The errors' catalogue, the calls that make its errors and docs/ERRORS.md are of one piece."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from string import Formatter
 
 import pytest
 from dagster import Failure
 
 from assets.failures import named_failures
 from cli.output import error_lines
-from docs.pages.errors import PAGE, ROOMS, ROOT, errors_in, raised_errors, render
-from spark_jobs.protocol.errors import KINDS, ConfigError
+from docs.pages.errors import PAGE, ROOT, entries, render
+from spark_jobs.protocol.errors import KINDS, ConfigError, _catalogue, fault
 
+ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
 ANCHOR = re.compile(r"docs/ERRORS\.md#(\S+)")
+ENTRIES = entries()
+COORDINATES = _catalogue()[1]
 
 
-def test_committed_page_is_what_the_sources_raise() -> None:
+def test_committed_page_is_what_the_catalogue_says() -> None:
     """An error cannot be added or reworded without its page: ``python -m docs.pages.errors`` writes it."""
     assert PAGE.read_text(encoding="utf-8") == render()
 
 
-def test_every_code_in_the_sources_has_one_anchor() -> None:
-    """A code the generator does not see, or two headings of one name, would lead a reader nowhere."""
+def test_every_code_has_one_anchor() -> None:
+    """Two headings of one name would lead a reader nowhere."""
     headings = re.findall(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(headings) == sorted(_codes_in_sources())
+    assert headings == sorted({name.partition(".")[0] for name in ENTRIES})
 
 
 def test_every_error_says_what_to_do() -> None:
     """An error without a message or a hint leaves a person alone with it."""
-    assert not [error for error in raised_errors() if not error.message.strip() or not error.hint.strip()]
+    for name, texts in ENTRIES.items():
+        assert texts["kind"] in KINDS, name
+        assert texts["message"].strip(), name
+        assert texts["hint"].strip(), name
 
 
-def test_both_sides_of_a_condition_and_constants_are_found() -> None:
-    """A code chosen by a condition has its own anchor and its own hint; constants appear as their text."""
-    source = (
-        'WHERE = "there"\nConfigError(f"no {x}", code="a" if x else "b", hint="do" if x else f"go {WHERE}")'
-    )
-    found = [(error.code, error.message, error.hint) for error in errors_in(ast.parse(source))]
-    assert found == [("a", "no …", "do"), ("b", "no …", "go there")]
+def test_every_error_is_made_somewhere() -> None:
+    """What is told no more leaves the catalogue; a name that it does not have is told nowhere."""
+    assert {name for _, call in _calls() for name in _names(call)} == set(ENTRIES)
+
+
+def test_every_place_is_given() -> None:
+    """A call gives what its texts name, and nothing that is neither in a text nor a coordinate."""
+    for where, call in _calls():
+        given = {keyword.arg for keyword in call.keywords if keyword.arg}
+        unpacked = [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None]
+        others = {"pipeline", "table"} if unpacked and unpacked[0].endswith(".where") else COORDINATES
+        named = [_places(name) for name in _names(call)]
+        assert all(places <= given | (others if unpacked else set()) for places in named), where
+        assert given <= set().union(COORDINATES, *named), where
+
+
+def test_coordinates_are_those_that_calls_give() -> None:
+    """The vocabulary has no word that nobody uses."""
+    literal = {keyword.arg for _, call in _calls() for keyword in call.keywords}
+    assert sorted(COORDINATES - literal) == []
+
+
+@pytest.mark.parametrize("name", ["no-such-error", "topic-recreated", "topic-recreated.no-such-way"])
+def test_a_mistake_in_a_call_hides_no_error(name: str) -> None:
+    """Without its entry or its places an error is told all the same, with what was given."""
+    error = fault(name, evidence="other id", topic="clicks")
+    assert error.code == name.partition(".")[0]
+    assert error.where == {"topic": "clicks"}
+    assert "other id" in fault(name, evidenc="other id").message
+    if "such" not in name:
+        assert error.message == "topic clicks was deleted and created again: other id"
 
 
 def test_printed_anchors_resolve() -> None:
     """What the command line points at is a heading whose anchor is the code itself."""
-    for code in sorted({error.code for error in raised_errors()}):
+    for code in sorted({name.partition(".")[0] for name in ENTRIES}):
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code), "the anchor of a heading would be another text"
         printed = "\n".join(error_lines(ConfigError("message", code=code, hint="hint")))
         assert ANCHOR.findall(printed) == [code]
@@ -57,20 +89,26 @@ def test_anchor_in_the_ui_is_the_printed_one() -> None:
     assert ANCHOR.findall(str(caught.value.metadata["described in"].value)) == ["some-code"]
 
 
-def _codes_in_sources() -> set[str]:
-    """Every literal given as ``code=`` to anything, however the call is written."""
+def _calls() -> Iterator[tuple[str, ast.Call]]:
+    """Every call of ``fault`` in the product, and where it is."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "fault":
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+
+
+def _names(call: ast.Call) -> set[str]:
+    """The names that a call may give: one text, or one of each side of a condition."""
+    texts = [call.args[0]]
+    while any(isinstance(text, ast.IfExp) for text in texts):
+        texts = [side for t in texts for side in ((t.body, t.orelse) if isinstance(t, ast.IfExp) else (t,))]
+    assert all(isinstance(text, ast.Constant) for text in texts), ast.unparse(call)
+    return {str(text.value) for text in texts if isinstance(text, ast.Constant)}
+
+
+def _places(name: str) -> set[str]:
+    texts = ENTRIES.get(name, {"message": "", "hint": ""})
     return {
-        value.value
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and _name(node) in KINDS
-        for keyword in node.keywords
-        if keyword.arg == "code"
-        for value in ast.walk(keyword.value)
-        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+        place for text in ("message", "hint") for _, place, _, _ in Formatter().parse(texts[text]) if place
     }
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

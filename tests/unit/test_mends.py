@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField
 
 from cli.app import sluice
 from cli.listing import COMMANDS
-from docs.pages.errors import PAGE, ROOMS, ROOT
+from docs.pages.errors import CATALOGUE, PAGE, ROOT, entries
 from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
@@ -30,8 +30,16 @@ from spark_jobs.schema.metadata_columns import with_metadata_columns
 if TYPE_CHECKING:
     from pathlib import Path
 
+ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
 # As it is written in a text: the command, a group's command, and the options that follow at once.
 WRITTEN = re.compile(r"\./sluice (?P<name>[a-z]+)(?: (?P<sub>list|publish|discard)\b)?")
+
+# The same with its arguments, as far as they are no words of the sentence.
+TYPED = re.compile(
+    r"""\./sluice [a-z]+(?: (?:list|publish|discard)\b)?"""
+    r"""(?: (?:--[a-z-]+|'[^']*'|"[^"]*"|\{\w+\}|\.{3}|[A-Z][A-Z:-]*\b))*"""
+)
+BY_LAUNCHER = {"test", "lint", "prove", "bench"}
 
 
 def _parse(words: list[str]) -> None:
@@ -64,6 +72,18 @@ def _made() -> list[ast.Call]:
 def test_every_name_is_a_command(name: mends.CommandName) -> None:
     """A command that is renamed is renamed in what people are told to type."""
     _parse(shlex.split(mends.command(name, "orders"))[1:])
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, texts in entries().items() if "./sluice " in str(texts))
+)
+def test_what_an_error_says_to_type_can_be_typed(name: str) -> None:
+    """Command, arguments and options; what varies stands as 1."""
+    for text in (entries()[name][part] for part in ("message", "hint")):
+        for written in TYPED.findall(text):
+            words = [re.sub(r"\{\w+\}", "1", word) for word in shlex.split(written)[1:]]
+            if words[0] != "1" and words[0] not in BY_LAUNCHER:
+                _parse(words)
 
 
 def test_every_option_is_one_of_its_command() -> None:
@@ -104,10 +124,10 @@ def test_a_clash_names_no_command_that_the_layout_refuses(layout: Layout) -> Non
 
 
 def test_what_texts_name_exists() -> None:
-    """In sources and on the page of errors, also where a text is written without ``mends``."""
+    """In sources, the catalogue of errors and its page, also where a text is written without ``mends``."""
     sources = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
-    known = {entry.name for entry in COMMANDS} | {"test", "lint", "prove", "bench"}
-    found = [match for path in [*sources, PAGE] for match in _written(path)]
+    known = {entry.name for entry in COMMANDS} | BY_LAUNCHER
+    found = [match for path in [*sources, CATALOGUE, PAGE] for match in _written(path)]
     assert len(found) > 100
     assert {match["name"] for match in found} <= known
     assert {match["name"] for match in found if match["sub"]} == {"held"}

@@ -28,7 +28,7 @@ HARMLESS = frozenset(
         "posixpath",
         # As an import statement does; what is found by them is held to be pure below.
         *("importlib", "pkgutil"),
-        *("pydantic", "pydantic.fields", "pydantic_core", "re", "typing", "urllib.parse"),
+        *("pydantic", "pydantic.fields", "pydantic_core", "re", "tomllib", "typing", "urllib.parse"),
         # The same for the same arguments too: the rules of a time zone come with the environment.
         *("croniter", "zoneinfo"),
         # Types and names of columns; what reads and writes tables is elsewhere in it.

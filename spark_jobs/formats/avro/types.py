@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from fastavro.schema import SchemaParseException, parse_schema
 
 from spark_jobs.formats import tree
-from spark_jobs.formats.tree import Array, Bounded, Map, Record, refused, unreadable
+from spark_jobs.formats.tree import Array, Bounded, Map, Record, unreadable
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.writer_schema import SchemaText
 
 _SYMBOLS = "sluice-symbols"  # an enum's, under a name that fastavro does not look at
@@ -149,7 +150,7 @@ def parse(source: SchemaText) -> ParsedSchema:
     written = _parsed(source.text, named)
     root = _Tree(named).type(written, (), ())
     if is_null(root):
-        raise refused("null says nothing: no column can come of it", "Leave the topic out.")
+        raise fault("schema-unsupported.null")
     return ParsedSchema(root, written, named)
 
 
@@ -303,10 +304,7 @@ def _primitive(base: str) -> Kind:
 def _decimal(kind: Leaf, schema: Mapping[str, Any]) -> Leaf:
     precision, scale = schema["precision"], schema.get("scale", 0)
     if precision > _MOST_DIGITS:
-        raise refused(
-            f"a decimal of {precision:,} digits: {_MOST_DIGITS:,} are the most",
-            "Leave the topic out, or keep its values as `raw`.",
-        )
+        raise fault("schema-unsupported.digits", digits=precision, most=_MOST_DIGITS)
     return replace(kind, kind=Kind.DECIMAL, precision=precision, scale=scale)
 
 
@@ -318,11 +316,7 @@ def _is_decimal(schema: Mapping[str, Any]) -> bool:
 def _of_some_bytes(inner: Type, path: tuple[str, ...]) -> Type:
     if _takes_bytes(inner) and not is_null(inner):
         return inner
-    raise refused(
-        "an array or a map of what takes no bytes: a few of them can stand for any number of items",
-        "Leave the topic out, or keep its values as `raw`.",
-        field=".".join(path),
-    )
+    raise fault("schema-unsupported.no-bytes", field=".".join(path))
 
 
 def _takes_bytes(kind: Type, depth: int = 0) -> bool:

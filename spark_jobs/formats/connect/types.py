@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from spark_jobs.formats import tree
-from spark_jobs.formats.tree import Array, Map, Record, fields_told, refused
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.formats.tree import Array, Map, Record, fields_told
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.told import Form, Forms
 
 _MOST_DIGITS = 38
@@ -118,12 +118,7 @@ def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Recor
             written = {field.name: each for field, each in zip(row.fields, schema["fields"], strict=True)}
             row = Record(fields_told(row.fields, told, partial(_in_form, written)))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            "the schema beside an event is not of its kind",
-            code="schema-unreadable",
-            hint="Of one of Debezium it is a struct with `before`, `after` and `op`. Rows without an envelope"
-            " are `cdc: {envelope: upsert}`.",
-        ) from error
+        raise fault("schema-unreadable.debezium") from error
     if not isinstance(row, Record):
         raise _unsupported((), "no struct")
     return row
@@ -172,9 +167,5 @@ def _decimal(parameters: Mapping[str, str]) -> Leaf:
     return Leaf(Kind.DECIMAL, precision=max(precision, scale, 1), scale=scale)
 
 
-def _unsupported(path: tuple[str, ...], what: str) -> ConfigError:
-    return refused(
-        f"the row has a type that no column is made of: {what}",
-        "Leave the column out at the connector (`column.exclude.list`).",
-        field=".".join(path) or None,
-    )
+def _unsupported(path: tuple[str, ...], what: str) -> SluiceError:
+    return fault("schema-unsupported.row", what=what, field=".".join(path) or None)

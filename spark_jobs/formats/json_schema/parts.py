@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.formats.json_schema.documents import Documents, unreadable
-from spark_jobs.formats.tree import refused
+from spark_jobs.protocol.errors import fault
 
 # Parts may be reached by more ways than anybody has time for.
 _MOST_STEPS = 300_000
@@ -124,10 +124,7 @@ class Parts:
     def _count(self, steps: int) -> None:
         self._steps += steps
         if self._steps > _MOST_STEPS:
-            raise refused(
-                f"written out, the schema has more than {_MOST_STEPS:,} parts",
-                "A table of it could not be read: leave the topic out, or keep its values as `raw`.",
-            )
+            raise fault("schema-unsupported.parts", most=_MOST_STEPS)
 
 
 def _own_names(node: Node) -> frozenset[str] | None:

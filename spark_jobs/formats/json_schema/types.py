@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 from spark_jobs.formats import tree
 from spark_jobs.formats.json_schema.documents import Documents
 from spark_jobs.formats.json_schema.parts import Node, Parts
-from spark_jobs.formats.tree import Array, Bounded, Field, Map, refused
+from spark_jobs.formats.tree import Array, Bounded, Field, Map
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.writer_schema import SchemaText
 
 VALUE = "value"
@@ -75,7 +76,7 @@ def parse(source: SchemaText) -> Root:
     tree = _Tree(Parts(documents))
     found = tree.field(VALUE, [documents.root], (), ())
     if found is None:
-        raise refused("no value but null can be of it: no column can come of it", "Leave the topic out.")
+        raise fault("schema-unsupported.only-null")
     is_record = isinstance(found.type, Record)
     return Root(found.type if isinstance(found.type, Record) else Record((found,)), is_whole=not is_record)
 

@@ -13,7 +13,7 @@ from spark_jobs.formats import tree
 from spark_jobs.formats.lanes.lanes import Rows
 from spark_jobs.formats.protobuf.plain import FIRST_US, LAST_US, moment
 from spark_jobs.formats.protobuf.types import Kind, Leaf, Message, Type
-from spark_jobs.formats.tree import refused
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.told import Form
 from spark_jobs.schema.writer_schema import WriterColumns
 
@@ -39,7 +39,7 @@ _FORMS = {Form.TEXT: "string", Form.NUMBER: "long"}
 def columns_of(root: Message, name: str) -> WriterColumns:
     """Return the columns of the message of this full name; raises as ``tree.columns_of``."""
     if not root.fields:
-        raise refused("the message has no fields", "Name another, or keep the values as `raw`.")
+        raise fault("schema-unsupported.no-fields")
     hint = "Rename the field in a new version of the schema, or keep the values as `raw`."
     return tree.columns_of(root.fields, _column, hint, message=f"{name}:")
 

@@ -22,7 +22,7 @@ from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.writer_schema import SchemaText
 
 MAIN = "the-schema.proto"
@@ -148,10 +148,6 @@ def _found(name: str) -> FileDescriptorProto | None:
     return found
 
 
-def unreadable(why: str) -> ConfigError:
+def unreadable(why: str) -> SluiceError:
     """Return the error of what is no schema."""
-    return ConfigError(
-        f"a schema is not Protobuf: {why}",
-        code="schema-unreadable",
-        hint="Correct the file under `value:`, or what is registered.",
-    )
+    return fault("schema-unreadable.protobuf", why=why)

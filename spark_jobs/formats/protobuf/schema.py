@@ -17,7 +17,7 @@ from spark_jobs.formats.protobuf.compiling import compiled, unreadable
 from spark_jobs.formats.protobuf.plain import PlainReader
 from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Type, comments, tree_of
 from spark_jobs.formats.tree import Record, fields_told
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.told import Form, Forms
 from spark_jobs.schema.writer_schema import SchemaText
 
@@ -90,13 +90,9 @@ def _messages(descriptors: bytes) -> list[str]:
     return [f"{file.package}.{each.name}" if file.package else each.name for each in file.message_type]
 
 
-def _no_message(descriptors: bytes, why: str) -> ConfigError:
+def _no_message(descriptors: bytes, why: str) -> SluiceError:
     there = ", ".join(_messages(descriptors)) or "none"
-    return ConfigError(
-        f"the schema has {why}",
-        code="no-such-message",
-        hint=f"Name one under `value: {{message: …}}`. There are: {there}.",
-    )
+    return fault("no-such-message", why=why, there=there)
 
 
 def _in_form(field: Field, form: Form) -> Type:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from spark_jobs.formats import tree
-from spark_jobs.formats.tree import MAX_NESTING, Array, Map, Record, refused
+from spark_jobs.formats.tree import MAX_NESTING, Array, Map, Record
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.told import Form
 
 if TYPE_CHECKING:
@@ -146,16 +147,15 @@ class _Tree:
 
     def message(self, message: Descriptor, inside: tuple[str, ...]) -> Message:
         if len(inside) > MAX_NESTING:
-            raise refused(f"the schema nests deeper than {MAX_NESTING} messages", "Keep the values as `raw`.")
+            raise fault("schema-unsupported.messages", most=MAX_NESTING)
         return Record(tuple(self._field(each, inside) for each in message.fields))
 
     def _field(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Field:
         if next(self._numbers) > _MOST_FIELDS:
-            told = f"written out, the schema has more than {_MOST_FIELDS:,} fields"
-            raise refused(told, "Keep the values as `raw`.")
+            raise fault("schema-unsupported.fields", most=_MOST_FIELDS)
         name = field_.full_name
         if field_.type == _OF.TYPE_GROUP:
-            raise refused(f"{name} is a group", "Make it a message, or keep the values as `raw`.")
+            raise fault("schema-unsupported.group", name=name)
         oneof = field_.containing_oneof.name if field_.containing_oneof else None
         kind, doc = self._type(field_, inside), self._docs.get(name)
         return Field(field_.name, kind, doc, (), field_.number, field_.has_presence, oneof)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.iceberg_terms import LEVEL, codec_of
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import fault
 from spark_jobs.upkeep.figures import MEDIUM, MIN_FILES_TO_MERGE, SMALL, TableFigures, Tier
 from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
@@ -111,11 +111,10 @@ def compact(work: TableWork) -> Done:
         work.make_anchor(lambda progress: replace(progress, compacted_files=figures.data_files))
         work.connections.fail_points.reach("compact.after-reanchor")
     if failed_files:
-        raise RetryableError(
-            f"{failed_files:,} files could not be merged, {counts['rewritten_files']:,} could",
-            code="upkeep-failed",
-            hint="What was merged stays. Spark's log has each group's error; ./sluice audit finds"
-            " files that cannot be read.",
+        raise fault(
+            "upkeep-failed.compaction",
+            failed=failed_files,
+            merged=counts["rewritten_files"],
             table=work.identifier,
         )
     return Done(dict(counts))
