@@ -18,12 +18,11 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_plan import plan_batch
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, added_up
 from spark_jobs.drain.halving import drain_whole_or_halved
-from spark_jobs.drain.mirror_fold import NotToldYet
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.batch import Balance, Pause, total
-from spark_jobs.protocol.errors import BatchHeld, SluiceError
+from spark_jobs.protocol.errors import BatchHeld, RetryableError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.recovery.recover import recover
@@ -148,8 +147,8 @@ def _drain(
                 batches.append(batch)
                 last = committed
                 on_progress(batch)
-        except NotToldYet:
-            if not tried:
+        except RetryableError as error:
+            if error.code != "change-not-told-yet" or not tried:
                 raise
             tried = []  # an earlier run had cut the batch short there; by now the whole may tell it
         except BatchHeld as error:

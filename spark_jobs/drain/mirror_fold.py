@@ -23,33 +23,15 @@ from spark_jobs.mirror.fold import Fate, Folded, first_new, fold, had_by
 from spark_jobs.mirror.keys import first_of_others, refuse_other_spellings
 from spark_jobs.mirror.lookup import made_whole
 from spark_jobs.mirror.written_events import events_of, rows_at
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import RetryableError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.records.formats import spelling_of
 from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 from spark_jobs.spark.outcomes import Written
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-
-class NotToldYet(RetryableError):
-    """A changed key's row was read before those of its old key; ``before`` are the ranges up to there."""
-
-    def __init__(self, run: BatchRun, waiting: Mapping[int, int]) -> None:
-        partition, offset = next(iter(waiting.items()))
-        super().__init__(
-            f"the key of record {partition}:{offset} was changed, and what its row was before is not in Kafka"
-            " yet",
-            code="change-not-told-yet",
-            hint="Nothing was committed of it; the next run looks again. Where it stays, a partition has lost"
-            f" records: {mends.act('rebuild', run.pipeline.name)}",
-            pipeline=run.pipeline.name,
-            table=run.batch.table,
-        )
-        self.before = run.batch.ranges.before(waiting)
 
 
 def fold_written(
@@ -60,7 +42,8 @@ def fold_written(
     ``table`` is loaded after the files were written. Where there are any of the latter nothing is folded:
     the batch is to be written again without them. Raises ``SourceChanged`` (``another-source``,
     ``another-table``, ``source-restarted``, ``partitions-changed``), ``ConfigError``
-    (``mirror-key-changed``, ``mirror-key-spelling``), ``BadRecord``, and ``NotToldYet``.
+    (``mirror-key-changed``, ``mirror-key-spelling``), ``BadRecord``, and
+    ``RetryableError`` (``change-not-told-yet``) where a changed key's row comes before those of its old one.
     """
     if run.batch.kind is not BatchKind.REBUILD:
         spelling = spelling_of(run.pipeline, progress_of(table).cdc)
@@ -76,7 +59,15 @@ def fold_written(
     is_anew = run.batch.kind is BatchKind.REBUILD
     whole = made_whole(table, written.data_files, folded, looks_in_table=not is_anew)
     if whole.waiting:
-        raise NotToldYet(run, whole.waiting)
+        partition, offset = next(iter(whole.waiting.items()))
+        error = fault(
+            "change-not-told-yet",
+            record=f"{partition}:{offset}",
+            pipeline=run.pipeline.name,
+            table=run.batch.table,
+        )
+        error.before = run.batch.ranges.before(whole.waiting)
+        raise error
     if whole.missing:
         _stop_at(run, whole.missing)
         return written, whole.missing
