@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import pkgutil
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -128,13 +129,14 @@ KINDS: dict[str, type[SluiceError]] = {kind.__name__: kind for kind in SluiceErr
 def fault(name: str, /, **places: object) -> SluiceError:
     """Return the error that errors.toml has under the name: a code, or ``code.way`` if it is met in several.
 
-    ``places`` fill its texts. Those that are coordinates are told beside the message too, unless None.
+    ``places`` fill its texts. Those that are coordinates, or in no text, are told beside the message too.
     """
     code, _, way = name.partition(".")
     catalogue, coordinates = _catalogue()
     texts = {**catalogue["unexpected"], **catalogue.get(code, {}), **catalogue.get(code, {}).get(way, {})}
     message, hint = (_filled(texts[part], places) for part in ("message", "hint"))
-    where = {place: value for place, value in places.items() if place in coordinates}
+    in_texts = set(re.findall(r"\{(\w+)", texts["message"] + texts["hint"])) - coordinates
+    where = {place: value for place, value in places.items() if place not in in_texts}
     return KINDS[texts["kind"]](message, code=code, hint=hint, **where)
 
 

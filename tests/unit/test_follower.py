@@ -68,7 +68,8 @@ class _Looking:
         self.closed: list[int] = []
         connections = SimpleNamespace(open_catalog=self._open)
         self.follower = Follower([], cast("Any", connections), folder=folder, memory_bytes=0)
-        pipeline = cast("Any", SimpleNamespace(name="orders", table="shop.orders"))
+        where = {"pipeline": "orders", "table": "shop.orders"}
+        pipeline = cast("Any", SimpleNamespace(name="orders", table="shop.orders", where=where))
         notes = DecodingNotes(folder, "orders")
         self._one = PipelineFollower(pipeline, cast("Any", None), notes, lambda: False)
         self._one._held, self._one._newest = Held.at(held, EPOCH, {0: 9}), held
@@ -198,7 +199,8 @@ def test_who_begins_anew_while_a_catalog_lags_keeps_what_is_shown(
     monkeypatch.setattr(pipeline_follower, "LAG_SECONDS", 0.05)
     monkeypatch.setattr(pipeline_follower, "_AGAIN_SECONDS", 0.03)
     monkeypatch.setattr(pipeline_follower, "look", lambda *_: (seam(5, 2), EPOCH, None))
-    pipeline = cast("Any", SimpleNamespace(name="orders", table="shop.orders"))
+    where = {"pipeline": "orders", "table": "shop.orders"}
+    pipeline = cast("Any", SimpleNamespace(name="orders", table="shop.orders", where=where))
     one = PipelineFollower(pipeline, cast("Any", None), DecodingNotes(tmp_path, "orders"), lambda: False)
     one._newest = seam(9, 3)
     one._follow()
