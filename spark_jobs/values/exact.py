@@ -126,14 +126,16 @@ def _at_once(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values, not nested, in another type; raises ``pa.ArrowInvalid`` where one is none of it."""
+    is_looked_at = pa.types.is_boolean(kind) and values.type != kind
     every = values
     if pa.types.is_decimal(kind) and (pa.types.is_integer(values.type) or pa.types.is_decimal(values.type)):
+        scale = values.type.scale if pa.types.is_decimal(values.type) else 0
         # By way of all digits there are: Arrow looks at what a type could hold, not at what is there.
-        every = values.cast(pa.decimal128(38, kind.scale if pa.types.is_decimal(values.type) else 0))
+        every = values.cast(pa.decimal128(38, kind.scale if scale else 0))
+        # Without room for more digits behind the point it makes another number.
+        is_looked_at = kind.scale > scale
     made = every.cast(kind)
-    # What has no room for more digits behind the point Arrow makes another number of.
-    is_looked_at = pa.types.is_boolean(kind) or every is not values
-    if is_looked_at and values.type != kind and not made.cast(values.type).equals(values):
+    if is_looked_at and not made.cast(values.type).equals(values):
         raise pa.ArrowInvalid("it is another value there")
     if pa.types.is_temporal(kind) and not is_certain(made):
         raise pa.ArrowInvalid("outside the years 1 to 9999")

@@ -128,6 +128,8 @@ def test_types_are_the_sources(copies: int) -> None:
         ("zoned", "infinity"),
         ("zoned", "0044-03-15T00:00:00Z BC"),
         ("zoned", "2024-02-29T12:00:00.1234567Z"),
+        ("zoned", "2024-02-29T12:00:00"),
+        ("zoned", "2024-02-29112:00Z"),
         ("clock", 86_400_000_000),
         ("amount", base64_of(10**12)),
         ("amount", "12.50"),
@@ -317,7 +319,10 @@ def test_bytes_of_a_decimal_without_a_scale_stop_the_drain() -> None:
         (None, json.dumps({"schema": {"type": "int32"}, "payload": {"op": "c"}}).encode(), "after"),
         (None, PLAIN.event("c", {"id": 1}).replace(b'"id":1', b'"id":1,"id":2'), "id"),
         (None, TYPED.event("c", ROW).replace(b'"ratio":0.1', b'"ratio":1e999'), "ratio"),
+        (None, TYPED.event("c", ROW).replace(b'"ratio":0.1', b'"ratio":1e9999999999999999999'), "ratio"),
         (None, TYPED.event("c", {**ROW, "more": 1}), "more"),
+        (None, TYPED.event("c", {**ROW, "uid": "half"}).replace(b'"half"', b'"\\ud800"'), "uid"),
+        (None, TYPED.event("c", {**ROW, "bits": "half"}).replace(b'"half"', b'"\\ud800"'), "bits"),
     ],
 )
 def test_what_is_no_event_is_a_bad_value(key: bytes | None, value: bytes, field: str | None) -> None:
@@ -327,6 +332,7 @@ def test_what_is_no_event_is_a_bad_value(key: bytes | None, value: bytes, field:
     table.drain(good)
     decoded = table.drain([*good, (key, value), *good])
     assert [(each.index, each.field) for each in decoded.bad] == [(2, field)]
+    assert decoded.bad[0].error.encode()
     assert decoded.table.num_rows == 4
 
 
@@ -487,6 +493,23 @@ def test_many_at_once_are_what_each_is_by_itself(changed: list[tuple[str, Any]],
                 [column_of([plain[name]], columns.field(name).type) for name in columns.names], columns
             )
             assert repr(alone.to_pylist()[0]) == repr(made[index])
+
+
+@pytest.mark.parametrize(
+    ("time", "is_one"),
+    [
+        (253_402_300_799_999, True),
+        (253_402_300_800_000, False),
+        ("9999-12-31T23:59:59.999999Z", True),
+        ("0001-01-01T00:00:00+05:00", False),
+    ],
+)
+def test_a_change_is_within_the_years_that_can_be_shown(time: int | str, is_one: bool) -> None:
+    """To the last microsecond of them, and wherever on earth it is told."""
+    value = {"operation": "u", "key": "k", "value": {"id": 1}, "timestamp": time}
+    good: tuple[bytes | None, bytes | None] = (b"k", json.dumps({**value, "timestamp": 0}).encode())
+    decoded = Table(Envelope.SLUICE).drain([good, (b"k", json.dumps(value).encode())])
+    assert [*decoded.indices] == [0, 1][: 1 + is_one]
 
 
 @pytest.mark.parametrize("number", [b"1e9997", b"7.5", b"true", b"[7]"])

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.formats.avro.columns import DURATION, MOST_DIGITS
-from spark_jobs.formats.avro.plain import CONVERSIONS, FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, TEXTS
+from spark_jobs.formats.avro.plain import CONVERSIONS, TEXTS
 from spark_jobs.formats.avro.types import Kind, Leaf
 from spark_jobs.formats.lanes.lanes import Rows
 from spark_jobs.formats.lanes.packed_values import binary_column, words_at
+from spark_jobs.values.ranges import bounds
 
-_DAY_US = 86_400_000_000
-_LONG_BYTES = 8
+_INT_BITS, _LONG_BYTES = 32, 8
 _UUID_BYTES = 16
 _DASHES = np.array([8, 13, 18, 23])
 _DIGITS = np.array([at for at in range(36) if at not in _DASHES])
@@ -26,31 +26,25 @@ for _digit in b"0123456789abcdefABCDEF":
     _HEX[_digit] = int(chr(_digit), 16)
 
 
-def number_column(  # noqa: PLR0911  (a line for each kind)
-    leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType
-) -> pa.Array:
+def number_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType) -> pa.Array:
     """Return what is written as an integer."""
     if leaf.as_text:
         return rows.looked_at(rows.array(numbers), TEXTS[leaf.kind], target)
+    unit = 1
     match leaf.kind:
         case Kind.LONG:
             return rows.array(numbers)
-        case Kind.INT:
-            return rows.array(rows.within(numbers, -(1 << 31), (1 << 31) - 1).astype(np.int32))
         case Kind.ENUM:
             at = rows.within(numbers, 0, len(leaf.symbols) - 1)
             return pa.array(leaf.symbols, pa.string()).take(rows.array(at))
-        case Kind.DATE:
-            return rows.array(rows.within(numbers, FIRST_DAY, LAST_DAY).astype(np.int32)).cast(target)
-        case Kind.TIME_MILLIS | Kind.TIME_MICROS:
-            scale = 1000 if leaf.kind is Kind.TIME_MILLIS else 1
-            return rows.array(rows.within(numbers, 0, _DAY_US // scale - 1) * scale).cast(target)
-        case Kind.TIMESTAMP_MILLIS | Kind.LOCAL_MILLIS:
-            return rows.array(rows.within(numbers, FIRST_US // 1000, LAST_US // 1000) * 1000).cast(target)
+        case Kind.TIME_MILLIS | Kind.TIMESTAMP_MILLIS | Kind.LOCAL_MILLIS:
+            unit = 1000
         case Kind.TIMESTAMP_NANOS | Kind.LOCAL_NANOS:
             rows.doubt(numbers % 1000 != 0)
             numbers = numbers // 1000
-    return rows.array(rows.within(numbers, FIRST_US, LAST_US)).cast(target)
+    held = rows.within(numbers, *bounds(target, unit))
+    stored = held.astype(np.int32) if target.bit_width == _INT_BITS else held
+    return rows.array(stored if unit == 1 else stored * unit).cast(target)
 
 
 def piece_column(  # noqa: PLR0911  (a line for each kind)

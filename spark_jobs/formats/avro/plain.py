@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import struct
 import uuid
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -21,16 +20,11 @@ from spark_jobs.formats.avro.types import Again, Field, Kind, Leaf, ParsedSchema
 from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.told import clock_text, instant_text
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
+from spark_jobs.values import plain
 
 # A value's types may nest so deep in themselves: a frame of Python each, of a thousand.
 MAX_LEVELS = 400
 _MOST_VARINT_BYTES = 10
-_INT, _LONG = 1 << 31, 1 << 63
-_DAY_US = 86_400_000_000
-FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # years 1 to 9999
-FIRST_US, LAST_US = FIRST_DAY * _DAY_US, (LAST_DAY + 1) * _DAY_US - 1
-_EPOCH, _MIDNIGHT = datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 1)  # noqa: DTZ001  (local time)
-_UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 
 
 class Cursor:
@@ -249,12 +243,6 @@ def _boolean(byte: bytes, _: Leaf) -> bool:
     return byte == b"\1"
 
 
-def _int(number: int, _: Leaf) -> int:
-    if not -_INT <= number < _INT:
-        raise UnreadableValueError("an int of more than 32 bits")
-    return number
-
-
 def _symbol(index: int, leaf: Leaf) -> str:
     if not 0 <= index < len(leaf.symbols):
         raise UnreadableValueError(f"symbol {index} of an enum of {len(leaf.symbols)}")
@@ -262,46 +250,31 @@ def _symbol(index: int, leaf: Leaf) -> str:
 
 
 def _decimal(unscaled: bytes, leaf: Leaf) -> Decimal | str:
-    number = int.from_bytes(unscaled, "big", signed=True)
-    if abs(number) >= 10**leaf.precision:
-        raise UnreadableValueError(f"a decimal of more than {leaf.precision} digits")
-    digits = f"{abs(number):0{leaf.scale + 1}d}"
-    whole = digits[: len(digits) - leaf.scale]
-    text = f"{'-' * (number < 0)}{whole}" + f".{digits[len(whole) :]}" * bool(leaf.scale)
-    return Decimal(text) if leaf.precision <= MOST_DIGITS else text
+    try:
+        number = plain.decimal(unscaled, leaf.precision, leaf.scale)
+    except OverflowError as error:
+        raise UnreadableValueError(f"a decimal of {error}") from error
+    return number if leaf.precision <= MOST_DIGITS else f"{number:f}"
 
 
-def _uuid(value: bytes | str, _: Leaf) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if not _UUID.fullmatch(value):
-        raise UnreadableValueError("a text that is no UUID")
-    return bytes.fromhex(value.replace("-", ""))
-
-
-def _date(days: int, _: Leaf) -> date:
-    if not FIRST_DAY <= days <= LAST_DAY:
-        raise UnreadableValueError("a date outside the years 1 to 9999")
-    return date.fromordinal(days - FIRST_DAY + 1)
-
-
-def _time(unit_us: int) -> Callable[[int, Leaf], time]:
-    def convert(units: int, _: Leaf) -> time:
-        if not 0 <= units * unit_us < _DAY_US:
-            raise UnreadableValueError("a time outside a day")
-        return (_MIDNIGHT + timedelta(microseconds=units * unit_us)).time()
+def _held(read: Callable[[Any], Any], why: str) -> Callable[[Any, Leaf], Any]:
+    def convert(value: Any, _: Leaf) -> Any:
+        try:
+            return read(value)
+        except plain.NO_VALUE as error:
+            raise UnreadableValueError(why) from error
 
     return convert
 
 
-def _timestamp(epoch: datetime, unit_ns: int) -> Callable[[int, Leaf], datetime]:
-    def convert(units: int, _: Leaf) -> datetime:
-        us, rest_ns = divmod(units * unit_ns, 1000)
-        if rest_ns:
+def _timestamp(read: Callable[[int], datetime], unit_ns: int) -> Callable[[int, Leaf], datetime]:
+    held = _held(read, "a time outside the years 1 to 9999")
+
+    def convert(units: int, leaf: Leaf) -> Any:
+        micros, finer = divmod(units * unit_ns, 1000)
+        if finer:
             raise UnreadableValueError(f"a time {FINER_THAN_COLUMN}")
-        if not FIRST_US <= us <= LAST_US:
-            raise UnreadableValueError("a time outside the years 1 to 9999")
-        return epoch + timedelta(microseconds=us)
+        return held(micros, leaf)
 
     return convert
 
@@ -313,19 +286,21 @@ def _duration(parts: bytes, _: Leaf) -> dict[str, int]:
 _MILLIS_NS, _MICROS_NS = 1_000_000, 1000
 CONVERSIONS: dict[Kind, Callable[[Any, Leaf], Any]] = {
     Kind.BOOLEAN: _boolean,
-    Kind.INT: _int,
+    Kind.INT: _held(lambda number: plain.integer(number, 32), "an int of more than 32 bits"),
     Kind.ENUM: _symbol,
     Kind.DECIMAL: _decimal,
-    Kind.UUID: _uuid,
-    Kind.DATE: _date,
-    Kind.TIME_MILLIS: _time(1000),
-    Kind.TIME_MICROS: _time(1),
-    Kind.TIMESTAMP_MILLIS: _timestamp(_EPOCH, _MILLIS_NS),
-    Kind.TIMESTAMP_MICROS: _timestamp(_EPOCH, _MICROS_NS),
-    Kind.TIMESTAMP_NANOS: _timestamp(_EPOCH, 1),
-    Kind.LOCAL_MILLIS: _timestamp(_MIDNIGHT, _MILLIS_NS),
-    Kind.LOCAL_MICROS: _timestamp(_MIDNIGHT, _MICROS_NS),
-    Kind.LOCAL_NANOS: _timestamp(_MIDNIGHT, 1),
+    Kind.UUID: _held(
+        lambda value: value if isinstance(value, bytes) else plain.uuid(value), "a text that is no UUID"
+    ),
+    Kind.DATE: _held(plain.day, "a date outside the years 1 to 9999"),
+    Kind.TIME_MILLIS: _held(lambda millis: plain.clock(millis * 1000), "a time outside a day"),
+    Kind.TIME_MICROS: _held(plain.clock, "a time outside a day"),
+    Kind.TIMESTAMP_MILLIS: _timestamp(plain.instant, _MILLIS_NS),
+    Kind.TIMESTAMP_MICROS: _timestamp(plain.instant, _MICROS_NS),
+    Kind.TIMESTAMP_NANOS: _timestamp(plain.instant, 1),
+    Kind.LOCAL_MILLIS: _timestamp(plain.local, _MILLIS_NS),
+    Kind.LOCAL_MICROS: _timestamp(plain.local, _MICROS_NS),
+    Kind.LOCAL_NANOS: _timestamp(plain.local, 1),
     Kind.DURATION: _duration,
 }
 # Times with all of their digits.

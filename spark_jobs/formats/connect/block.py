@@ -13,11 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.formats.connect.plain import (
-    DAY_US,
-    FIRST_DAY,
-    FIRST_US,
-    LAST_DAY,
-    LAST_US,
     MisfitError,
     bytes_of,
     decimal_of,
@@ -28,6 +23,7 @@ from spark_jobs.formats.connect.plain import (
 from spark_jobs.formats.connect.types import Kind, Leaf, Type
 from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.arrow_schema import column_of, entries_of, items_of, list_of, map_of
+from spark_jobs.values.ranges import bounds
 
 _WRITTEN_AS: dict[Kind, pa.DataType] = {
     Kind.BOOLEAN: pa.bool_(),
@@ -46,16 +42,12 @@ _WRITTEN_AS: dict[Kind, pa.DataType] = {
 _EACH_ONCE: dict[Kind, Callable[[Any, Leaf], Any]] = {
     Kind.CLOCK_TEXT: time_text,
     Kind.INSTANT_TEXT: time_text,
-    Kind.BINARY: lambda text, _: bytes_of(text),
+    Kind.BINARY: bytes_of,
     Kind.DECIMAL: decimal_of,
     Kind.NUMBER_TEXT: lambda text, leaf: number_text(text, leaf.scale),
-    Kind.UUID: lambda text, _: uuid_of(text),
+    Kind.UUID: uuid_of,
 }
-_RANGES = {
-    Kind.DATE: (FIRST_DAY, LAST_DAY),
-    Kind.TIME: (0, DAY_US - 1),
-    Kind.TIMESTAMP: (FIRST_US, LAST_US),
-}
+_COUNTED = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
 
 
 def written_type(kind: Type) -> pa.DataType:
@@ -99,13 +91,10 @@ def _any(unsure: np.ndarray, around: pa.Array) -> np.ndarray:
 
 
 def _leaf(values: pa.Array, leaf: Leaf, column: pa.DataType) -> tuple[pa.Array, np.ndarray]:
-    if leaf.kind in _RANGES:
-        lowest, highest = _RANGES[leaf.kind]
+    if leaf.kind in _COUNTED:
+        lowest, highest = bounds(column, leaf.unit_us)
         # By whole units: times a thousand some would come round again.
-        is_in = pc.and_(
-            pc.greater_equal(values, -(-lowest // leaf.unit_us)),
-            pc.less_equal(values, highest // leaf.unit_us),
-        )
+        is_in = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
         unsure = pc.invert(is_in.fill_null(True)).to_numpy(zero_copy_only=False)
         kept = pc.if_else(is_in, values, pa.scalar(None, values.type))
         return (kept if leaf.unit_us == 1 else pc.multiply(kept, leaf.unit_us)).cast(column), unsure

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Protocol
@@ -107,8 +107,6 @@ def beside(value: Said) -> Beside | None:
 DELETE, TRUNCATE, SNAPSHOT = "d", "t", "r"
 WITH_A_ROW = ("c", "u", SNAPSHOT)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_US = round((datetime.min.replace(tzinfo=UTC) - EPOCH).total_seconds()) * 1_000_000
-_LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - EPOCH).total_seconds()) * 1_000_000
 _MOST = 1 << 63
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 # What says whose change an event is, where it is said: all of it is constant of one table of one source.
@@ -280,8 +278,10 @@ def time_us(source: Mapping[str, Any]) -> int | None:
 
 def check_time(micros: int, field: str) -> int:
     """Return microseconds since the epoch that a timestamp can show. Raises ``NotReadError``."""
-    if not _FIRST_US <= micros <= _LAST_US:
-        raise NotReadError("outside the years 1 to 9999", field)
+    try:
+        EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        raise NotReadError("outside the years 1 to 9999", field) from error
     return micros
 
 
@@ -332,7 +332,7 @@ def _time_us(value: Any) -> int | None:
     try:
         if type(value) is int:
             return check_time(value * 1000, "timestamp")
-        return (datetime.fromisoformat(value) - EPOCH) // _MICROSECOND
+        return check_time((datetime.fromisoformat(value) - EPOCH) // _MICROSECOND, "timestamp")
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, NotReadError):
             raise

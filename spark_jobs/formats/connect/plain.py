@@ -6,11 +6,10 @@ import json
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal, Inexact
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from math import inf, nan
 from typing import Any, NoReturn
-from uuid import UUID
 
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from spark_jobs.formats.connect.types import Field, Kind, Leaf, Type
 from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.told import clock_text, instant_text
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
+from spark_jobs.values import plain
 
 
 class PlainRows:
@@ -89,24 +89,20 @@ def _refuse(text: str) -> NoReturn:
     raise UnreadableValueError(f"not JSON: {text}")
 
 
-_JSON = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_pairs)
+def _fraction(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent past what it knows; doubles have no place for it
+        return Decimal(float(text))
+
+
+_JSON = json.JSONDecoder(parse_float=_fraction, parse_constant=_refuse, object_pairs_hook=_pairs)
 
 
 # One value as its column holds it. What Iceberg has no form for is refused, in words with the value.
 
 
-DAY_US = 86_400_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ZERO_DAY = date(1970, 1, 1).toordinal()
-# The years 1 to 9999: what lies outside cannot be shown, nor can its file's statistics be read.
-FIRST_DAY, LAST_DAY = date.min.toordinal() - _ZERO_DAY, date.max.toordinal() - _ZERO_DAY
-FIRST_US, LAST_US = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
 _NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
-_INTEGER_BITS = {Kind.INT: 32, Kind.LONG: 64, Kind.DATE: 32, Kind.TIME: 64, Kind.TIMESTAMP: 64}
-_INTEGER_BITS |= {Kind.CLOCK_TEXT: 64, Kind.INSTANT_TEXT: 64}
-# So many bytes are fewer digits: none is rounded. Of twice as many a number takes seconds to make.
-_MOST_DIGITS, _MOST_BYTES = 100_000, 41_500
-_ALL_DIGITS = Context(prec=_MOST_DIGITS, traps=[Inexact])
 _SHOWN = 60
 
 
@@ -114,23 +110,22 @@ class MisfitError(ValueError):
     """A value that no column of its type holds."""
 
 
-def bytes_of(text: Any) -> bytes:
+def bytes_of(text: Any, _leaf: Leaf | None = None) -> bytes:
     """Return the bytes that JSON writes as base64."""
+    encoded = _text(text)
     try:
-        return b64decode(_text(text), validate=True)
+        return b64decode(encoded, validate=True)
     except (Error, ValueError) as error:
         raise _misfit(text, "not base64") from error
 
 
 def decimal_of(text: Any, leaf: Leaf) -> Decimal:
     """Return a decimal that is written as the bytes of its digits."""
-    digits = bytes_of(text)
-    if len(digits) > _MOST_BYTES or abs(leaf.scale) > _MOST_DIGITS:
-        raise _misfit(text, f"more than {_MOST_DIGITS:,} digits")
-    unscaled = int.from_bytes(digits, signed=True)
-    if leaf.precision and abs(unscaled) >= 10**leaf.precision:
-        raise _misfit(text, f"more than {leaf.precision} digits")
-    return _ALL_DIGITS.scaleb(Decimal(unscaled), -leaf.scale)
+    content = bytes_of(text)
+    try:
+        return plain.decimal(content, leaf.precision or None, leaf.scale)
+    except OverflowError as error:
+        raise _misfit(text, str(error)) from error
 
 
 def number_text(text: Any, scale: int) -> str:
@@ -138,15 +133,9 @@ def number_text(text: Any, scale: int) -> str:
     return format(decimal_of(text, Leaf(Kind.NUMBER_TEXT, scale=scale)), "f")
 
 
-def uuid_of(text: Any) -> bytes:
+def uuid_of(text: Any, leaf: Leaf) -> Any:
     """Return a UUID's bytes."""
-    try:
-        parsed = UUID(_text(text))
-    except ValueError as error:
-        raise _misfit(text, "not a UUID") from error
-    if str(parsed) != text.lower():
-        raise _misfit(text, "not a UUID")
-    return parsed.bytes
+    return _uuid(_text(text), leaf)
 
 
 def time_text(number: int, leaf: Leaf) -> str:
@@ -161,38 +150,34 @@ def time_text(number: int, leaf: Leaf) -> str:
 
 def read_leaf(leaf: Leaf, value: Any) -> Any:
     """Return a parsed value, fractions being decimals, as a column takes it. Raises ``MisfitError``."""
-    if leaf.kind in _INTEGER_BITS:
-        value = _integer(value, _INTEGER_BITS[leaf.kind])
-    return _READ[leaf.kind](value, leaf)
+    if leaf.kind in _INTEGERS:
+        value = _INTEGERS[leaf.kind](value, leaf)
+    return _READ[leaf.kind](value, leaf) if leaf.kind in _READ else value
 
 
-def _date(days: int, _leaf: Leaf) -> date:
-    if not FIRST_DAY <= days <= LAST_DAY:
-        raise _misfit(days, "a date outside the years 1 to 9999, or infinite")
-    return date.fromordinal(days + _ZERO_DAY)
+def _held(read: Callable[[Any, Any], Any], why: str) -> Callable[[Any, Any], Any]:
+    def convert(value: Any, leaf: Any) -> Any:
+        try:
+            return read(value, leaf)
+        except plain.NO_VALUE as error:
+            raise _misfit(value, why) from error
+
+    return convert
 
 
-def _time(number: int, leaf: Leaf) -> time:
-    if not 0 <= number * leaf.unit_us < DAY_US:
-        raise _misfit(number, "no time of day: declare the column string, or long for the number")
-    return (_EPOCH + timedelta(microseconds=number * leaf.unit_us)).time()
-
-
-def _timestamp(number: int, leaf: Leaf) -> datetime:
-    if not FIRST_US <= number * leaf.unit_us <= LAST_US:
-        raise _misfit(number, "a time outside the years 1 to 9999, or infinite")
-    return (_EPOCH + timedelta(microseconds=number * leaf.unit_us)).replace(tzinfo=None)
+_int = _held(lambda number, _: plain.integer(plain.of(int, number), 32), "not an integer of 32 bits")
+_long = _held(lambda number, _: plain.integer(plain.of(int, number), 64), "not an integer of 64 bits")
+_nearest = _held(plain.floating, "a number that the column cannot hold")
+_uuid = _held(lambda text, _: plain.uuid(text), "not a UUID")
 
 
 def _zoned(value: Any, _leaf: Leaf) -> datetime:
+    text = _text(value)
     try:
-        read = datetime.fromisoformat(_text(value)).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise _misfit(value, "no time with a zone within the years 1 to 9999") from error
-    fraction = value.partition(".")[2].rstrip("Z").partition("+")[0].partition("-")[0]
-    if len(fraction.rstrip("0")) > 6:  # noqa: PLR2004  (digits of a microsecond)
-        raise _misfit(value, FINER_THAN_COLUMN)
-    return read
+        return plain.zoned(text)
+    except plain.NO_VALUE as error:
+        why = "no time with a zone within the years 1 to 9999"
+        raise _misfit(value, FINER_THAN_COLUMN if plain.is_finer(text) else why) from error
 
 
 def _boolean(value: Any, _leaf: Leaf) -> bool:
@@ -201,21 +186,12 @@ def _boolean(value: Any, _leaf: Leaf) -> bool:
     return value
 
 
-def _floating(value: Any, leaf: Leaf) -> float:
+def _floating(value: Any, leaf: Leaf) -> Any:
     if isinstance(value, str) and value in _NOT_FINITE:
         return _NOT_FINITE[value]
     if type(value) is bool or not isinstance(value, int | Decimal):
         raise _misfit(value, "not a number")
-    if abs(read := _nearest(str(value), leaf)) == inf or (type(value) is int and Decimal(read) != value):
-        raise _misfit(value, "a number that the column cannot hold")
-    return read
-
-
-def _nearest(text: str, leaf: Leaf) -> float:
-    if leaf.kind is Kind.DOUBLE:
-        return float(text)
-    # By way of a double it would be rounded twice.
-    return float(pa.scalar(text).cast(pa.float32()).as_py())
+    return _nearest(value, pa.float32() if leaf.kind is Kind.FLOAT else pa.float64())
 
 
 def _text(value: Any, _leaf: Leaf | None = None) -> str:
@@ -234,33 +210,35 @@ def _scaled_text(value: Any, _leaf: Leaf) -> str:
     return number_text(value["value"], value["scale"])
 
 
-def _integer(value: Any, bits: int) -> int:
-    if type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise _misfit(value, f"not an integer of {bits} bits")
-    return value
-
-
 def _misfit(value: Any, why: str) -> MisfitError:
     shown = str(value)
     return MisfitError(f"{shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}: {why}")
 
 
+_INTEGERS = {
+    **dict.fromkeys((Kind.INT, Kind.DATE), _int),
+    **dict.fromkeys((Kind.LONG, Kind.TIME, Kind.TIMESTAMP, Kind.CLOCK_TEXT, Kind.INSTANT_TEXT), _long),
+}
 _READ: dict[Kind, Callable[[Any, Leaf], Any]] = {
-    Kind.INT: lambda value, _: value,
-    Kind.LONG: lambda value, _: value,
-    Kind.DATE: _date,
-    Kind.TIME: _time,
-    Kind.TIMESTAMP: _timestamp,
+    Kind.DATE: _held(lambda days, _: plain.day(days), "a date outside the years 1 to 9999, or infinite"),
+    Kind.TIME: _held(
+        lambda number, leaf: plain.clock(number * leaf.unit_us),
+        "no time of day: declare the column string, or long for the number",
+    ),
+    Kind.TIMESTAMP: _held(
+        lambda number, leaf: plain.local(number * leaf.unit_us),
+        "a time outside the years 1 to 9999, or infinite",
+    ),
     Kind.BOOLEAN: _boolean,
     Kind.FLOAT: _floating,
     Kind.DOUBLE: _floating,
     Kind.STRING: _text,
-    Kind.BINARY: lambda value, _: bytes_of(value),
+    Kind.BINARY: bytes_of,
     Kind.DECIMAL: decimal_of,
     Kind.NUMBER_TEXT: lambda value, leaf: number_text(value, leaf.scale),
     Kind.SCALED_TEXT: _scaled_text,
     Kind.ZONED: _zoned,
-    Kind.UUID: lambda value, _: uuid_of(value),
+    Kind.UUID: uuid_of,
     Kind.CLOCK_TEXT: time_text,
     Kind.INSTANT_TEXT: time_text,
 }

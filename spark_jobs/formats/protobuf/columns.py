@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from spark_jobs.formats import tree
 from spark_jobs.formats.lanes.lanes import Rows
-from spark_jobs.formats.protobuf.plain import FIRST_US, LAST_US, moment
+from spark_jobs.formats.protobuf.plain import moment
 from spark_jobs.formats.protobuf.types import Kind, Leaf, Message, Type
 from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.told import Form
 from spark_jobs.schema.writer_schema import WriterColumns
+from spark_jobs.values.ranges import bounds
 
 UINT64_DIGITS = 20
 _TYPES = {
@@ -53,7 +54,8 @@ def _column(kind: Type) -> str | Type | None:
 # Numbers that lanes have read, as columns of the table's types.
 
 
-_INT, _UINT = 1 << 31, 1 << 32
+_UINT = 1 << 32
+_INT = bounds(pa.int32())
 _NANOS, _MICROS = 1_000_000_000, 1_000_000
 _MOST_SECONDS = (1 << 63) // _MICROS - 1
 
@@ -64,7 +66,7 @@ def leaf_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType
         case Kind.BOOLEAN:
             return rows.array(numbers != 0)
         case Kind.INT:
-            return rows.array(rows.within(numbers.view(np.int64), -_INT, _INT - 1).astype(np.int32))
+            return rows.array(rows.within(numbers.view(np.int64), *_INT).astype(np.int32))
         case Kind.UINT32:
             return rows.array(rows.within(numbers.astype(np.int64), 0, _UINT - 1))
         case Kind.UINT64:
@@ -74,7 +76,7 @@ def leaf_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType
         case Kind.DOUBLE:
             return rows.array(numbers.view(np.float64))
         case Kind.ENUM:
-            return _symbols(leaf, rows.array(rows.within(numbers.view(np.int64), -_INT, _INT - 1)))
+            return _symbols(leaf, rows.array(rows.within(numbers.view(np.int64), *_INT)))
     return rows.array(numbers.view(np.int64))
 
 
@@ -100,5 +102,4 @@ def moment_column(
     if not is_time:
         is_odd |= np.sign(seconds) * np.sign(nanos) < 0
     rows.doubt(is_odd)
-    micros = seconds * _MICROS + nanos // 1000
-    return rows.array(rows.within(micros, FIRST_US, LAST_US) if is_time else micros).cast(target)
+    return rows.array(rows.within(seconds * _MICROS + nanos // 1000, *bounds(target))).cast(target)

@@ -11,7 +11,6 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -28,12 +27,10 @@ from spark_jobs.formats.protobuf.types import WELL_KNOWN, Field, Kind, Leaf, Mes
 from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.told import Form, instant_text, seconds_text
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
+from spark_jobs.values import plain
 
-FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 # As functions: a field may have the name of a method.
 _has, _list_fields = Empty.HasField, Empty.ListFields
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INT, _UINT, _LONG = 1 << 31, 1 << 32, 1 << 63
 _NANOS = 1_000_000_000
 _STRUCT = f"{WELL_KNOWN}struct.proto"  # what makes JSON of it knows its types
 _OF = FieldDescriptorProto
@@ -160,19 +157,17 @@ def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 
         case Kind.STRING if isinstance(item, bytes):  # as proto2 gives what is no text
             raise UnreadableValueError("the text is not UTF-8", ".".join(path))
         case Kind.INT:
-            return _within(item, -_INT, _INT, path)
+            return _held(_int, item, path)
         case Kind.UINT32:
-            return _within(item, 0, _UINT, path)
+            return _held(lambda number: plain.integer(number, 32, is_signed=False), item, path)
         case Kind.UINT64:
             return Decimal(item)
         case Kind.ENUM:
-            return kind.symbols.get(_within(item, -_INT, _INT, path), str(item))
+            return kind.symbols.get(_held(_int, item, path), str(item))
         case Kind.TIMESTAMP:
-            return _EPOCH + timedelta(
-                microseconds=_within(_micros(item, 1, path), FIRST_US, LAST_US + 1, path)
-            )
+            return _held(plain.instant, _micros(item, 1, path), path)
         case Kind.DURATION:
-            return _within(_micros(item, item.seconds, path), -_LONG, _LONG, path)
+            return _held(_long, _micros(item, item.seconds, path), path)
         case Kind.JSON:
             return _json_text(_as_dict(item, path), path)
         case Kind.EMPTY:
@@ -187,14 +182,24 @@ def moment(seconds: int, nanos: int, kind: Leaf) -> int | str:
         raise UnreadableValueError(f"{nanos} nanoseconds are not of the {seconds} seconds beside them")
     every = seconds * _NANOS + nanos
     if kind.form is Form.NUMBER:
-        return _within(every, -_LONG, _LONG, ())
+        return int(_held(_long, every, ()))
     return instant_text(every) if is_time else seconds_text(every)
 
 
-def _within(number: Any, first: int, end: int, path: tuple[str, ...]) -> int:
-    if not first <= number < end:
-        raise UnreadableValueError(f"{number} is more than the column holds", ".".join(path) or None)
-    return int(number)
+def _held(read: Callable[[int], Any], number: int, path: tuple[str, ...]) -> Any:
+    try:
+        return read(number)
+    except plain.NO_VALUE as error:
+        what = f"{number} is more than the column holds"
+        raise UnreadableValueError(what, ".".join(path) or None) from error
+
+
+def _int(number: int) -> int:
+    return plain.integer(number, 32)
+
+
+def _long(number: int) -> int:
+    return plain.integer(number, 64)
 
 
 def _micros(item: Any, sign: int, path: tuple[str, ...]) -> int:
