@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from dagster import AssetKey
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from spark_jobs.replay.replay import ReplayResult
     from spark_jobs.upkeep.upkeep import UpkeepResult
 
+Done: TypeAlias = "DrainResult | ReplayResult | RedriveResult | RebuildResult | UpkeepResult"
+
 
 def instance_home(state_folder: str) -> Path | None:
     """Return the folder of the instance to tell: that of `./sluice up`, else ``DAGSTER_HOME``, else None."""
@@ -25,33 +27,24 @@ def instance_home(state_folder: str) -> Path | None:
     return next((folder for folder in folders if (folder / "dagster.yaml").is_file()), None)
 
 
-def tell(
-    home: Path,
-    pipeline: PipelineConfig,
-    result: DrainResult | ReplayResult | RedriveResult | RebuildResult | UpkeepResult,
-    actor: str,
-) -> None:
+def tell(home: Path, pipeline: PipelineConfig, result: Done, actor: str) -> None:
     """Report a materialization; what changed nothing is told only of an asset that nobody told of before."""
     from dagster import AssetMaterialization, DagsterInstance
 
     from assets.pipeline_asset import table_changed
-    from spark_jobs.replay.rebuild import RebuildResult
-    from spark_jobs.replay.redrive import RedriveResult
-    from spark_jobs.replay.replay import ReplayResult
+    from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.upkeep.upkeep import UpkeepResult
 
     key, metadata, is_news = _shown(pipeline, result)
     with DagsterInstance.from_config(str(home)) as instance:
         if is_news or (metadata and instance.get_latest_materialization_event(key) is None):
             event = AssetMaterialization(key, metadata={**metadata, "done by": actor})
             instance.report_runless_asset_event(event)
-        if is_news and isinstance(result, ReplayResult | RedriveResult | RebuildResult):
+        if is_news and not isinstance(result, DrainResult | UpkeepResult):
             instance.report_runless_asset_event(table_changed(instance, pipeline, event.metadata))
 
 
-def _shown(
-    pipeline: PipelineConfig,
-    result: DrainResult | ReplayResult | RedriveResult | RebuildResult | UpkeepResult,
-) -> tuple[AssetKey, Mapping[str, Any], bool]:
+def _shown(pipeline: PipelineConfig, result: Done) -> tuple[AssetKey, Mapping[str, Any], bool]:
     """Return whose result it is, its metadata (none without a table), and whether it changed anything."""
     from assets.keys import again_key, table_key, upkeep_key
     from assets.redrives import redrive_metadata
@@ -59,16 +52,16 @@ def _shown(
     from assets.table_metadata import drain_metadata
     from assets.upkeep import upkeep_metadata
     from spark_jobs.drain.drain import DrainResult
-    from spark_jobs.replay.rebuild import RebuildResult
     from spark_jobs.replay.redrive import RedriveResult
     from spark_jobs.replay.replay import ReplayResult
+    from spark_jobs.upkeep.upkeep import UpkeepResult
 
+    if isinstance(result, UpkeepResult):
+        return upkeep_key(pipeline, result.kind), upkeep_metadata(pipeline, result), True
     if isinstance(result, DrainResult):
         is_news = bool(result.batches or result.recovery.adopted)
         return table_key(pipeline), drain_metadata(result) if result.metadata else {}, is_news
-    if isinstance(result, ReplayResult | RebuildResult):
-        verb = "replay" if isinstance(result, ReplayResult) else "rebuild"
-        return again_key(verb, pipeline), replay_metadata(result), bool(result.batches)
     if isinstance(result, RedriveResult):
         return again_key("redrive", pipeline), redrive_metadata(result), bool(result.batches)
-    return upkeep_key(pipeline, result.kind), upkeep_metadata(pipeline, result), True
+    verb = "replay" if isinstance(result, ReplayResult) else "rebuild"
+    return again_key(verb, pipeline), replay_metadata(result), bool(result.batches)

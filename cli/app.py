@@ -90,23 +90,6 @@ def common_options() -> list[click.Option]:
     ]
 
 
-def _version_option() -> click.Option:
-    return click.Option(
-        ["--version"],
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        help="Show the version.",
-        callback=_say_version,
-    )
-
-
-def _say_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        click.echo(f"sluice {__version__}")
-        ctx.exit()
-
-
 def _use_config(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
     if value is None or ctx.resilient_parsing:
         return
@@ -133,10 +116,11 @@ class _ToTerminal(logging.Handler):
 sluice = SluiceGroup(
     name="sluice",
     help=SUMMARY,
-    params=[*common_options(), _version_option()],
+    params=common_options(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=NEXT,
 )
+click.version_option(__version__, message="sluice %(version)s", help="Show the version.")(sluice)
 
 
 def main(arguments: list[str]) -> int:

@@ -50,9 +50,10 @@ def when_ms(milliseconds: int | None) -> str | None:
     return None if milliseconds is None else when(milliseconds * 1000)
 
 
-def say(text: str = "") -> None:
-    """Print one line of plain text to standard output, at once even through a pipe."""
-    print(scrub(text), flush=True)
+def say(*lines: str) -> None:
+    """Print lines of plain text to standard output, each at once even through a pipe."""
+    for line in lines:
+        print(scrub(line), flush=True)
 
 
 def heading(text: str) -> None:

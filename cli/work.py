@@ -21,13 +21,9 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError, fault
 
 if TYPE_CHECKING:
+    from assets.told import Done
     from spark_jobs.audit.counts import AuditResult
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.drain import DrainResult
-    from spark_jobs.replay.rebuild import RebuildResult
-    from spark_jobs.replay.redrive import RedriveResult
-    from spark_jobs.replay.replay import ReplayResult
-    from spark_jobs.upkeep.upkeep import UpkeepResult
 
 _T = TypeVar("_T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -118,10 +114,7 @@ def act_command(
     return make
 
 
-def tell_dagster(
-    pipeline: PipelineConfig,
-    result: DrainResult | ReplayResult | RedriveResult | RebuildResult | UpkeepResult,
-) -> None:
+def tell_dagster(pipeline: PipelineConfig, result: Done) -> None:
     """Show in Dagster, where there is one, what was done; its own trouble is a line and fails nothing."""
     from assets.told import instance_home, tell
 

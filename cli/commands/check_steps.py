@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.serializers import FromInputFile
 
 from cli import output
-from cli.commands.check_kafka import read_one, told_ends
 from cli.commands.config_template import proposals
 from resources.spark import CHECK, WorkSpark
 from spark_jobs.config.quantities import StartKind
@@ -25,6 +26,9 @@ from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.connections.writer_schemas import schema_sources
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.kafka.client_properties import certificate_ends
+from spark_jobs.kafka.errors import not_authorised
+from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
@@ -33,7 +37,7 @@ from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_s
 from spark_jobs.preview.recognition import Sample, recognize
 from spark_jobs.preview.sample import is_compacted, look_at, read_sample
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, unreadable_chunks, values_of
 from spark_jobs.schema.additions import check_beside, check_declared, table_notes
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 RECORDS_OBSERVED = 1000
 DAY_MS = 24 * 3600 * 1000
+QUEUE_BYTES = 1 << 20
+READ_SECONDS = 15.0
 
 
 class Checklist:
@@ -122,8 +128,7 @@ def check_pipeline(
     if is_brief and not checklist.failed + checklist.skipped:
         told = f"{output.count(checklist.done, 'check')}; {checklist.details[0]}"
         lines = [_line("ok", pipeline.name, began, told)]
-    for line in (*lines, *checklist.proposed):
-        output.say(line)
+    output.say(*lines, *checklist.proposed)
     return checklist
 
 
@@ -139,7 +144,7 @@ def _try_pipeline(
     else:
         source = checklist.run(f"{name}: topic", lambda: _topic(kafka, pipeline))
         if source is not None:
-            checklist.run(f"{name}: right to read", lambda: read_one(kafka, source))
+            checklist.run(f"{name}: right to read", lambda: _read_one(kafka, source))
     table = None
     location = ""
     if catalog is None:
@@ -191,7 +196,7 @@ def _broker(config: SluiceConfig) -> tuple[dict[str, str], str]:
     kafka = resolve_kafka_properties(config)
     topics = KafkaAdmin(kafka).topics()
     seen = output.count(len(topics), "topic")
-    return kafka, f"{kafka['bootstrap.servers']} answers, {seen} visible{told_ends(kafka)}"
+    return kafka, f"{kafka['bootstrap.servers']} answers, {seen} visible{_told_ends(kafka)}"
 
 
 def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:
@@ -335,3 +340,32 @@ def _both_catalogs(
     if seen != table.metadata.table_uuid:
         raise fault("two-catalogs", seen_here=table.metadata.table_uuid, seen=seen, table=pipeline.table)
     return True, f"PyIceberg and Spark see {seen}"
+
+
+def _told_ends(kafka: dict[str, str]) -> str:
+    """Return how long the certificates last, the broker's and the client's; empty without TLS."""
+    now = datetime.now(UTC)
+    days = {whose: output.count((end - now).days, "day") for whose, end in certificate_ends(kafka).items()}
+    return "".join(f", the {whose}'s certificate ends in {left}" for whose, left in days.items())
+
+
+def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
+    """Read the first record there is; where there is none, ask whether one might."""
+    filled = [partition for partition, end in source.end.items() if end > source.low[partition]]
+    if not filled:
+        rights = KafkaAdmin(kafka).rights(source.topic)  # none at all: a broker that does not tell them
+        if rights and "READ" not in rights:
+            raise not_authorised("Read", "looking at the rights", topic=source.topic)
+        return True, "granted, nothing to read yet"
+    start = source.low[filled[0]]
+    reader = RangeReader(
+        kafka,
+        source.topic,
+        max_chunk_bytes=QUEUE_BYTES,
+        queue_bytes=QUEUE_BYTES,
+        max_chunk_records=1,
+        read_timeout_seconds=READ_SECONDS,
+    )
+    with closing(reader):
+        read = sum(len(chunk.offsets) for chunk in reader.read(OffsetRange(filled[0], start, start + 1)))
+    return True, f"{output.count(read, 'record')} of partition {filled[0]} at offset {start}"

@@ -73,9 +73,8 @@ def command(report: output.Report, *, formats: bool, cdc: bool) -> int:
     own = find_config_file(None)
     home = home_folder(own) / "demo" if own else home_folder(None)
     with hold(str(home), "./sluice demo"):
-        from cli.demo.fresh_record import show_fresh_record
         from cli.demo.report import audit_all, print_report, to_json
-        from cli.demo.tour import walk
+        from cli.demo.tour import show_fresh_record, walk
         from cli.stand.running import servers_of
 
         registry_port = free_ports(1)[0] if formats else None

@@ -62,8 +62,7 @@ def command(
     ids, numbers = ("partition", "from", "to"), ("there", "to produce" if dry_run else "produced")
     rows = [(r.partition, r.start, r.end, there[r.partition], produced[r.partition]) for r in exported.ranges]
     report.table((*ids, *numbers), rows, numbers=numbers, ids=ids)
-    for note in exported.notes:
-        report.say(note)
+    report.say(*exported.notes)
     are_there, brought = sum(there.values()), sum(produced.values())
     done = f"{exported.target} has {count(are_there + brought, 'record')} of the archive"
     report.say("nothing was produced" if dry_run else done)

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import output
 from cli.commands.config_template import REGISTRY, lines_of, pipeline_names, render_config
-from cli.commands.given_properties import broker_properties, registry_settings
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import DEFAULT_FILE_NAME, ENVIRONMENT_CONFIG, home_folder, parse_document
+from spark_jobs.config.redaction import REFERENCE, is_secret_key
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spark_jobs.registry.kept_schemas import KeptSchemas
 
 RECORDS_LOOKED_AT = 1_000
+_AUTH = "auth."
 
 
 @click.command(name="init")
@@ -61,8 +62,8 @@ def command(
 ) -> int:
     """Write a commented sluice.yaml and offer the broker's topics."""
     file = _new_file(replaces=force)
-    kafka = broker_properties(properties)
-    schemas = registry_settings(registry, registry_properties)
+    kafka = _broker_properties(properties)
+    schemas = _registry_settings(registry, registry_properties)
     if bootstrap_servers is None and not yes and not topics:
         asked = click.prompt("Broker (host:port; empty for the embedded one)", default="", show_default=False)
         bootstrap_servers = asked.strip() or None
@@ -211,3 +212,38 @@ def _pick(word: str, topics: tuple[str, ...]) -> str:
     if word.isdecimal() and 0 < int(word) <= len(topics):
         return topics[int(word) - 1]
     raise click.UsageError(f"{word} is neither a topic in the list nor its number")
+
+
+def _broker_properties(given: tuple[str, ...]) -> dict[str, str]:
+    """Return librdkafka's properties."""
+    properties = dict(_pairs(given, "--property"))
+    for key, value in properties.items():
+        if is_secret_key(key) and "${" not in value:
+            raise _in_plain_text("--property", key)
+    return properties
+
+
+def _registry_settings(url: str | None, given: tuple[str, ...]) -> dict[str, Any]:
+    """Return what stands below a registry's name; nothing when nothing is said of it."""
+    settings: dict[str, Any] = {"url": url} if url else {}
+    for key, value in _pairs(given, "--registry-property"):
+        if not key.startswith(_AUTH):
+            settings[key] = value
+            continue
+        # What is written of a password is behind the last colon that is not within a reference.
+        if REFERENCE.sub("", value).rpartition(":")[2] or not REFERENCE.search(value):
+            raise _in_plain_text("--registry-property", key)
+        settings.setdefault("auth", {})[key.removeprefix(_AUTH)] = value
+    return settings
+
+
+def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise click.BadParameter("write KEY=VALUE", param_hint=option)
+        yield key, value
+
+
+def _in_plain_text(option: str, key: str) -> SluiceError:
+    return fault("secret-in-file", option=option, key=key)

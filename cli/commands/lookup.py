@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
-from cli.commands.ask_serve import fresh_lookup
-from cli.commands.print_answer import check_outputs, json_and_csv, print_answer
+from cli.commands.answers import answering, fresh_lookup
 from cli.work import opened
 
 
@@ -13,8 +14,8 @@ from cli.work import opened
 @click.argument("pipeline")
 @click.argument("key")
 @click.option("--fresh", is_flag=True, help="With what Kafka has beyond the table, each record once.")
-@json_and_csv
-def command(pipeline: str, key: str, *, fresh: bool, as_json: bool, as_csv: bool) -> None:
+@answering
+def command(print_answer: Callable[..., None], pipeline: str, key: str, *, fresh: bool) -> None:
     """Print the rows whose record key (`_kafka_key`) is KEY, the newest first. Reads only.
 
     Newest by generation, the time that Kafka has of them, and offset. Rows that are routed to other tables
@@ -22,13 +23,11 @@ def command(pipeline: str, key: str, *, fresh: bool, as_json: bool, as_csv: bool
     are among them (docs/SERVING.md); the last line on standard error says up to which offsets. Dead letters
     and tombstones are not rows: `trace PIPELINE --key KEY` finds every record of a key.
     """
-    check_outputs(as_json=as_json, as_csv=as_csv)
-    with opened(pipeline, "query", needs_kafka=fresh) as (chosen, connections):
+    with opened(pipeline, "query", needs_kafka=fresh) as work:
         from spark_jobs.query.lookup import newest_of_key
 
         if not fresh:
-            found = newest_of_key(chosen, connections, key)
-            print_answer(found, None, as_json=as_json, as_csv=as_csv, is_vertical=True)
+            print_answer(newest_of_key(*work, key), None, is_vertical=True)
             return
-        with fresh_lookup(chosen, connections, key) as (answer, watermark):
-            print_answer(answer, watermark, as_json=as_json, as_csv=as_csv, is_vertical=True)
+        with fresh_lookup(*work, key) as (answer, watermark):
+            print_answer(answer, watermark, is_vertical=True)

@@ -113,8 +113,7 @@ def _print_columns(seen: Preview) -> None:
             "no column yet (nothing but nulls or empty, integers past 64 bits, a name clash, one too many): "
             f"{', '.join(without[:EXAMPLES])}{', ...' if len(without) > EXAMPLES else ''}"
         )
-    for note in (*told_ignored(seen.ignored, is_archive=seen.is_archive), *seen.notes):
-        output.say(note)
+    output.say(*told_ignored(seen.ignored, is_archive=seen.is_archive), *seen.notes)
 
 
 def _told(evidence: FieldEvidence) -> tuple[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
-from cli.commands.ask_serve import fresh_answer
-from cli.commands.print_answer import check_outputs, json_and_csv, print_answer
+from cli.commands.answers import answering, fresh_answer
 from cli.work import opened
 from spark_jobs.lake.moments import parse_moment
 
@@ -17,8 +18,9 @@ from spark_jobs.lake.moments import parse_moment
 @click.option("--fresh", is_flag=True, help="With what Kafka has beyond the table, each record once.")
 @click.option("--after", metavar="P:OFFSET,...", help="Wait until these records are in; means --fresh.")
 @click.option("--at", metavar="WATERMARK", help="The records of an earlier answer, no others; means --fresh.")
-@json_and_csv
+@answering
 def command(
+    print_answer: Callable[..., None],
     pipeline: str,
     sql: str,
     *,
@@ -26,8 +28,6 @@ def command(
     fresh: bool,
     after: str | None,
     at: str | None,
-    as_json: bool,
-    as_csv: bool,
 ) -> None:
     """Run SQL over PIPELINE's table and its dead letters. Reads only.
 
@@ -40,22 +40,21 @@ def command(
     The rows are streamed, so memory stays bounded; plain output shows the first 200. It is DuckDB's SQL
     without files, network and extensions; times are shown in UTC.
     """
-    check_outputs(as_json=as_json, as_csv=as_csv)
     is_fresh = fresh or after is not None or at is not None
     if (after is not None and at is not None) or (as_of is not None and is_fresh):
         raise click.UsageError(
             "--as-of is of the lake alone: leave out --fresh, --after, --at; of those two choose one"
         )
-    with opened(pipeline, "query", needs_kafka=is_fresh) as (chosen, connections):
+    with opened(pipeline, "query", needs_kafka=is_fresh) as work:
         from spark_jobs.hot.watermark import parse_offsets, parse_watermark
         from spark_jobs.query.query import query
 
         if not is_fresh:
             moment = parse_moment(as_of) if as_of else None
-            with query(chosen, connections, sql, as_of=moment) as answer:
-                print_answer(answer, None, as_json=as_json, as_csv=as_csv)
+            with query(*work, sql, as_of=moment) as answer:
+                print_answer(answer, None)
             return
         offsets = parse_offsets(after) if after is not None else None
         marked = parse_watermark(at) if at is not None else None
-        with fresh_answer(chosen, connections, sql, after=offsets, at=marked) as (answer, watermark):
-            print_answer(answer, watermark, as_json=as_json, as_csv=as_csv)
+        with fresh_answer(*work, sql, after=offsets, at=marked) as (answer, watermark):
+            print_answer(answer, watermark)

@@ -35,8 +35,7 @@ def command(yes: bool) -> None:
     _refuse_foreign(home)
     output.say(f"this deletes {home}:")
     output.table(("entry", "size"), [(entry.name, _size(entry)) for entry in entries], numbers=("size",))
-    for line in kept(config):
-        output.say(line)
+    output.say(*kept(config))
     if not yes and not click.confirm("Delete it?", default=False):
         output.say("nothing was deleted")
         return

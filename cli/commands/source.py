@@ -75,8 +75,7 @@ def command(report: Report, pipeline: str, accept: bool, reason: str, start: Sta
     if accepted is not None and seen.has_changed:
         how, progress = "goes on in" if seen.continues else "begins", accepted.progress
         report.say(f"{pipeline}: {how} generation {progress.generation} at {progress.next_offsets}")
-        for line in _unread(work.pipeline, seen):
-            report.say(line)
+        report.say(*_unread(work.pipeline, seen))
     elif accepted is not None:
         report.say(f"{pipeline}: positions count anew; {mends.act('rebuild', pipeline)} makes it exact")
 

@@ -35,7 +35,7 @@ def produce_changes(config: SluiceConfig) -> None:
 
 def show_mirror(config: SluiceConfig, typed: str) -> bool:
     """Show what the events came to, then one change more; whether the mirror has the database's rows."""
-    from cli.demo.fresh_record import drain_now
+    from cli.demo.tour import drain_now
 
     mirror, log = (next(each for each in config.pipelines if each.name == name) for name in (MIRROR, CHANGES))
     before = _rows(config, mirror)

@@ -4,26 +4,84 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
+
 from cli import output
-from cli.demo.reading import EXAMPLE_QUERY, EXAMPLE_QUESTION, run_example, snippets
 from cli.work import connections_for, verdict
+from servers.jars import jar_paths
+from servers.java import java_home
 from spark_jobs.audit.audit import audit
 from spark_jobs.audit.counts import AuditResult
 from spark_jobs.books.history import lines_of
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.lake import open_catalog
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
+from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
 
 EXAMPLE_TABLE = "lake.flights"
+EXAMPLE_QUESTION = "Which carriers left latest, on average?"
+EXAMPLE_QUERY = """\
+SELECT carrier, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay_minutes
+FROM flights GROUP BY carrier ORDER BY mean_delay_minutes DESC LIMIT 5"""
+
+
+def run_example(table: Table) -> pa.Table:
+    """Return what DuckDB answers to the example query over PyIceberg's scan of the flights table."""
+    import duckdb
+
+    scan = table.scan(selected_fields=("carrier", "dep_delay")).to_arrow_batch_reader()
+    with duckdb.connect() as connection:
+        connection.register("flights", scan)
+        return connection.sql(EXAMPLE_QUERY).to_arrow_table()
+
+
+def snippets(catalog_name: str, properties: Mapping[str, str], table: str) -> dict[str, str]:
+    """By reader, what a person pastes; ``properties`` are the catalog's under PyIceberg's names."""
+    load = _load_catalog(catalog_name, properties)
+    return {
+        "DuckDB (Python)": "\n".join(
+            [
+                "import duckdb",
+                *load,
+                f'rows = catalog.load_table("{table}").scan().to_arrow_batch_reader()',
+                'print(duckdb.sql("SELECT count(*) FROM rows"))',
+            ]
+        ),
+        "PyIceberg": "\n".join([*load, f'print(catalog.load_table("{table}").scan(limit=5).to_arrow())']),
+        "Spark SQL (shell)": _spark_sql(catalog_name, properties, table),
+    }
+
+
+def _load_catalog(name: str, properties: Mapping[str, str]) -> list[str]:
+    arguments = ", ".join(f'"{key}": "{value}"' for key, value in properties.items())
+    return [
+        "from pyiceberg.catalog import load_catalog",
+        f'catalog = load_catalog("{name}", **{{{arguments}}})',
+    ]
+
+
+def _spark_sql(name: str, properties: Mapping[str, str], table: str) -> str:
+    """Spark's own shell from this environment: it is on nobody's PATH and needs a Java it starts on."""
+    shell = Path(pyspark.__file__).parent / "bin" / "spark-sql"
+    jars = ",".join(str(path) for path in jar_paths("spark"))
+    settings = [f"--conf {key}={value}" for key, value in spark_catalog_conf(name, properties).items()]
+    start = [f"JAVA_HOME={java_home()}", f"{shell} --master 'local[2]'", f"--jars {jars}"]
+    query = f"SELECT count(*) FROM {name}.{table}"  # noqa: S608  (printed, not run)
+    return " \\\n  ".join([*start, *settings, f'-e "{query}"'])
+
+
 JSON_FIELDS = (
     *("pipeline", "topic", "table", "records", "rows", "dead_letters", "tombstones"),
     *("missing", "duplicates", "snapshots", "lag"),
@@ -56,7 +114,7 @@ def audit_all(config: SluiceConfig) -> list[Audited]:
 
 def to_json(audited: list[Audited]) -> dict[str, object]:
     """Return what ``--json`` ends with."""
-    return {"pipelines": [{name: getattr(one.result, name) for name in JSON_FIELDS} for one in audited]}
+    return {"pipelines": [output.fields(one.result, *JSON_FIELDS) for one in audited]}
 
 
 def print_report(config: SluiceConfig, audited: list[Audited], typed: str) -> None:
@@ -80,12 +138,9 @@ def _audit_one(config: SluiceConfig, pipeline: PipelineConfig) -> Audited:
     began = time.monotonic()
     with connections_for(config, pipeline, "audit") as connections:
         result = audit(pipeline, connections)
-        catalog = connections.open_catalog()
-        try:
+        with released(connections.open_catalog()) as catalog:
             table = load_table(catalog, pipeline.table)
             landed = _landed(table, connections) if table is not None else None
-        finally:
-            close_catalog(catalog)
     took = output.seconds((time.monotonic() - began) * 1000)
     output.say(f"  {pipeline.name}: {verdict(result)} ({took})")
     return Audited(result, landed)
@@ -123,14 +178,11 @@ def _print_landed(audited: list[Audited]) -> None:
 
 
 def _print_example(config: SluiceConfig) -> None:
-    catalog = open_catalog(config)
-    try:
+    with released(open_catalog(config)) as catalog:
         table = load_table(catalog, EXAMPLE_TABLE)
         if table is None:
             return
         answer = run_example(table)
-    finally:
-        close_catalog(catalog)
     output.say(EXAMPLE_QUERY + "\n")
     columns = answer.column_names
     output.table(

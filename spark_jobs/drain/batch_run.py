@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Batch, BatchCounts, BatchKind, Split
+from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, BatchKind, Split, total
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.words import count, counts, rate, seconds
 from spark_jobs.txlog.entries import Entry
@@ -57,7 +57,34 @@ class BatchResult:
         }
 
 
-def added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+class CommittedBatches:
+    """What one run of whatever kind of work committed, and what its batches came to together."""
+
+    __slots__ = ()
+    batches: tuple[BatchResult, ...]
+
+    @property
+    def balance(self) -> Balance:
+        """Sum over the batches."""
+        return total(batch.counts.balance for batch in self.batches)
+
+    @property
+    def dead_letter_phases(self) -> dict[str, int]:
+        """Its dead letters by the step that they did not pass."""
+        return _added_up(batch.counts.dead_letter_phases for batch in self.batches)
+
+    @property
+    def filtered_reasons(self) -> dict[str, int]:
+        """The records that a filter left out, by reason."""
+        return _added_up(batch.counts.filtered_reasons for batch in self.batches)
+
+    @property
+    def routed_tables(self) -> dict[str, int]:
+        """The rows that went to other tables, by table."""
+        return _added_up(batch.counts.routed_tables for batch in self.batches)
+
+
+def _added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums of what several batches counted, by name."""
     summed: Counter[str] = Counter()
     for each in counts:

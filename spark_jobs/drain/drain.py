@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_plan import plan_batch
-from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, added_up
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches, Tables
 from spark_jobs.drain.halving import drain_whole_or_halved
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import Balance, Pause, total
+from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import BatchHeld, RetryableError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class DrainResult:
+class DrainResult(CommittedBatches):
     """What one run did; ``lag_records`` is what arrived or was left, 0 when a pause met it before it asked.
 
     ``undecided`` is what an open transaction holds back beyond that.
@@ -58,26 +58,6 @@ class DrainResult:
     batches: tuple[BatchResult, ...] = ()
     recovery: RecoveryResult = field(default_factory=RecoveryResult)
     held: tuple[HeldBatch, ...] = ()
-
-    @property
-    def balance(self) -> Balance:
-        """Sum over the run's batches."""
-        return total(batch.counts.balance for batch in self.batches)
-
-    @property
-    def dead_letter_phases(self) -> dict[str, int]:
-        """Its dead letters by the step that they did not pass."""
-        return added_up(batch.counts.dead_letter_phases for batch in self.batches)
-
-    @property
-    def filtered_reasons(self) -> dict[str, int]:
-        """The records that a filter left out, by reason."""
-        return added_up(batch.counts.filtered_reasons for batch in self.batches)
-
-    @property
-    def routed_tables(self) -> dict[str, int]:
-        """The rows that went to other tables, by table."""
-        return added_up(batch.counts.routed_tables for batch in self.batches)
 
     @property
     def ignored(self) -> dict[str, int]:

@@ -26,7 +26,7 @@ from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.kafka.statistics import RTT_P99_US
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import load_table
 from spark_jobs.monitoring.checkup import Health, check_up
 from spark_jobs.monitoring.heartbeat import last_beat_ms
@@ -91,12 +91,9 @@ class SluiceCollector(Collector):
             self._log.store.use(resolve(self._config.log_properties))
             if all(health.table is None for health in found):
                 return list(families.values())  # no table, or a catalog that would be waited for once more
-            catalog = open_catalog(self._config)
-            try:
+            with released(open_catalog(self._config)) as catalog:
                 for health in found:
                     self._add_totals(families, catalog, health)
-            finally:
-                close_catalog(catalog)
         return list(families.values())
 
     def _add_totals(self, families: dict[str, Any], catalog: Catalog, health: Health) -> None:

@@ -10,12 +10,12 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_plan import plan_of
-from spark_jobs.drain.batch_run import BatchResult
+from spark_jobs.drain.batch_run import BatchResult, CommittedBatches
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.table_columns import ensure_tables, plan_columns
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import Balance, BatchKind
+from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import check_identity
@@ -30,23 +30,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RebuildResult:
+class RebuildResult(CommittedBatches):
     """What a rebuild did, in its one commit."""
 
     pipeline: str
     table: str
-    batch: BatchResult
+    batches: tuple[BatchResult]
     recovery: RecoveryResult
 
     @property
-    def balance(self) -> Balance:
-        """What became of the topic's offsets."""
-        return self.batch.counts.balance
-
-    @property
-    def batches(self) -> tuple[BatchResult, ...]:
+    def batch(self) -> BatchResult:
         """The one batch."""
-        return (self.batch,)
+        return self.batches[0]
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
@@ -118,7 +113,7 @@ def rebuild(
     with NoticeSender(pipeline, connections) as notices:
         result, _ = drain_batch(run)
         notices.tell()
-    return RebuildResult(pipeline.name, pipeline.table, result, recovery)
+    return RebuildResult(pipeline.name, pipeline.table, (result,), recovery)
 
 
 def _starts(

@@ -18,7 +18,7 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_plan import plan_of
-from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, added_up
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches, Tables
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.letter_source import LetterSource
 from spark_jobs.drain.planning import ONE_TASK_RECORDS
@@ -28,7 +28,7 @@ from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.kept_letters import files_of, keep_letters, letters_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import Balance, BatchKind, Split, total
+from spark_jobs.protocol.batch import BatchKind, Split
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RedriveResult:
+class RedriveResult(CommittedBatches):
     """What one redrive did, one commit a batch; ``left`` counts by reason the letters that it cannot send."""
 
     pipeline: str
@@ -52,21 +52,6 @@ class RedriveResult:
     batches: tuple[BatchResult, ...]
     left: dict[str, int]
     recovery: RecoveryResult
-
-    @property
-    def balance(self) -> Balance:
-        """Sum over the batches: what the letters became."""
-        return total(batch.counts.balance for batch in self.batches)
-
-    @property
-    def dead_letter_phases(self) -> dict[str, int]:
-        """The letters that failed again, by the step that they did not pass."""
-        return added_up(batch.counts.dead_letter_phases for batch in self.batches)
-
-    @property
-    def filtered_reasons(self) -> dict[str, int]:
-        """The letters that a filter left out, by reason."""
-        return added_up(batch.counts.filtered_reasons for batch in self.batches)
 
 
 def redrive(

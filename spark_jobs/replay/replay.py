@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_plan import plan_of
-from spark_jobs.drain.batch_run import BatchResult, BatchRun
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import Balance, BatchKind, total
+from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.plan import plan_replay
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayResult:
+class ReplayResult(CommittedBatches):
     """What one replay did, one commit a batch."""
 
     pipeline: str
@@ -39,11 +39,6 @@ class ReplayResult:
     ahead: tuple[OffsetRange, ...]
     batches: tuple[BatchResult, ...]
     recovery: RecoveryResult
-
-    @property
-    def balance(self) -> Balance:
-        """Sum over the batches."""
-        return total(batch.counts.balance for batch in self.batches)
 
 
 def replay(

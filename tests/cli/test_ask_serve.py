@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.commands import ask_serve
+from cli.commands import answers
 from servers.asking import asked, followed
 from servers.process import free_ports
 from serving.lake_id import lake_id
@@ -38,7 +38,7 @@ def _ask(config: SluiceConfig, sql: str) -> int | None:
     """How many rows it answers; None where the command has to read them itself."""
     body = {"pipeline": "flights", "sql": sql, "format": "arrow"}
     answered = asked(config, "POST", "/v1/query", body)
-    return answered and sum(batch.num_rows for batch in ask_serve._streamed(answered).batches)
+    return answered and sum(batch.num_rows for batch in answers._streamed(answered).batches)
 
 
 def test_only_ones_own_serve_is_asked_and_only_a_whole_answer_is_one(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from cli.demo.reading import run_example, snippets
+from cli.demo.report import run_example, snippets
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,9 +23,8 @@ from websockets.typing import Origin
 from bench.footprint import usage
 from cli.commands.up import _as_it_is_now
 from cli.stand import running
-from cli.stand.mending import Mending
 from cli.stand.run_record import read_up
-from cli.stand.running import Servers, stop_left_over
+from cli.stand.running import Mending, Servers, stop_left_over
 from prove.lab.kafka_server import unique_name
 from servers.code_server import CodeServer
 from servers.dagster import DagsterServers, DagsterSettings

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cli.commands.state_word import PipelineFacts
-from cli.commands.up_state import UpState
+from cli.commands.status import UpState
 from cli.stand.run_record import UpRecord
 from spark_jobs.acts.accept_source import Restart, SourceComparison
 from spark_jobs.audit.counts import AuditResult, MirrorAuditResult
@@ -194,7 +194,7 @@ DIFF = ReplayDiff(
 )
 REPLAYED = ReplayResult("orders", "lake.orders", tuple(RANGES), (), (RESULT,), RECOVERED)
 REDRIVEN = RedriveResult("orders", "lake.orders", (RESULT,), {"too large": 2}, RECOVERED)
-REBUILT = RebuildResult("customers", "lake.customers", RESULT, RECOVERED)
+REBUILT = RebuildResult("customers", "lake.customers", (RESULT,), RECOVERED)
 TRIAL = RedriveTrial(
     1_000,
     Counter({"x": 1}),

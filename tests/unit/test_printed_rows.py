@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cli import output
-from cli.commands.print_answer import print_answer
+from cli.commands.answers import print_answer
 from spark_jobs.query.query import Answer
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.commands.up_state import UpState, up_state
+from cli.commands.status import UpState, up_state
 from cli.stand.run_record import UpRecord
 from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, read_endpoints, write_endpoints
 from spark_jobs.monitoring.heartbeat import beat, forget_beats, last_beat_ms

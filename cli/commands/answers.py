@@ -1,12 +1,18 @@
-"""An answer with Kafka in it: the running ``serve``'s, or one's own where none runs."""
+"""Answers: the running ``serve``'s or one's own, and their rows as a table, one JSON object, or CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial, wraps
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import click
+
+from cli import output
 from servers.asking import asked, away
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
@@ -17,6 +23,8 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.watermark import Watermark
     from spark_jobs.query.query import Answer
+
+SHOWN_ROWS = 200
 
 
 @contextmanager
@@ -99,3 +107,52 @@ def _whole() -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException, urllib3.exceptions.HTTPError) as error:
         raise away(f"its answer broke off: {error}") from error
+
+
+def answering(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--json`` and ``--csv``, and what prints an answer so."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: columns and all rows.")
+    @click.option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV with a heading.")
+    @wraps(command)
+    def run(*, as_json: bool, as_csv: bool, **typed: Any) -> None:
+        if as_json and as_csv:
+            raise click.UsageError("--json and --csv are two outputs: choose one")
+        command(partial(print_answer, as_json=as_json, as_csv=as_csv), **typed)
+
+    return run
+
+
+def print_answer(
+    answer: Answer, watermark: str | None, *, as_json: bool, as_csv: bool, is_vertical: bool = False
+) -> None:
+    """Print the rows as they come; on standard error which records they are of, where Kafka was asked.
+
+    ``is_vertical``: a line for each column of a row, as of rows that are few and wide.
+    """
+    from spark_jobs.query.written import csv_parts, json_parts
+
+    if as_json or as_csv:
+        sys.stdout.writelines(json_parts(answer, watermark) if as_json else csv_parts(answer))
+    else:
+        _print_rows(answer, is_vertical=is_vertical)
+    if watermark is not None:
+        click.echo(f"watermark: {watermark}", err=True)
+
+
+def _print_rows(answer: Answer, *, is_vertical: bool) -> None:
+    from spark_jobs.query.written import cell, rows_of
+
+    rows, names = rows_of(answer), answer.schema.names
+    shown = [["null" if value is None else cell(value) for value in row] for row in islice(rows, SHOWN_ROWS)]
+    if is_vertical:
+        width = max(map(len, names))
+        lines = (zip(names, row, strict=True) for row in shown)
+        text = "\n\n".join("\n".join(f"{name:{width}}  {value}" for name, value in row) for row in lines)
+        click.echo(text or "no row has this key")  # rows are never masked
+    else:
+        kinds = {field.name: str(field.type) for field in answer.schema}
+        ids = [name for name, kind in kinds.items() if kind.startswith(("int", "uint", "double", "decimal"))]
+        output.table(names, shown, ids=ids, is_data=True)
+    if next(rows, None) is not None:
+        output.say(f"... the first {SHOWN_ROWS} rows; --csv and --json give all")
