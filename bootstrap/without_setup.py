@@ -49,8 +49,5 @@ def _help_of(command: str) -> str:
     _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"\n### {command}\n")
     text = rest.partition("\n## ")[0].partition("\n### ")[0].strip().replace("```\n", "").replace("\n```", "")
     text = text.replace("| option | meaning |\n|---|---|", "Options:")
-    rows = re.findall(r"^\| `(.+)` \| (.+) \|$", text, re.MULTILINE)
-    width = max((len(names) for names, _ in rows), default=0)
-    for names, meaning in rows:
-        text = text.replace(f"| `{names}` | {meaning} |", f"  {names:<{width}}  {meaning}")
+    text = re.sub(r"^\| `(.+)` \| (.+) \|$", r"  \1\n      \2", text, flags=re.MULTILINE)
     return text.replace("\\|", "|")
