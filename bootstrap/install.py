@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,45 +34,30 @@ class SetupError(Exception):
     """Set-up cannot go on; the message is for the user."""
 
 
-def ensure_installed(places: Places, dependency_set: str) -> None:
-    """Make the environment hold the set, downloading what is missing; at once when it already does."""
-    if is_installed(places, dependency_set):
+def ensure_installed(places: Places, dependency_set: str, extras: Collection[str] = ()) -> None:
+    """Make the environment hold the set and the extras, downloading what is missing; at once when it does."""
+    if is_installed(places, dependency_set, extras):
         return
     with _exclusive(places.cache):
-        if is_installed(places, dependency_set):
+        if is_installed(places, dependency_set, extras):
             return
-        # Who has the test tools keeps them when the lock changes.
-        wanted = "dev" if _stamp(places).startswith("dev ") else dependency_set
-        _announce(places, wanted)
-        _install(places, wanted)
-
-
-def ensure_extra(places: Places, extra: str) -> None:
-    """Make the environment hold an extra too, which a new environment or another lock lets go again."""
-    stamp = places.stamp.with_name(f"sluice-extra-{extra}")
-    wanted = f"{_stamp(places)} {lock_key(extra)}"
-    with _exclusive(places.cache):
-        if stamp.exists() and stamp.read_text() == wanted:
-            return
-        say(f"Installing what `extras: [{extra}]` asks for.")
-        _add_extra(places, extra, places.python)
-        stamp.write_text(wanted)
-
-
-def _add_extra(places: Places, extra: str, python: Path) -> None:
-    """Install what is locked of an extra; what else it needs is in every environment."""
-    locked = ("--no-deps", "--require-hashes", "--requirement", lock_path(extra))
-    _uv(places, "pip", "install", "--quiet", "--python", python, *locked)
+        # Who has the test tools, or an extra, keeps them when the lock changes.
+        held, *others = (line.split(" ")[0] for line in _stamp(places) or [""])
+        wanted = "dev" if held == "dev" else dependency_set
+        kept = [extra for extra in EXTRAS if extra in {*extras, *others}]
+        if is_installed(places, wanted):
+            say(f"Installing what `extras: [{', '.join(extras)}]` asks for.")
+        else:
+            _announce(places, wanted)
+        _install(places, wanted, kept)
 
 
 def make_movable(places: Places, environment: Path) -> None:
     """Make another environment from the same locks, Sluice a wheel in it, that may be moved elsewhere."""
-    python = environment / "bin" / "python"
+    into, locks = ("--python", environment / "bin" / "python"), map(lock_path, ("run", *EXTRAS))
     _uv(places, "venv", "--quiet", "--relocatable", "--python", sys.executable, environment)
-    _uv(places, "pip", "sync", "--python", python, "--quiet", "--require-hashes", lock_path("run"))
-    for extra in EXTRAS:
-        _add_extra(places, extra, python)
-    _uv(places, "pip", "install", "--python", python, "--quiet", "--no-deps", places.clone)
+    _uv(places, "pip", "sync", "--quiet", *into, "--require-hashes", *locks)
+    _uv(places, "pip", "install", "--quiet", *into, "--no-deps", places.clone)
 
 
 def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
@@ -82,41 +67,37 @@ def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
     _run([places.python, "-P", "-m", "servers.fetch", lock, *set_names], environment)
 
 
-def is_installed(places: Places, dependency_set: str) -> bool:
-    """True if the environment holds the set as locked; the larger set holds the smaller."""
+def is_installed(places: Places, dependency_set: str, extras: Collection[str] = ()) -> bool:
+    """True if the environment holds the set and the extras as locked; the larger set holds the smaller."""
+    if not places.python.exists():
+        return False
     larger = {"run": ("run", "dev"), "dev": ("dev",)}[dependency_set]
-    return places.python.exists() and _stamp(places) in {lock_key(name) for name in larger}
+    held, *others = _stamp(places) or [""]
+    return held in map(lock_key, larger) and {*map(lock_key, extras)} <= {*others}
 
 
-def _stamp(places: Places) -> str:
+def _stamp(places: Places) -> list[str]:
+    """Return the keys of the set and of the extras that the environment holds."""
     try:
-        return places.stamp.read_text()
+        return places.stamp.read_text().splitlines()
     except FileNotFoundError:
-        return ""
+        return []
 
 
-def _install(places: Places, dependency_set: str) -> None:
+def _install(places: Places, dependency_set: str, extras: Sequence[str]) -> None:
+    locked = (dependency_set, *extras)
     if places.stamp.exists():
-        places.stamp.write_text(f"{dependency_set} unfinished")
+        places.stamp.write_text("\n".join(f"{name} unfinished" for name in locked))
     if not places.python.exists():
         _uv(places, "venv", "--quiet", "--clear", "--python", sys.executable, places.environment)
-    _uv(places, "pip", "sync", "--python", places.python, "--require-hashes", lock_path(dependency_set))
-    _uv(
-        places,
-        "pip",
-        "install",
-        "--python",
-        places.python,
-        "--quiet",
-        "--no-deps",
-        "--editable",
-        places.clone,
-    )
+    into = ("--python", places.python)
+    _uv(places, "pip", "sync", *into, "--require-hashes", *map(lock_path, locked))
+    _uv(places, "pip", "install", "--quiet", *into, "--no-deps", "--editable", places.clone)
     fetch_jars(places, JARS_LOCK, *RUN_JAR_SETS)
     _silence_pyiceberg(places)
     _link(places)
     draft = places.stamp.with_suffix(".draft")
-    draft.write_text(lock_key(dependency_set))
+    draft.write_text("\n".join(map(lock_key, locked)))
     draft.replace(places.stamp)
     say("Set-up is done.\n")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from bootstrap.environments import child_environment
 from bootstrap.extras import extras_asked_for
-from bootstrap.install import SetupError, ensure_extra, ensure_installed, fetch_jars, is_installed, keep
+from bootstrap.install import SetupError, ensure_installed, fetch_jars, is_installed, keep
 from bootstrap.places import BENCH_JARS_LOCK, JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
 from bootstrap.without_setup import answer
 
@@ -45,10 +45,8 @@ def launch(arguments: list[str]) -> int:
         print(said.text, file=sys.stderr if said.exit_code else sys.stdout)
         return said.exit_code
     try:
-        ensure_installed(places, needed)
+        ensure_installed(places, needed, () if is_help else extras_asked_for(arguments))
         if not is_help:
-            for extra in extras_asked_for(arguments):
-                ensure_extra(places, extra)
             _fetch_for(command, arguments, places)
     except (SetupError, OSError) as error:
         hint = "" if isinstance(error, SetupError) else ". XDG_CACHE_HOME names another cache folder."

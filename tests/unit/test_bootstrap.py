@@ -146,6 +146,23 @@ def test_set_up_is_done_once(tmp_path: Path, held: str, asked: str, enough: bool
     assert not is_installed(places, asked)
 
 
+def test_an_extra_is_held_beside_the_set_of_the_same_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is installed once, with what was there; when the set's lock changes, what was asked for stays."""
+    places, made = Places(tmp_path), []
+    places.python.parent.mkdir(parents=True)
+    places.python.touch()
+    places.stamp.write_text(f"{lock_key('dev')}\n{lock_key('msk')}")
+    monkeypatch.setattr("bootstrap.install._install", lambda *of: made.append(of))
+    assert is_installed(places, "run", ["msk"])
+    ensure_installed(places, "run", ["msk"])
+    ensure_installed(places, "run", ["postgres"])
+    places.stamp.write_text(f"run of an older lock\n{lock_key('msk')}")
+    ensure_installed(places, "run")
+    assert made == [(places, "dev", ["msk", "postgres"]), (places, "run", ["msk"])]
+
+
 def test_clones_share_the_cache_and_not_the_environment(tmp_path: Path) -> None:
     """Two clones have environments of their own over one package cache."""
     one, other = Places(tmp_path, Path("/a")), Places(tmp_path, Path("/b"))
