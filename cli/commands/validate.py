@@ -10,29 +10,44 @@ from functools import partial
 import click
 
 from cli.output import Report, count, reported
-from spark_jobs.config.file import ENVIRONMENT_TEXT, read_config, with_listed_topics
+from spark_jobs.config.file import ENVIRONMENT_TEXT, config_files, read_config, with_listed_topics
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import format_duration, format_size
+from spark_jobs.config.rewriting import Change, rewrite
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 
 @click.command(name="validate")
-@partial(reported, shows="One JSON object: file, problems, pipelines.")
-def command(report: Report) -> int:
-    """Check sluice.yaml and its team files; connects to the broker only to list topics for topics_regex."""
+@click.option("--fix", "is_fix", is_flag=True, help="Write what is said otherwise since, and say each line.")
+@partial(reported, shows="One JSON object: file, problems, pipelines, fixed.")
+def command(report: Report, *, is_fix: bool) -> int:
+    """Check sluice.yaml and its team files; connects to the broker only to list topics for topics_regex.
+
+    With --fix what an earlier version read otherwise is written into these files as it is written now, and
+    nothing else in them changes: comments and layout stay.
+    """
+    fixed, unwritten = _fix() if is_fix else ([], [])
+    for change in fixed:
+        report.say(f"fixed {change}")
     reading = read_config()
     config = reading.config
     notes = [str(note) for note in reading.notes]
     if config is not None and config.templates and not reading.problems:
         config, told = _list_topics(config)
         notes += told
-    problems = (*reading.problems, *(config.problems if config else ()), *_quality_problems(config))
-    report.add(file=config.source if config else None, problems=problems, notes=[*notes])
+    told_of = config.problems if config else ()
+    problems = (*unwritten, *reading.problems, *told_of, *_quality_problems(config))
+    report.add(file=config.source if config else None, problems=problems, fixed=fixed, notes=[*notes])
     report.add(pipelines=[each.model_dump(mode="json") for each in config.pipelines] if config else [])
     _tell(report, config, problems, notes, is_usable=not reading.problems)
     return ConfigError.exit_code if problems else 0
+
+
+def _fix() -> tuple[list[Change], list[ConfigProblem]]:
+    done = [rewrite(file) for file in config_files()]
+    return [change for made, _ in done for change in made], [each for _, told in done for each in told]
 
 
 def _quality_problems(config: SluiceConfig | None) -> Iterator[ConfigProblem]:

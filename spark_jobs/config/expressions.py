@@ -11,14 +11,18 @@ from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, d
 from spark_jobs.config.iceberg_terms import check_partition_by, parse_partition_term
 from spark_jobs.config.problems import Finding, Path
 from spark_jobs.config.settings import KeyFormat, PipelineSettings, PipelineTemplate
+from spark_jobs.config.suites import ROW_CONDITION
 from spark_jobs.config.value_format import Layout, ValueFormat
 
 if TYPE_CHECKING:
+    from spark_jobs.config.suites import Expectation
     from spark_jobs.expressions.judging import Expression
 
 # Columns of a dead-letter table that differ when a record is read again.
 _UNSPOKEN = ("batch_id", "_ingested_at", "first_failed_at", "failures")
 _OTHER_NAME = "Call the expression's column otherwise: the field's own is then there too."
+# Dates and times of any kind are compared as times in UTC, as expectations have them (quality/judge.py).
+_AS_COMPARED = {"DATE": "TIMESTAMPTZ", "TIMESTAMP": "TIMESTAMPTZ"}
 _DECLARE = "Declare it as a column: without one its type is not known."
 
 
@@ -26,16 +30,20 @@ def has_expressions(entry: PipelineSettings) -> bool:
     """True if it has any of SQL or JMESPath."""
     is_computed = any(column.is_computed for column in entry.columns.values())
     said = (entry.filter, entry.route.by)
-    return is_computed or bool(entry.dead_letters.columns) or any(each is not None for each in said)
+    has_conditions = any(_row_conditions(entry))
+    return (
+        is_computed or has_conditions or bool(entry.dead_letters.columns) or any(x is not None for x in said)
+    )
 
 
 def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
     """Yield every mistake in the expressions of columns, filter and route; types where all are known.
 
-    Regular expressions and those of the dead-letter table's columns come first. Without ``folds`` no
-    constant is looked at that need not be.
+    Regular expressions, conditions on rows and the dead-letter table's columns come first. Without ``folds``
+    no constant is looked at that need not be.
     """
     yield from judge_regexes(entry)
+    yield from judge_row_conditions(entry, folds=folds)
     yield from judge_letter_columns(entry, folds=folds)
     says_none = entry.filter is None and entry.route.by is None
     if says_none and not any(column.source for column in entry.columns.values()):
@@ -68,10 +76,8 @@ def judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
     written: list[tuple[Path, str]] = []
     if isinstance(entry, PipelineTemplate):
         written.append((("topics_regex",), entry.topics_regex))
-    for at, suite in enumerate(entry.quality):
-        for number, expectation in enumerate(suite.expectations):
-            path = ("quality", str(at), "expectations", str(number), expectation.type)
-            written += [((*path, key), regex) for key, regex in expectation.regexes]
+    for path, expectation in _expectations(entry):
+        written += [((*path, key), regex) for key, regex in expectation.regexes]
     if not written:
         return
     from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB)
@@ -82,6 +88,38 @@ def judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
             check_regex(regex)
         except ExpressionError as error:
             yield Finding(where, error.message, error.hint)
+
+
+def judge_row_conditions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
+    """Yield every mistake in expectations' conditions on rows; types where all are declared."""
+    for path, condition in _row_conditions(entry):
+        from spark_jobs.expressions.conditions import judge_condition  # noqa: PLC0415  (DuckDB)
+        from spark_jobs.expressions.judging import KAFKA_NAMES, ExpressionError, bound_type  # noqa: PLC0415
+        from spark_jobs.expressions.results import check_condition  # noqa: PLC0415
+
+        declared = {name: duckdb_type(column.type) for name, column in entry.columns.items()}
+        known = {**KAFKA_NAMES, **{name: _AS_COMPARED.get(kind, kind) for name, kind in declared.items()}}
+        if _Judging(entry, folds).key_is_binary:
+            known["_kafka_key"] = "BLOB"
+        try:
+            expression = judge_condition(condition)
+            if known.keys() >= set(expression.names):
+                types = {name: known[name] for name in expression.names}
+                check_condition(bound_type(expression, types, folds=folds), "a condition")
+        except ExpressionError as error:
+            yield Finding(path, error.message, error.hint)
+
+
+def _row_conditions(entry: PipelineSettings) -> Iterator[tuple[Path, str]]:
+    for path, expectation in _expectations(entry):
+        if expectation.row_condition is not None:
+            yield (*path, ROW_CONDITION), expectation.row_condition
+
+
+def _expectations(entry: PipelineSettings) -> Iterator[tuple[Path, Expectation]]:
+    for at, suite in enumerate(entry.quality):
+        for number, expectation in enumerate(suite.expectations):
+            yield ("quality", str(at), "expectations", str(number), expectation.type), expectation
 
 
 def judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
@@ -200,7 +238,7 @@ class _Judging:
         declared = {each.lower(): column for each, column in self.entry.columns.items() if each != own}
         if lower in declared:
             return duckdb_type(declared[lower].type)
-        if lower == "_kafka_key" and self._key_is_binary:
+        if lower == "_kafka_key" and self.key_is_binary:
             return "BLOB"
         if lower in KAFKA_NAMES:
             return KAFKA_NAMES[lower]
@@ -212,5 +250,6 @@ class _Judging:
         return None
 
     @property
-    def _key_is_binary(self) -> bool:
+    def key_is_binary(self) -> bool:
+        """True if ``_kafka_key`` is bytes."""
         return self.entry.record_key.is_binary or self.entry.key_format is KeyFormat.BINARY

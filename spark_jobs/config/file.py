@@ -145,6 +145,13 @@ def find_config_file(path: Path | None) -> Path | None:
     raise fault("no-config-file", name=file)
 
 
+def config_files(path: Path | None = None) -> list[Path]:
+    """Return the file in force and its team files; none where the first cannot be read."""
+    file = find_config_file(path)
+    main = _read(file)[0] if file else None
+    return [file, *_team_files(main, file.parent)[0]] if file and main else []
+
+
 def home_folder(file: Path | None) -> Path:
     """``SLUICE_HOME``, else ``.sluice`` beside the file, else in the working directory; absolute."""
     named = os.environ.get(ENVIRONMENT_HOME)

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from spark_jobs.config import row_condition
 from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
 from spark_jobs.config.values import Frozen, PipelineName, choice, key
 
@@ -23,7 +22,8 @@ LOOKS_AT = dict(
 KNOWN_EXPECTATIONS = sorted(name for name, kind in LOOKS_AT.items() if kind != "sql")
 # A JSON schema would be fetched from where they lead, a file or any host.
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_CONDITION = ("row_condition", "condition_parser")
+ROW_CONDITION = "row_condition"
+_CONDITION = (ROW_CONDITION, "condition_parser")
 _NAMED_COLUMN = ("column", "column_A", "column_B")
 
 
@@ -67,11 +67,9 @@ class Expectation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns it reads, those of its row condition too."""
+        """Return the columns that it is about."""
         named = [self.kwargs[key] for key in _NAMED_COLUMN if key in self.kwargs]
-        listed = self.kwargs.get("column_list", ())
-        compared = row_condition.columns(self.row_condition) if self.row_condition is not None else ()
-        return tuple(dict.fromkeys([*named, *listed, *compared]))
+        return tuple(dict.fromkeys([*named, *self.kwargs.get("column_list", ())]))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -87,8 +85,8 @@ class Expectation:
 
     @property
     def row_condition(self) -> str | None:
-        """Return which rows it is about, None for all."""
-        return self.kwargs.get("row_condition")
+        """Return which rows it is about, in SQL; None for all."""
+        return self.kwargs.get(ROW_CONDITION)
 
     def __str__(self) -> str:
         given = ", ".join(f"{key}={value!r}" for key, value in self.kwargs.items())
@@ -118,8 +116,11 @@ def _parse_expectation(value: object) -> Expectation:
 
 def _stay_with_the_rows(name: str, kwargs: dict[str, Any]) -> None:
     """Refuse arguments that are code, or that lead beyond the rows that are judged."""
-    if kwargs.get("row_condition") is not None:
-        row_condition.check(kwargs["row_condition"])
+    if not isinstance(kwargs.get(ROW_CONDITION), str | None):
+        raise UnreadableValueError(
+            f"{name} has a row_condition that is no text",
+            "Write SQL: row_condition: \"code = 'a' AND id > 3\".",
+        )
     if kwargs.get("condition_parser", "pandas") != "pandas":
         raise UnreadableValueError(f"{name} has a condition_parser of its own", "Leave it out.")
     for word, value in _entries(kwargs):

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from spark_jobs.expressions.engine import select
 from spark_jobs.expressions.judging import first_line
 from spark_jobs.expressions.quoting import quoted
+from spark_jobs.expressions.results import check_condition
 
 _ROW = "sluice row"
 _VALUE = "v"
@@ -44,6 +45,16 @@ def evaluate(expressions: Mapping[str, str], chunk: pa.Table) -> dict[str, Evalu
             return {name: _forgiving(sql, chunk)}
         return {name: evaluate({name: sql}, chunk)[name] for name, sql in expressions.items()}
     return {name: Evaluated(each) for name, each in values.items()}
+
+
+def is_true(sql: str, chunk: pa.Table) -> np.ndarray:
+    """Return of which rows a judged condition is true. Raises ``duckdb.Error`` where one cannot be asked.
+
+    Raises ``ExpressionError`` for what is neither true nor false.
+    """
+    answers = _results({_VALUE: sql}, chunk)[_VALUE]
+    check_condition(answers.type, "a condition")
+    return answers.cast(pa.bool_()).fill_null(False).to_numpy()
 
 
 def _forgiving(sql: str, chunk: pa.Table) -> Evaluated:

@@ -50,10 +50,10 @@ def check_result(result: pa.DataType, column: pa.DataType, shown: str) -> None:
         )
 
 
-def check_condition(result: pa.DataType) -> None:
+def check_condition(result: pa.DataType, called: str = "a filter") -> None:
     """Raise ``ExpressionError`` for what is neither true nor false."""
     if not (pa.types.is_boolean(result) or pa.types.is_null(result)):
-        raise ExpressionError(f"gives {result}, and a filter is true or false", "Compare it: amount > 0.")
+        raise ExpressionError(f"gives {result}, and {called} is true or false", "Compare it: amount > 0.")
 
 
 def check_route_value(result: pa.DataType) -> None:

@@ -9,21 +9,25 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.row_condition import moment_of, rows_that_meet
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.suites import Expectation, OnFailure, Suite
+from spark_jobs.expressions.evaluating import is_true
+from spark_jobs.expressions.judging import ExpressionError, first_line
+from spark_jobs.expressions.judging import judge as judge_expression
 from spark_jobs.quality.results import FAILING_ROWS_SHOWN, ExpectationResult, FailingRow, SuiteResult
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     from pyiceberg.schema import Schema
 
@@ -50,7 +54,7 @@ def columns_of(suites: Sequence[Suite], schema: Schema) -> tuple[str, ...]:
         for suite in suites
         for expectation in suite.expectations
         if not expectation.is_of_columns
-        for name in expectation.columns
+        for name in (*expectation.columns, *_compared(expectation))
     ]
     return tuple(dict.fromkeys([PARTITION, OFFSET, *top_level(named, known)]))
 
@@ -68,10 +72,8 @@ def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
     rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for expectation in suite.expectations:
         part = empty if expectation.is_of_columns else rows
-        columns = whole.names if expectation.is_of_columns else expectation.columns
-        frame = to_frame(part, columns)
         is_whole = suite.on_failure is OnFailure.DEAD_LETTERS and expectation.is_of_rows
-        answer = validate(frame, expectation, to_arguments(expectation.arguments, whole), is_whole)
+        answer = validate(part, expectation, to_arguments(expectation.arguments, whole), is_whole)
         results.append(_result(expectation, answer, rows))
         if is_whole and not results[-1].is_met:
             _reject(rejected, suite, expectation, answer, rows)
@@ -122,10 +124,11 @@ def _validator() -> Any:
     frames = context.data_sources.add_pandas("rows").add_dataframe_asset("rows")
     whole = frames.add_batch_definition_whole_dataframe("rows")
 
-    def validate(frame: Any, expectation: Expectation, kwargs: dict[str, Any], is_whole: bool) -> _Answer:
+    def validate(rows: pa.Table, expectation: Expectation, kwargs: dict[str, Any], is_whole: bool) -> _Answer:
         try:
+            frame = to_frame(rows, rows.column_names if expectation.is_of_columns else expectation.columns)
             if expectation.row_condition is not None:
-                frame = rows_that_meet(expectation.row_condition, frame)
+                frame = frame[meeting(expectation.row_condition, rows)]
             suite = gx.ExpectationSuite(name=expectation.type)
             suite.add_expectation_configuration(ExpectationConfiguration(expectation.type, kwargs))
             batch = whole.get_batch({"dataframe": frame})
@@ -230,6 +233,37 @@ def to_frame(rows: pa.Table, columns: Iterable[str]) -> pd.DataFrame:
     )
 
 
+def meeting(condition: str, rows: pa.Table) -> np.ndarray:
+    """Return of which rows the condition is true; a null and NaN are none, times of any kind are in UTC.
+
+    Raises ``ExpressionError`` for a column that is not there, and for values that do not compare.
+    """
+    expression = judge_expression(condition)
+    for name in expression.names:
+        if name not in rows.column_names:
+            raise ExpressionError(f"there is no column {name}, which the row_condition compares")
+    compared = rows.select([name for name in rows.column_names if name in expression.names])
+    columns = dict(zip(compared.column_names, map(_as_compared, compared.columns), strict=True))
+    try:
+        return is_true(expression.sql, pa.table(columns or {"": pa.nulls(len(rows))}))
+    except duckdb.Error as error:
+        raise ExpressionError(f"the row_condition cannot be evaluated: {first_line(error)}") from error
+
+
+def _compared(expectation: Expectation) -> tuple[str, ...]:
+    condition = expectation.row_condition
+    return () if condition is None else judge_expression(condition).names
+
+
+def _as_compared(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values as conditions have them, and as expectations do (``_series``)."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp(column.type.unit, "UTC"))
+    if pa.types.is_date(column.type):
+        return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    return pc.if_else(pc.is_nan(column), None, column) if pa.types.is_floating(column.type) else column
+
+
 def to_arguments(kwargs: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
     """Return the arguments, with texts compared to a column of times or dates turned into times."""
     names = [kwargs[key] for key in ("column", "column_A", "column_B") if key in kwargs]
@@ -304,6 +338,7 @@ def _as_time(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return moment_of(value)
+        moment = datetime.fromisoformat(value)
     except ValueError:
         return value
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment

@@ -112,3 +112,45 @@ def test_a_secret_in_plain_text_is_a_note_with_its_line(write, capsys, tmp_path)
     ]
     assert all("${NAME}" in line for line in told)
     assert "hunter2" not in out
+
+
+OF_BEFORE = """\
+version: 1
+include: teams/*.yaml
+pipelines:
+  a:
+    topic: t
+    table: l.a
+    quality:
+      - name: s
+        expectations:
+          - expect_column_values_to_not_be_null: {column: id, row_condition: 'code == "x"'}  # why
+"""
+
+
+def test_what_an_earlier_version_read_otherwise_is_refused_and_written_by_fix(write, capsys, tmp_path):
+    """In sluice.yaml and its team files, line by line; comments stay, and a second time nothing is fixed."""
+    write(OF_BEFORE)
+    team = tmp_path / "teams" / "team.yaml"
+    team.parent.mkdir()
+    team.write_text(OF_BEFORE.replace("version: 1\ninclude: teams/*.yaml\n", "").replace("a:", "b:").replace("l.a", "l.b"))
+    assert main(["validate"]) == 78
+    told = (
+        f"{tmp_path}/sluice.yaml:10 pipelines.a.quality.0.expectations.0.expect_column_values_to_not_be_null"
+    )
+    assert capsys.readouterr().out.splitlines()[0] == (
+        f"{told}.row_condition: would not keep the rows it did: a row_condition is SQL now"
+        " — ./sluice validate --fix writes: code = 'x'"
+    )
+    assert main(["validate", "--fix"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == f"""fixed {told}.row_condition: code == "x" is now code = 'x'"""
+    assert "2 pipelines, no mistakes" in out
+    for file in (tmp_path / "sluice.yaml", team):
+        assert """row_condition: "code = 'x'"}  # why""" in file.read_text()
+    assert main(["validate", "--fix", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["fixed"] == []
+    write(OF_BEFORE)
+    assert main(["validate", "--fix", "--json"]) == 0
+    (fixed,) = json.loads(capsys.readouterr().out)["fixed"]
+    assert (fixed["line"], fixed["was"], fixed["now"]) == (10, 'code == "x"', "code = 'x'")

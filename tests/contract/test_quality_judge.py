@@ -128,7 +128,7 @@ MET_AND_NOT = [
     ("column_value_lengths_to_be_between", {"column": "code", "max_value": 2}, {"code": ["long"] * 10}, None),
     (
         "column_values_to_not_be_null",
-        {"column": "price", "row_condition": 'code=="c1"', "condition_parser": "pandas"},
+        {"column": "price", "row_condition": "code = 'c1'", "condition_parser": "pandas"},
         {"price": [None] * 10},
         {102},
     ),
@@ -239,7 +239,7 @@ def test_mistakes_in_arguments_are_found_without_rows() -> None:
 
 def test_only_the_columns_in_use_are_read() -> None:
     """The expectations' columns, a row condition's, the whole struct of a nested field, coordinates."""
-    condition = {"column": "price", "row_condition": 'code=="c1" and id > 3', "condition_parser": "pandas"}
+    condition = {"column": "price", "row_condition": "code = 'c1' AND id > 3", "condition_parser": "pandas"}
     suite = _suite(
         Expectation("expect_column_values_to_not_be_null", condition),
         Expectation("expect_column_values_to_not_be_null", {"column": "customer.country"}),

@@ -1,0 +1,93 @@
+"""What an earlier version had otherwise is written as it is said now; all else of a file stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.config.rewriting import rewrite, rewritten
+
+BEFORE = """\
+version: 1   # the format
+defaults:
+  quality:
+    - name: all
+      expectations:
+        - expect_column_values_to_not_be_null: {column: id, row_condition: 'code != "x"'}  # kept
+pipelines:
+
+  # Æ, a comment
+  orders:
+    topic: orders
+    table: lake.orders
+    quality:
+      - name: own
+        expectations:
+          - expect_column_values_to_not_be_null:
+              column:   price
+              row_condition: code=="c1" and id > 3   # why
+          - expect_column_values_to_be_between:
+              row_condition: >
+                1 <= id
+                < 3
+
+              # after
+              column: price
+          - expect_column_values_to_not_be_null: {row_condition: &late "at > '2' and s == 'a\\"b'", column: a}
+          - expect_column_values_to_not_be_null: {column: b, row_condition: *late}
+          - expect_column_values_to_not_be_null: {column: id, row_condition: id > 3}
+          - expect_column_values_to_not_be_null: {column: id, row_condition: "_ingested_at != 'x'"}
+          - expect_column_values_to_not_be_null: {column: id, row_condition: 's == "a\\tb"'}
+row_condition: code == "c1"
+"""
+CHANGED = {
+    """'code != "x"'""": """\"code IS DISTINCT FROM 'x'\"""",
+    'code=="c1" and id > 3 ': """\"code = 'c1' AND id > 3" """,
+    ">\n                1 <= id\n                < 3\n": '"1 <= id AND id < 3"\n',
+    """"at > '2' and s == 'a\\"b'\"""": """'"at" > ''2'' AND s = ''a"b'''""",
+    """'s == "a\\tb"'""": """"s = 'a\\tb'\"""",
+}
+
+
+def test_only_what_is_said_otherwise_is_changed() -> None:
+    """Comments, quotes, anchors, order and blank lines stay; lines and keys are told, and what was and is."""
+    after = BEFORE
+    for was, now in CHANGED.items():
+        assert after.count(was) == 1
+        after = after.replace(was, now)
+    text, changes = rewritten("sluice.yaml", BEFORE)
+    assert text == after
+    assert [each.line for each in changes] == [6, 18, 20, 26, 30]
+    assert str(changes[2]) == (
+        "sluice.yaml:20 pipelines.orders.quality.0.expectations.1.expect_column_values_to_be_between"
+        ".row_condition: 1 <= id < 3 is now 1 <= id AND id < 3"
+    )
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_file_is_written_once(tmp_path: Path, ends: str) -> None:
+    """With its rights and ends of lines, through a link as well; the second time nothing is changed."""
+    file, link = tmp_path / "sluice.yaml", tmp_path / "linked.yaml"
+    file.write_bytes(BEFORE.replace("\n", ends).encode())
+    file.chmod(0o640)
+    link.symlink_to(file)
+    changes, problems = rewrite(link)
+    assert (len(changes), problems) == (5, [])
+    written = file.read_bytes()
+    assert written.decode() == rewritten("", BEFORE)[0].replace("\n", ends)
+    assert (file.stat().st_mode & 0o777, link.is_symlink()) == (0o640, True)
+    assert rewrite(link) == ([], [])
+    assert file.read_bytes() == written
+    assert [*tmp_path.iterdir()] == [file, link] or [*tmp_path.iterdir()] == [link, file]
+
+
+def test_what_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
+    """No YAML and no UTF-8 are told by whoever reads the file; one that is not there is named."""
+    assert rewritten("", "a: [") == ("a: [", [])
+    assert rewritten("", "") == ("", [])
+    file = tmp_path / "sluice.yaml"
+    file.write_bytes(b"\xff")
+    assert rewrite(file) == ([], [])
+    _, (problem,) = rewrite(tmp_path / "gone.yaml")
+    assert problem.message == "cannot be written: No such file or directory"
