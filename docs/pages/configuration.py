@@ -253,7 +253,14 @@ quality:
 The names and arguments are Great Expectations' own; those that need a database are refused. In arguments
 `5`, `0.5` and `true` are a number, a number and a truth value, unless they are quoted. Times are UTC, written
 as in ISO 8601. Maps, lists and structs are handed over as JSON text. What a batch that fails a gate goes
-through, and what to do then, is in [OPERATIONS.md](OPERATIONS.md#quality-and-held-batches)."""
+through, and what to do then, is in [OPERATIONS.md](OPERATIONS.md#quality-and-held-batches).
+
+`row_condition: "code = 'a' AND id > 3"` has an expectation judge the rows alone of which that SQL is true. It
+is judged and evaluated as `filter` is. A null meets no comparison: `code IS DISTINCT FROM 'a'` is true of all
+that are not `'a'`, nulls among them, `code <> 'a'` of those alone that are something else. Dates and times of
+any kind are compared as times in UTC, and NaN is null. Conditions were Python once: those that SQL would read
+otherwise (`code == "a"`, `code != 'a'`, `not …`, `1 <= id < 3`) are refused, and `./sluice validate --fix`
+writes them anew."""
 
 _PIPELINES = """A pipeline is one topic into one table. Its name becomes a Dagster asset key; letters,
 digits and `_`. Every key of `defaults` may stand here too. With `topics` or `topics_regex` each topic

@@ -54,7 +54,8 @@ def is_true(sql: str, chunk: pa.Table) -> np.ndarray:
     """
     answers = _results({_VALUE: sql}, chunk)[_VALUE]
     check_condition(answers.type, "a condition")
-    return answers.cast(pa.bool_()).fill_null(False).to_numpy()
+    met: np.ndarray = answers.cast(pa.bool_()).fill_null(False).to_numpy()
+    return met
 
 
 def _forgiving(sql: str, chunk: pa.Table) -> Evaluated:

@@ -133,7 +133,8 @@ def test_what_an_earlier_version_read_otherwise_is_refused_and_written_by_fix(wr
     write(OF_BEFORE)
     team = tmp_path / "teams" / "team.yaml"
     team.parent.mkdir()
-    team.write_text(OF_BEFORE.replace("version: 1\ninclude: teams/*.yaml\n", "").replace("a:", "b:").replace("l.a", "l.b"))
+    _, _, pipelines = OF_BEFORE.partition("include: teams/*.yaml\n")
+    team.write_text(pipelines.replace("a:", "b:").replace("l.a", "l.b"))
     assert main(["validate"]) == 78
     told = (
         f"{tmp_path}/sluice.yaml:10 pipelines.a.quality.0.expectations.0.expect_column_values_to_not_be_null"
