@@ -36,6 +36,7 @@ from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.formats import JSON
+from spark_jobs.records.layouts.flat import FlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
@@ -134,8 +135,10 @@ def _cases() -> dict[str, tuple[Decoder, pa.Schema, Callable[[list[dict[str, Any
     protobuf = protobuf_schema(SchemaText(Language.PROTOBUF, descriptor()))
     later = avro_schema(SchemaText(Language.AVRO, json.dumps(_NEXT_VERSION)))
     keys = [SchemaKey(SchemaId(number)) for number in (1, 2, 3)]
-    by_avro = SchemaDecoder(KnownSchemas(dict(zip(keys, (avro, another, later), strict=True))))
-    by_protobuf = SchemaDecoder(KnownSchemas({SchemaKey(SchemaId(1), (0,)): protobuf}, has_indexes=True))
+    known = KnownSchemas(dict(zip(keys, (avro, another, later), strict=True)))
+    by_avro = FlatDecoder(SchemaDecoder(known))
+    known = KnownSchemas({SchemaKey(SchemaId(1), (0,)): protobuf}, has_indexes=True)
+    by_protobuf = FlatDecoder(SchemaDecoder(known))
     of_avro, of_protobuf = _columns(avro.columns.struct.fields), _columns(protobuf.columns.struct.fields)
     of_json = pa.schema([*JSON_SCHEMA, *(each for each in of_avro if each.name.startswith("_"))])
     return {

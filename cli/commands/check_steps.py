@@ -40,6 +40,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, unreadable_chunks, values_of
+from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.schema.additions import check_beside, check_declared, table_notes
 from spark_jobs.schema.iceberg_types import known_fields
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from spark_jobs.records.formats import Format
     from spark_jobs.schema.evidence import Evidence
 
 Found = TypeVar("Found")
@@ -185,7 +185,7 @@ def _check_first_values(
         step = partial(_values, checklist, config, kafka, pipeline, source)
         seen = checklist.run(f"{pipeline.name}: values", step)
         if seen and pipeline.table_partition_by:
-            checklist.run(f"{pipeline.name}: partitions", lambda: _partitions(pipeline, *seen))
+            checklist.run(f"{pipeline.name}: partitions", lambda: _partitions(*seen))
 
 
 def _line(word: str, name: str, began: float, detail: str) -> str:
@@ -247,31 +247,31 @@ def _values(
     kafka: dict[str, str],
     pipeline: PipelineConfig,
     source: SourceState,
-) -> tuple[tuple[Format, Evidence], str]:
+) -> tuple[tuple[ReadingPlan, Evidence], str]:
     chunks = read_sample(kafka, source, source.low, max_records=RECORDS_OBSERVED)
     registry = partial(open_registry, config.registries, open_log(config).store)
     schemas = schema_sources(config, registry)(pipeline)
-    found, evidence = look_at(pipeline, schemas, chunks)
+    plan, evidence = look_at(ReadingPlan.to_observe(pipeline, schemas), chunks)
     values = values_of(chunks)
-    schema, _, _ = new_table(pipeline, found.columns, evidence)
+    made, _ = new_table(plan, evidence)
     compacted = is_compacted(KafkaAdmin(kafka), pipeline.topic)
-    sample = Sample(chunks, evidence, known_fields(schema), is_compacted=compacted)
+    sample = Sample(chunks, evidence, known_fields(made.schema), is_compacted=compacted)
     for told, lines in proposals([each for each in recognize(sample, pipeline) if each.told]):
         checklist.proposed += [*(f"      {each}" for each in told), *(f"          {each}" for each in lines)]
     if is_unreadable(evidence):
-        raise unreadable_chunks(pipeline, found.decoder, chunks)
+        raise unreadable_chunks(pipeline, plan.format.decoder, chunks)
     if pipeline.value.format is ValueFormat.JSON:
-        return (found, evidence), appearance(values) or "tombstones only"
+        return (made, evidence), appearance(values) or "tombstones only"
     read = f"{evidence.records:,} of {output.count(len(values), 'value')} read as {pipeline.value.format}"
     named = ", ".join(map(str, schemas.digests()))
-    return (found, evidence), f"{read}, schema {named}" if named else read
+    return (made, evidence), f"{read}, schema {named}" if named else read
 
 
-def _partitions(pipeline: PipelineConfig, found: Format, evidence: Evidence) -> tuple[bool, str]:
+def _partitions(made: ReadingPlan, evidence: Evidence) -> tuple[bool, str]:
     if not evidence.records:
         return True, "no record tells of columns yet"
-    schema, _, _ = new_table(pipeline, found.columns, evidence)
-    terms = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by))
+    schema = made.schema
+    terms = partition_terms(schema, partition_spec(schema, made.pipeline.table_partition_by))
     return True, f"{', '.join(terms)}, by {output.count(evidence.records, 'record')}"
 
 

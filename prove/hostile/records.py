@@ -102,7 +102,7 @@ def _read_again(workload: Workload, produced: Mapping[Place, bytes]) -> dict[Pla
     nothing: list[Any] = [None] * len(places)
     records = Chunk(0, [*range(len(places))], [-1] * len(places), nothing, [*produced.values()], nothing)
     plain = format_of(workload.lab.pipeline, KnownSchemas()).plain.decode(records, pa.schema(columns))
-    rows = dict(zip(plain.rows, plain.table.to_pylist(), strict=True))
+    rows = dict(zip(plain.indices, plain.table.to_pylist(), strict=True))
     # A row would hold less than these say, or another number.
     bad = {*plain.has_more, *(index for rounded in plain.rounded.values() for index in rounded)}
     return {places[index]: row for index, row in rows.items() if index not in bad}

@@ -202,7 +202,7 @@ def _compare_chunk(
     check: RowCheck, chunk: Chunk, held_rows: pa.Table, every: Offsets
 ) -> tuple[AuditCounts, Offsets]:
     offsets = np.asarray(chunk.offsets)
-    is_counted = not check.decoder.takes_tombstones
+    is_counted = not check.takes_tombstones
     is_tombstone = np.fromiter(
         (is_counted and value is None for value in chunk.values), dtype=bool, count=len(offsets)
     )

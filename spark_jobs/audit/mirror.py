@@ -29,7 +29,7 @@ from spark_jobs.lake.record_offsets import dead_letter_offsets
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.keys import refuse_other_spellings
 from spark_jobs.protocol.shaped_spans import is_outdated
-from spark_jobs.records.formats import spelling_of
+from spark_jobs.records.layouts.changes import spelling_of
 from spark_jobs.schema.metadata_columns import (
     COMMIT_SEQUENCE,
     HEADERS,
@@ -185,7 +185,7 @@ class _Reading:
             yield from self._changes_of(chunk, letters)
 
     def _changes_of(self, chunk: Chunk, letters: NDArray[np.int64]) -> Iterator[Row]:
-        says_nothing = [value is None and not self.check.decoder.takes_tombstones for value in chunk.values]
+        says_nothing = [value is None and not self.check.takes_tombstones for value in chunk.values]
         is_letter = np.isin(chunk.offsets, letters)
         records = chunk.take(np.flatnonzero(~(is_letter | says_nothing)).tolist())
         read = self.check.rows_of(records)

@@ -14,16 +14,14 @@ import pyarrow.compute as pc
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.kept import kept_names
-from spark_jobs.records.decoder import Decoded, PlainDecoder, PlainRows
-from spark_jobs.records.formats import format_of
+from spark_jobs.records.decoder import Decoded, PlainDecoder
+from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.routing import PLACE, places_of
 from spark_jobs.records.shape import Origin
-from spark_jobs.records.shaped_rows import checked_shaping, shaped
+from spark_jobs.records.shaped_rows import shaped
 from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
-from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, ORIGIN_COLUMNS
-from spark_jobs.schema.partitioning import field_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +66,7 @@ class RowCheck:
     ignores_more: bool = False
     kept: frozenset[str] = frozenset()
     shaping: Shaping = NO_SHAPING
+    takes_tombstones: bool = False
 
     def left_out(self, chunk: Chunk, offsets: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """Return which of these offsets hold records that the filter leaves out, by reason.
@@ -85,13 +84,12 @@ class RowCheck:
         """Return what rows of these records must hold; those that can be none are left out."""
         return self._rows(records, self._decoded(records))
 
-    def _decoded(self, records: Chunk) -> PlainRows:
+    def _decoded(self, records: Chunk) -> Decoded:
         columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
         return self.decoder.decode(records, self.shaping.decoded(columns))
 
-    def _rows(self, records: Chunk, plain: PlainRows) -> Decoded:
-        decoded = Decoded(plain.table, plain.rows, is_archive=plain.is_archive, passed=plain.passed)
-        return shaped(self.shaping, decoded, records, self.origin, self.schema)
+    def _rows(self, records: Chunk, plain: Decoded) -> Decoded:
+        return shaped(self.shaping, plain, records, self.origin, self.schema)
 
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
         """Return how rows differ from what the chunk's records say.
@@ -138,16 +136,13 @@ class RowCheck:
 def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) -> RowCheck:
     """Return the check of a table's rows against records of its current generation."""
     progress = progress_of(table)
-    schemas = connections.schemas(pipeline).known(progress)
-    origin = Origin(progress.topic, progress.generation, 0)
+    plan = ReadingPlan(pipeline, connections.schemas(pipeline), table.schema(), progress)
     # A column that is not done yet is null where its record says something.
     undone = {each.column for each in progress.kept_columns if not each.is_done}
     ignores_more = pipeline.table_schema.growth.ignores
     kept = kept_names(progress.kept_columns) | undone
-    read_as = format_of(pipeline, schemas, table.schema(), progress.columns, cdc=progress.cdc)
-    schema = arrow_schema(table.schema())
-    shaping = checked_shaping(pipeline, schema, field_names(table.schema(), progress.columns))
-    return RowCheck(read_as.plain, origin, schema, ignores_more, kept, shaping)
+    read, tombstones = plan.format.plain, plan.format.takes_tombstones
+    return RowCheck(read, plan.origin, plan.columns, ignores_more, kept, plan.shaping, tombstones)
 
 
 # Whether two columns of rows hold the same values.

@@ -6,17 +6,13 @@ Between any two lines the process may be killed: the log says what was begun, th
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
-from spark_jobs.config.columns import Growth
-from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, planned_line, read_line
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, planned_line, read_line
 from spark_jobs.drain.gate import (
     GateVerdict,
     can_reject,
@@ -29,25 +25,15 @@ from spark_jobs.drain.gate import (
     table_of,
 )
 from spark_jobs.drain.mirror_fold import fold_written
-from spark_jobs.drain.routed_tables import add_routed_columns
-from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
-from spark_jobs.drain.table_columns import MAX_ROUNDS, add_observed_columns
-from spark_jobs.drain.written import add_up, summary_of, verify
-from spark_jobs.lake.tables import data_location, progress_of
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.drain.write_splits import read_and_write
+from spark_jobs.drain.written import summary_of, verify
+from spark_jobs.lake.tables import data_location
+from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
-from spark_jobs.protocol.errors import fault
-from spark_jobs.records.formats import format_of
-from spark_jobs.records.row_maker import RowMaker
-from spark_jobs.records.shape import Origin
-from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.recovery.recover import sweep_strays
-from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
-from spark_jobs.schema.evidence import MOST_SCHEMAS
+from spark_jobs.schema.arrow_schema import json_columns
 from spark_jobs.schema.metadata_columns import told_ignored
-from spark_jobs.schema.partitioning import field_names
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
-from spark_jobs.spark.tasks import run_on_spark
+from spark_jobs.spark.outcomes import Written
 from spark_jobs.txlog.entries import (
     BufferSnapshot,
     FlushComplete,
@@ -58,10 +44,7 @@ from spark_jobs.txlog.entries import (
 )
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from spark_jobs.commit.landing import Committed
-    from spark_jobs.schema.column_source import KnownSchemas
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +61,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     with run.steps.step("log"):
         _log_intent(run)
     with run.steps.step("tasks"):
-        written = _read_and_write(run)
+        written = read_and_write(run)
     _log.info(read_line(written, run.steps.durations_ms["tasks"]))
     run.reach("after-tasks")
     with run.steps.step("verify"):
@@ -96,14 +79,8 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         # The data commit has promised them: if this fails, recovery finishes it before any new batch.
         owed = pay_debts(run.connections, run.batch.table, committed.progress, logged.summary)
         run.reach("after-dead-letters")
-    if run.pipeline.envelope is None:
-        _warn_of_tombstones(run.batch, written.balance.tombstones)
-    _warn_of_ignored(run, written.ignored)
-    _warn_of_memory(run, written.peak_task_rss_bytes)
-    # Files that a replay wrote for a swap that another commit came before are strays as well.
-    is_staged_with_files = run.batch.kind is BatchKind.REPLAY or run.pipeline.is_mirror
-    if written.has_strays or (is_staged_with_files and committed.retries):
-        sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
+    _warn(run, written)
+    _sweep_what_is_left(run, written, committed)
     letters, now_us = owed.snapshot_id if owed else None, run.connections.now_us()
     run.log(FlushComplete(run.steps.durations_ms, letters, run.connections.run_id, now_us))
     result = BatchResult(
@@ -119,8 +96,9 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     return result, committed
 
 
-def _warn_of_tombstones(batch: Batch, tombstones: int) -> None:
-    if tombstones:
+def _warn(run: BatchRun, written: Written) -> None:
+    batch, tombstones = run.batch, written.balance.tombstones
+    if tombstones and run.pipeline.envelope is None:
         _log.warning(
             "%d records of topic %s have no value (tombstones): counted and skipped, no row is deleted"
             " (table %s, batch %s)",
@@ -129,11 +107,9 @@ def _warn_of_tombstones(batch: Batch, tombstones: int) -> None:
             batch.table,
             batch.batch_id,
         )
-
-
-def _warn_of_ignored(run: BatchRun, ignored: Mapping[str, int]) -> None:
-    for told in told_ignored(ignored, is_archive=run.pipeline.is_archive):
-        _log.warning("%s (table %s, batch %s)", told, run.batch.table, run.batch.batch_id)
+    for told in told_ignored(written.ignored, is_archive=run.pipeline.is_archive):
+        _log.warning("%s (table %s, batch %s)", told, batch.table, batch.batch_id)
+    _warn_of_memory(run, written.peak_task_rss_bytes)
 
 
 def _warn_of_memory(run: BatchRun, peak_bytes: int) -> None:
@@ -147,6 +123,13 @@ def _warn_of_memory(run: BatchRun, peak_bytes: int) -> None:
             limit_bytes >> 20,
             run.batch.batch_id,
         )
+
+
+def _sweep_what_is_left(run: BatchRun, written: Written, committed: Committed) -> None:
+    # Files that a replay wrote for a swap that another commit came before are strays as well.
+    is_staged_with_files = run.batch.kind is BatchKind.REPLAY or run.pipeline.is_mirror
+    if written.has_strays or (is_staged_with_files and committed.retries):
+        sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
 
 
 def _log_intent(run: BatchRun) -> None:
@@ -178,38 +161,6 @@ def _log_intent(run: BatchRun) -> None:
     run.log(FlushStart(batch.attempt, data_location(table), data_location(run.tables.dead_letters), routed))
 
 
-def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None = None) -> Written:
-    """Run the splits; those that met new fields are done again once the table has columns for them.
-
-    With ``rejected`` they are run a second time, and what the first time wrote is stray.
-    """
-    table, routed = run.tables.data, run.tables.routed
-    waiting = {split.split_id: split for split in run.splits}
-    done: list[SplitOutcome] = []
-    has_strays = rejected is not None
-    growth = run.pipeline.table_schema.growth
-    for _ in range(MAX_ROUNDS):
-        work = partial(
-            run_split, _task(run, replace(run.tables, data=table, routed=routed), growth, rejected or {})
-        )
-        outcomes = run_on_spark(run.connections.spark(), work, list(waiting.values()), tag=run.batch.attempt)
-        observed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.OBSERVED]
-        done += [outcome for outcome in outcomes if outcome.kind is OutcomeKind.WRITTEN]
-        has_strays = has_strays or bool(observed) or any(outcome.failed_tries for outcome in outcomes)
-        if not observed:
-            return add_up(done, has_strays=has_strays)
-        waiting = {outcome.split_id: waiting[outcome.split_id] for outcome in observed}
-        seen = [outcome for outcome in observed if outcome.evidence is not None]
-        before = table.schema().highest_field_id, _known(run, table).names
-        table = add_observed_columns(run, table, seen) if seen else table
-        if seen and (table.schema().highest_field_id, _known(run, table).names) == before:
-            growth = growth.ended()  # evidence has its limit: records may say, or name, more
-        routed = add_routed_columns(run.connections, table, routed, observed)
-    raise fault(
-        "endless-fields", rounds=MAX_ROUNDS, most=MAX_ROUNDS * MOST_SCHEMAS, pipeline=run.pipeline.name
-    )
-
-
 def _check(run: BatchRun, written: Written) -> None:
     """Raise where what was read is not all that was asked for, or is not what may be written."""
     verify(run, written)
@@ -227,7 +178,7 @@ def _folded(run: BatchRun, written: Written) -> Written:
     while bad:
         # Without them other events are the newest of their keys, and may lack the same.
         rejected = {p: {**rejected.get(p, {}), **bad.get(p, {})} for p in {*rejected, *bad}}
-        written = _read_and_write(run, rejected)
+        written = read_and_write(run, rejected)
         _check(run, written)
         folded, bad = fold_written(run, table_of(run), written)
     run.connections.fail_points.reach("drain.after-fold")
@@ -241,55 +192,11 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
     _log.info("judging the rows by %s", ", ".join(suite.name for suite in run.pipeline.gates))
     verdict = judge_written(run, written)
     if can_reject(run, verdict):
-        written = _read_and_write(run, verdict.rejected)
+        written = read_and_write(run, verdict.rejected)
         _check(run, written)
         verdict = judge_written(run, written)
     run.connections.fail_points.reach("drain.after-gate")
     return written, verdict
-
-
-def _task(
-    run: BatchRun, tables: Tables, growth: Growth, rejected: Mapping[int, Mapping[int, str]]
-) -> SplitTask:
-    batch, connections = run.batch, run.connections
-    table, dead_letters = tables.data, tables.dead_letters
-    progress = progress_of(table)
-    read_as = format_of(
-        run.pipeline,
-        _known(run, table),
-        table.schema(),
-        progress.columns,
-        takes_all_but=run.takes_all_but,
-        cdc=progress.cdc,
-    )
-    decoder = read_as.decoder.under(growth)
-    return SplitTask(
-        source=run.letters or SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
-        rows=RowMaker(
-            decoder.keeping(progress.kept_columns, batch.generation),
-            Origin(batch.topic, batch.generation, batch.ingested_at_us),
-            batch.batch_id,
-            arrow_schema(table.schema()),
-            arrow_schema(dead_letters.schema()),
-            rejected,
-            checked_shaping(
-                run.pipeline, arrow_schema(table.schema()), field_names(table.schema(), progress.columns)
-            ),
-            run.pipeline.dead_letters.columns,
-        ),
-        file_prefix=batch.attempt,
-        data=table_target(table),
-        dead_letters=table_target(dead_letters),
-        fail_points=connections.fail_points,
-        encoding=run.pipeline.encoding,
-        routed={name: table_target(each) for name, each in tables.routed.items()},
-    )
-
-
-def _known(run: BatchRun, table: Table) -> KnownSchemas:
-    # As the plan saw it: another run may have drained more by now.
-    spans = progress_of(run.tables.data).spans_with(run.batch)
-    return run.connections.schemas(run.pipeline).known(replace(progress_of(table), schema_spans=spans))
 
 
 def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> ParquetWritten:

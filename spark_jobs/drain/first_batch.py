@@ -7,24 +7,16 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from pyiceberg.schema import Schema
-
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.records.appearance import unreadable_chunks
-from spark_jobs.records.formats import format_of
-from spark_jobs.records.row_maker import RowMaker
-from spark_jobs.records.shape import Origin
-from spark_jobs.records.shaped_rows import checked_shaping
-from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution, bind, evolved
+from spark_jobs.schema.evolution import Evolution
 from spark_jobs.schema.iceberg_types import declared_fields
-from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
-from spark_jobs.schema.partitioning import field_names
 from spark_jobs.schema.proposals import impossible
 
 if TYPE_CHECKING:
@@ -47,18 +39,18 @@ def has_no_row(pipeline: PipelineConfig, evidence: Evidence) -> bool:
 
 
 def refuse_unreadable(
-    pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, evidence: Evidence
+    plan: ReadingPlan, connections: Connections, ranges: OffsetRanges, evidence: Evidence
 ) -> None:
     """Raise ``BadRecord`` (first-batch-unreadable) when no value can become a row.
 
     ``ConfigError`` (mirror-without-key) where no change of a mirror has a key. Such a batch would be nothing
     but dead letters, in a table without a column of the topic's own.
     """
+    pipeline = plan.pipeline
     if is_unreadable(evidence):
         chunks = _first_chunks(connections.kafka, pipeline.topic, ranges)
-        decoder = format_of(pipeline, connections.schemas(pipeline).known(None)).decoder
         count = evidence.undecodable
-        raise unreadable_chunks(pipeline, decoder, chunks, count=count, most=VALUES_LOOKED_AT)
+        raise unreadable_chunks(pipeline, plan.format.decoder, chunks, count=count, most=VALUES_LOOKED_AT)
     for sentence in _impossible(pipeline, evidence):
         raise _rowless(pipeline, f"column {sentence}")
 
@@ -69,23 +61,13 @@ def _impossible(pipeline: PipelineConfig, evidence: Evidence) -> Iterator[str]:
 
 
 def refuse_rowless(
-    pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, columns: Evolution
+    plan: ReadingPlan, connections: Connections, ranges: OffsetRanges, columns: Evolution
 ) -> None:
     """Raise ``BadRecord`` (first-batch-unreadable) when each value would be a dead letter.
 
     ``columns`` are those that the table would have. It reads up to the first that would be none.
     """
-    schema = with_metadata_columns(evolved(Schema(), columns), key_is_binary=pipeline.key_is_binary)
-    bound, arrow = bind({}, columns.bindings, schema), arrow_schema(schema)
-    decoder = format_of(pipeline, connections.schemas(pipeline).known(None), schema, bound).decoder
-    maker = RowMaker(
-        decoder.under(decoder.growth.ended()),
-        Origin(pipeline.topic, 1, 0),
-        None,
-        arrow,
-        arrow_schema(dead_letter_schema()),
-        shaping=checked_shaping(pipeline, arrow, field_names(schema, bound)),
-    )
+    pipeline, maker = plan.pipeline, plan.with_columns(columns).ended().rows()
     reasons: Counter[str] = Counter()
     for chunk in _chunks(connections.kafka, pipeline.topic, ranges):
         made = maker.make(chunk)

@@ -26,7 +26,7 @@ from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
-from spark_jobs.records.formats import spelling_of
+from spark_jobs.records.layouts.changes import spelling_of
 from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 from spark_jobs.spark.outcomes import Written
 

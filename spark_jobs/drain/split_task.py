@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
+    from spark_jobs.config.columns import Growth
     from spark_jobs.config.iceberg_terms import Encoding
     from spark_jobs.kafka.reader import Chunk
 
@@ -139,19 +140,19 @@ def run_split(task: SplitTask, split: Split) -> SplitOutcome:
     try:
         return _write_split(task, split)
     except NewFieldsSeen:
-        return observe_split(task.source, task.rows.decoder, split)
+        return observe_split(task.source, task.rows.decoder, task.rows.terms.growth, split)
     except ColumnsLacking:
         return _observe_routed(task, split)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
 
 
-def observe_split(source: Source, decoder: Decoder, split: Split) -> SplitOutcome:
+def observe_split(source: Source, decoder: Decoder, growth: Growth, split: Split) -> SplitOutcome:
     """Read one split for the types of its fields; write nothing."""
     evidence = Evidence()
     try:
         for chunk in source.read(split, Tally()):
-            evidence = evidence.merge(decoder.observe(chunk)).within(decoder.growth.max_fields_seen)
+            evidence = evidence.merge(decoder.observe(chunk, growth)).within(growth.max_fields_seen)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
     return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, evidence=evidence.to_json())
@@ -166,7 +167,7 @@ def _observe_routed(task: SplitTask, split: Split) -> SplitOutcome:
             for name, rows in task.rows.make(chunk).routed.items():
                 needed[name] |= tables[name].lacks(rows)
     except NewFieldsSeen:
-        return observe_split(task.source, task.rows.decoder, split)
+        return observe_split(task.source, task.rows.decoder, task.rows.terms.growth, split)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
     lacking = {name: tuple(sorted(columns)) for name, columns in needed.items() if columns}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -35,7 +35,8 @@ from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.records.formats import format_of, types_of_newest
+from spark_jobs.records.formats import types_of_newest
+from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.schema.additions import (
     check_beside,
     check_declared,
@@ -46,9 +47,8 @@ from spark_jobs.schema.additions import (
 )
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
-from spark_jobs.schema.iceberg_types import declared_fields, type_text
+from spark_jobs.schema.iceberg_types import type_text
 from spark_jobs.schema.metadata_columns import IDENTITY, ROW_ID
-from spark_jobs.schema.partitioning import free_evolution
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
@@ -57,12 +57,11 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.records.decoder import Decoder
 
 _log = logging.getLogger(__name__)
 _MOST_TOLD = 20
 _NO_LIMIT = 1 << 62
-# Each round adds columns or schemas, so this many mean values whose fields, or ids, never end.
-MAX_ROUNDS = 8
 
 # Where nothing is to be drained yet, types come from the last records before the start.
 SAMPLED_RECORDS_PER_PARTITION = 10_000
@@ -90,7 +89,8 @@ def ensure_tables(
         _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
         table = _with_declared_columns(pipeline, connections, table)
         if pipeline.has_schemas:
-            table = _Lacks(pipeline, connections).committed()
+            plan = _to_observe(pipeline, connections, progress_of(table))
+            table = _Lacks(plan, connections).committed()
         table = set_sort_order(connections.open_catalog, table, pipeline.table_sort_by)
         dead_letters = create_dead_letter_table(
             catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
@@ -121,15 +121,17 @@ def _made(
     first = _first_ranges(pipeline, source, starts, pipeline.max_batch_bytes)
     if not first and pipeline.start.kind is StartKind.EARLIEST:
         return None
-    evidence = _observe(pipeline, connections, first or _records_before(source, starts))
+    plan = _to_observe(pipeline, connections)
+    plan, evidence = _observe(plan, connections, first or _records_before(source, starts))
     if first and has_no_row(pipeline, evidence):
         # Its bytes may have cut it short: its records are what it may have at most.
-        evidence = _observe(pipeline, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT))
-        refuse_unreadable(pipeline, connections, first, evidence)
-    columns = _first_columns(pipeline, connections, evidence)
-    if first:
         every = _first_ranges(pipeline, source, starts, _NO_LIMIT)
-        refuse_rowless(pipeline, connections, every, columns)
+        plan, evidence = _observe(_to_observe(pipeline, connections), connections, every)
+        refuse_unreadable(plan, connections, first, evidence)
+    columns, sentences = plan.first(evidence)
+    _tell(pipeline, sentences)
+    if first:
+        refuse_rowless(plan, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT), columns)
     table = create_table(
         catalog,
         pipeline.table,
@@ -166,27 +168,25 @@ def plan_columns(
     with the rows that are written for them.
     """
     progress = progress_of(table)
-    evidence = _observe(pipeline, connections, _records_before(source, source.end), progress)
+    plan = _to_observe(pipeline, connections, progress)
+    plan, evidence = _observe(plan, connections, _records_before(source, source.end))
     types = types_of_newest(pipeline, table.schema(), progress.columns, evidence)
     types |= unlike_declared(pipeline, table.schema())
     if not types:
         return None
     _tell(pipeline, (f"{name} becomes {type_text(kind)}" for name, kind in types.items()))
     planned = PlannedColumns(table, types)
-    planned.and_more(_Lacks(pipeline, connections, evidence, frozenset()))
+    planned.and_more(_Lacks(replace(plan, takes_all_but=frozenset()), connections, evidence))
     return planned
 
 
-def add_observed_columns(run: BatchRun, table: Table, observed: Sequence[SplitOutcome]) -> Table:
-    """Give the table columns for the new fields that splits reported; the table as it is then, or itself."""
-    pipeline, connections = run.pipeline, run.connections
-    evidence = _merged(observed, pipeline.table_schema.growth)
-    connections.schemas(pipeline).learn(evidence.schemas, progress_of(table))
-    lacks = _Lacks(pipeline, connections, evidence, run.takes_all_but)
+def with_columns_for(run: BatchRun, plan: ReadingPlan, evidence: Evidence) -> Table:
+    """Give the table columns for what splits met; return it as it is then."""
+    lacks = _Lacks(plan, run.connections, evidence)
     if run.columns is not None:
         return run.columns.and_more(lacks)
     table = lacks.committed()
-    connections.fail_points.reach("drain.after-columns")
+    run.connections.fail_points.reach("drain.after-columns")
     return table
 
 
@@ -194,38 +194,24 @@ def add_observed_columns(run: BatchRun, table: Table, observed: Sequence[SplitOu
 class _Lacks:
     """What a table lacks for what was seen, and for the schemas that are known."""
 
-    pipeline: PipelineConfig
+    plan: ReadingPlan
     connections: Connections
     evidence: Evidence = field(default_factory=Evidence)
-    takes_all_but: frozenset[str] | None = None
     told: tuple[str, ...] = ()
 
     def __call__(self, table: Table) -> Evolution:
         """Return it of the table as it is."""
-        progress = progress_of(table)
-        known = self.connections.schemas(self.pipeline).known(progress)
-        columns = format_of(self.pipeline, known, takes_all_but=self.takes_all_but).columns
-        schema, specs = table.schema(), table.specs().values()
-        evolution, sentences = free_evolution(columns, schema, specs, progress.columns, self.evidence)
+        plan = self.plan.on(table.schema(), progress_of(table))
+        evolution, sentences = plan.lacks(table.specs().values(), self.evidence)
         self.told = self.told or sentences
         return evolution
 
     def committed(self) -> Table:
         """Give it to the table, and return that as it is then."""
-        connections = self.connections
-        table = commit_columns(connections.open_catalog, self.pipeline.table, self, connections.fail_points)
-        _tell(self.pipeline, self.told)
+        connections, pipeline = self.connections, self.plan.pipeline
+        table = commit_columns(connections.open_catalog, pipeline.table, self, connections.fail_points)
+        _tell(pipeline, self.told)
         return table
-
-
-def _first_columns(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Evolution:
-    """The columns of a new table, and a word on those that few records decided."""
-    known = connections.schemas(pipeline).known()
-    columns, sentences = format_of(pipeline, known).columns.first(
-        evidence, declared_fields(pipeline.declared)
-    )
-    _tell(pipeline, sentences)
-    return columns
 
 
 def _tell(pipeline: PipelineConfig, sentences: Iterable[str]) -> None:
@@ -271,35 +257,35 @@ def _records_before(source: SourceState, starts: dict[int, int]) -> OffsetRanges
     )
 
 
+def _to_observe(
+    pipeline: PipelineConfig, connections: Connections, progress: Progress | None = None
+) -> ReadingPlan:
+    return ReadingPlan.to_observe(pipeline, connections.schemas(pipeline), progress)
+
+
 def _observe(
-    pipeline: PipelineConfig,
-    connections: Connections,
-    ranges: OffsetRanges,
-    progress: Progress | None = None,
-) -> Evidence:
+    plan: ReadingPlan, connections: Connections, ranges: OffsetRanges
+) -> tuple[ReadingPlan, Evidence]:
     if not ranges:
-        return Evidence()
+        return plan, Evidence()
     splits = plan_splits(
         ranges,
         bytes_per_record=FIRST_GUESS_BYTES_PER_RECORD,
         max_split_bytes=MAX_SPLIT_BYTES,
         parallelism=connections.parallelism,
     )
-    source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
-    tag = f"observe-{pipeline.name}"
-    schemas = connections.schemas(pipeline)
-    known = schemas.known(progress)
-    for _ in range(MAX_ROUNDS):
-        observe = partial(observe_split, source, format_of(pipeline, known).decoder)
-        observed = run_on_spark(connections.spark(), observe, splits, tag=tag)
-        evidence = _merged(observed, pipeline.table_schema.growth)
-        before, known = known, schemas.learn(evidence.schemas, progress)
-        if known.names == before.names:
-            break
-    return evidence
+    source = SplitSource(connections.kafka, plan.pipeline.topic, connections.task_memory_bytes)
+
+    def observe(decoder: Decoder) -> Evidence:
+        work = partial(observe_split, source, decoder, plan.growth)
+        outcomes = run_on_spark(connections.spark(), work, splits, tag=f"observe-{plan.pipeline.name}")
+        return evidence_of(outcomes, plan.growth)
+
+    return plan.observe(observe)
 
 
-def _merged(observed: Sequence[SplitOutcome], growth: Growth) -> Evidence:
+def evidence_of(observed: Sequence[SplitOutcome], growth: Growth) -> Evidence:
+    """Return what splits met, all together."""
     evidence = Evidence()
     for outcome in observed:
         if outcome.evidence is not None:

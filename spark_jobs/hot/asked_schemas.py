@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spark_jobs.kafka.tail_reader import TailReader, Taken
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.schema_id import SchemaKey
+    from spark_jobs.schema.column_source import KnownSchemas
 
 _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 1.0
@@ -42,7 +43,15 @@ class AskedSchemas:
         self._left: set[int] = set()  # of those the ones that are not read, until there is an answer
         self.error: SluiceError | None = None
 
-    def learn(self, named: Collection[SchemaKey], progress: Progress) -> None:
+    def planned(self, progress: Progress) -> Progress:
+        """See ``RecordSchemas``."""
+        return self._schemas.planned(progress)
+
+    def known(self, progress: Progress | None = None) -> KnownSchemas:
+        """See ``RecordSchemas``."""
+        return self._schemas.known(progress)
+
+    def learn(self, named: Collection[SchemaKey], progress: Progress | None = None) -> None:
         """Return if all of ``named`` were asked for; else see that they are, and raise ``SchemasAsked``."""
         if self._answered.issuperset(named):
             return
@@ -72,7 +81,7 @@ class AskedSchemas:
         is_under_way = self._thread is not None and self._thread.is_alive()
         return is_under_way or time.monotonic() < self._again_at
 
-    def _ask(self, named: Collection[SchemaKey], progress: Progress) -> None:
+    def _ask(self, named: Collection[SchemaKey], progress: Progress | None) -> None:
         try:
             self._schemas.learn(named, progress)
         except SluiceError as error:

@@ -61,8 +61,7 @@ def read_fresh(
     seams = source.positions(seam.progress.next_offsets)
     ends = {p: min(end, at.ends.get(p, 0)) if at else end for p, end in source.end.items()}
     tails = {p: Tail.at(epoch, p, offset) for p, offset in seams.items()}
-    schemas = connections.schemas(pipeline)
-    maker = SegmentMaker(pipeline, schemas, seam, epoch, learn=schemas.learn)
+    maker = SegmentMaker(pipeline, connections.schemas(pipeline), seam, epoch)
     ranges = [OffsetRange(p, tail.end, ends[p]) for p, tail in sorted(tails.items()) if tail.end < ends[p]]
     taken = 0
     for segment in _segments(connections.kafka, pipeline.topic, maker, ranges):

@@ -8,7 +8,7 @@ nothing; what the drain then makes a dead letter of, for the type of such a fiel
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -23,58 +23,45 @@ from spark_jobs.hot.seam import Seam
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.records.formats import format_of
-from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.shape import Origin
-from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.additions import check_declared, declared_evolution
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
-from spark_jobs.schema.partitioning import field_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_jobs.connections.writer_schemas import RecordSchemas
+    from spark_jobs.hot.asked_schemas import AskedSchemas
     from spark_jobs.hot.decoding_notes import DecodingNotes
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.schema_id import SchemaKey
-    from spark_jobs.records.row_maker import ChunkRows
+    from spark_jobs.records.row_maker import RowMaker
 
 
 class SegmentMaker:
     """Makes the segments of one epoch, with the columns that the table has at the seam."""
 
     def __init__(
-        self,
-        pipeline: PipelineConfig,
-        schemas: RecordSchemas,
-        seam: Seam,
-        epoch: Epoch,
-        *,
-        learn: Callable[[Collection[SchemaKey], Progress], object],
+        self, pipeline: PipelineConfig, schemas: RecordSchemas | AskedSchemas, seam: Seam, epoch: Epoch
     ) -> None:
-        """``learn`` lets ``schemas`` know what records name.
-
-        Raises ``ConfigError`` as planning a drain does, and what asking for schemas raises.
-        """
+        """Raises ``ConfigError`` as planning a drain does, and what asking for schemas raises."""
         if seam.dead_letters is None:  # dropped: the next drain makes it again
             raise no_table_yet(pipeline)
         check_declared(pipeline, seam.table)
-        self._pipeline, self._schemas, self._epoch, self._learn = pipeline, schemas, epoch, learn
-        self._progress = schemas.planned(seam.progress) if pipeline.has_schemas else seam.progress
-        self._columns = seam.table.schema()
+        self._epoch, self._columns = epoch, seam.table.schema()
         self._letters = arrow_schema(seam.dead_letters.schema())
-        self._maker = self._with_known()
+        progress = schemas.planned(seam.progress) if pipeline.has_schemas else seam.progress
+        # Columns that were declared since are made, as expressions may speak of them, and left out again.
+        missing = replace(declared_evolution(pipeline, self._columns), widenings={})
+        self._plan = ReadingPlan(pipeline, schemas, self._columns, progress).with_columns(missing)
 
     def segments(self, chunk: Chunk, starts: Mapping[int, int]) -> Iterator[Segment]:
         """Return a segment for each of the chunk's partitions, beginning where ``starts`` says.
 
-        It ends behind the last record. Raises what ``learn`` raises.
+        It ends behind the last record. Raises what asking for schemas raises.
         """
-        made = self._made(chunk)
+        made, self._plan = self._plan.make(chunk, self._rows)
         rows = made.rows.select([field.name for field in self._columns.fields])
         rows_of, letters_of = _by_partition(rows), _by_partition(made.dead_letters)
         first = 0
@@ -91,40 +78,11 @@ class SegmentMaker:
             start, end = starts[partition], int(offsets[-1]) + 1
             yield Segment(self._epoch, partition, start, end, own, letters, tombstones, filtered)
 
-    def _made(self, chunk: Chunk) -> ChunkRows:
-        while True:
-            decoder = self._maker.decoder
-            try:
-                return self._maker.make(chunk)
-            except NewFieldsSeen:
-                if not (named := decoder.observe(chunk).schemas):
-                    break
-            self._learn(named, self._progress)
-            self._maker = self._with_known()
-        passing = decoder.under(replace(decoder.growth, new_fields=NewFields.IGNORE).ended())
-        return replace(self._maker, decoder=passing).make(chunk)
-
-    def _with_known(self) -> RowMaker:
-        """Return what makes rows by the schemas that are known now."""
-        pipeline, progress = self._pipeline, self._progress
-        # Columns that were declared since are made, as expressions may speak of them, and left out again.
-        missing = replace(declared_evolution(pipeline, self._columns), widenings={})
-        schema = arrow_schema(evolved(self._columns, missing))
-        known = self._schemas.known(progress)
-        decoder = format_of(pipeline, known, self._columns, progress.columns).decoder
-        return RowMaker(
-            decoder.keeping(progress.kept_columns, progress.generation),
-            Origin(pipeline.topic, progress.generation, ingested_at_us=None),
-            None,
-            schema,
-            self._letters,
-            shaping=checked_shaping(pipeline, schema, field_names(self._columns, progress.columns)),
-            letter_columns={
-                name: column
-                for name, column in pipeline.dead_letters.columns.items()
-                if name in self._letters.names
-            },
-        )
+    def _rows(self, plan: ReadingPlan) -> RowMaker:
+        if plan.growth.has_ended and plan.growth.new_fields is NewFields.ADD:
+            plan = plan.under(replace(plan.growth, new_fields=NewFields.IGNORE))
+        origin = Origin(plan.pipeline.topic, plan.progress.generation, ingested_at_us=None)
+        return plan.rows(origin, letters=self._letters)
 
 
 def _neither(

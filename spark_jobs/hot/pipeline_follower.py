@@ -208,9 +208,8 @@ class PipelineFollower:
         held = Held.at(seam, epoch, positions)
         deadly = self._notes.deadly(epoch, positions)
         self._deadly = decoder_died(pipeline, [*deadly.values()]) if deadly else None
-        schemas = connections.schemas(pipeline)
-        self._asked = asked = AskedSchemas(pipeline, schemas)
-        maker = SegmentMaker(pipeline, schemas, seam, epoch, learn=asked.learn)
+        self._asked = asked = AskedSchemas(pipeline, connections.schemas(pipeline))
+        maker = SegmentMaker(pipeline, asked, seam, epoch)
         self._looked = None
         self._show(held)
         with open_tail(connections.kafka, pipeline.topic, held.ends) as reader:

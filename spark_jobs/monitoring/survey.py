@@ -264,7 +264,7 @@ def _clash(pipeline: PipelineConfig, table: Table, progress: Progress) -> Sluice
     # pyiceberg, never at import
     from spark_jobs.commit.anchor import check_anchor  # noqa: PLC0415
     from spark_jobs.mirror.keys import refuse_other_spellings  # noqa: PLC0415
-    from spark_jobs.records.formats import spelling_of  # noqa: PLC0415
+    from spark_jobs.records.layouts.changes import spelling_of  # noqa: PLC0415
     from spark_jobs.schema.additions import check_declared  # noqa: PLC0415
 
     try:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
@@ -27,13 +26,10 @@ from spark_jobs.preview.recognition import Recognized, Sample, recognize
 from spark_jobs.preview.sample import is_compacted, look_at, read_sample
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import unreadable_chunks
-from spark_jobs.records.formats import format_of
-from spark_jobs.records.row_maker import ChunkRows, RowMaker
-from spark_jobs.records.shape import Origin
-from spark_jobs.records.shaped_rows import checked_shaping
+from spark_jobs.records.reading_plan import ReadingPlan
+from spark_jobs.records.row_maker import ChunkRows
 from spark_jobs.schema.additions import (
     check_declared,
     declared_evolution,
@@ -42,10 +38,9 @@ from spark_jobs.schema.additions import (
     table_notes,
 )
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import bind, evolved
-from spark_jobs.schema.iceberg_types import declared_fields, known_fields
+from spark_jobs.schema.evolution import evolved
+from spark_jobs.schema.iceberg_types import known_fields
 from spark_jobs.schema.inference import Field
 from spark_jobs.schema.metadata_columns import (
     KEY,
@@ -53,13 +48,13 @@ from spark_jobs.schema.metadata_columns import (
     OFFSET,
     PARTITION,
     dead_letter_schema,
-    with_metadata_columns,
 )
-from spark_jobs.schema.partitioning import field_names, free_evolution, partition_spec
+from spark_jobs.schema.partitioning import partition_spec
 from spark_jobs.spark.outcomes import add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
@@ -137,30 +132,17 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
     schemas = connections.schemas(pipeline)
     progress = None if table is None else schemas.planned(progress_of(table))
-    found, evidence = look_at(pipeline, schemas, chunks, progress)
-    schema, bound, added, notes = _schema(pipeline, found.columns, table, evidence)
-    cdc = None if progress is None else progress.cdc
-    decoder = format_of(pipeline, schemas.known(progress), schema, bound, cdc=cdc).decoder
-    if progress is not None:
-        decoder = decoder.keeping(progress.kept_columns, progress.generation)
+    plan, evidence = look_at(ReadingPlan.to_observe(pipeline, schemas, progress), chunks)
+    plan, added, notes = _as_it_would_be(plan, table, evidence)
     if table is None and is_unreadable(evidence):
-        refused = unreadable_chunks(pipeline, decoder, chunks)
+        refused = unreadable_chunks(pipeline, plan.format.decoder, chunks)
         notes = (f"{refused.message}. {refused.hint}", *notes)
-    # Who reads no generation and no time of ingestion may be given any.
-    maker = RowMaker(
-        # What was seen has its columns by now: whatever has none gets none.
-        decoder.under(decoder.growth.ended()),
-        Origin(pipeline.topic, 1, 0),
-        "",
-        arrow_schema(schema),
-        arrow_schema(_letters(pipeline)),
-        shaping=checked_shaping(pipeline, arrow_schema(schema), field_names(schema, bound)),
-        letter_columns=pipeline.dead_letters.columns,
-    )
+    # What was seen has its columns by now: whatever has none gets none.
+    maker, schema = plan.ended().rows(letters=_letters(pipeline)), plan.schema
     made = [maker.make(chunk) for chunk in chunks]
     balances: list[Mapping[int, Balance]] = [each.balances for each in made]
     if pipeline.is_mirror and made:
-        balances = [_folded(made, Cdc() if cdc is None else cdc)]
+        balances = [_folded(made, plan.progress.cdc or Cdc())]
     sources = {name: column.source for name, column in pipeline.columns.items() if column.source}
     compacted = table is None and is_compacted(connections.admin, pipeline.topic)
     sample = Sample(chunks, evidence, known_fields(schema), is_compacted=compacted)
@@ -203,36 +185,32 @@ def _starts(
     )
 
 
-def _schema(
-    pipeline: PipelineConfig, columns: ColumnSource, table: Table | None, evidence: Evidence
-) -> tuple[Schema, ColumnMap, tuple[str, ...], tuple[str, ...]]:
-    """Return the table's schema and column map as a batch would leave them, what it would add, and notes."""
+def _as_it_would_be(
+    plan: ReadingPlan, table: Table | None, evidence: Evidence
+) -> tuple[ReadingPlan, tuple[str, ...], tuple[str, ...]]:
+    """Return the plan for the table as a batch would leave it, what it would add, and notes."""
     if table is None:
-        schema, bound, notes = new_table(pipeline, columns, evidence)
-        return schema, bound, (), notes
-    declared = declared_evolution(pipeline, table.schema())
-    schema, progress = evolved(table.schema(), declared), progress_of(table)
-    lacks, told = free_evolution(columns, schema, table.specs().values(), progress.columns, evidence)
-    notes = table_notes(pipeline, table, progress)
-    schema = evolved(schema, lacks)
-    bound = bind(progress.columns, lacks.bindings, schema)
-    return schema, bound, (*declared.told, *lacks.told), (*told, *notes)
+        plan, notes = new_table(plan, evidence)
+        return plan, (), notes
+    declared = declared_evolution(plan.pipeline, table.schema())
+    plan = plan.on(table.schema(), plan.progress).with_columns(declared)
+    lacks, told = plan.lacks(table.specs().values(), evidence)
+    notes = table_notes(plan.pipeline, table, plan.progress)
+    return plan.with_columns(lacks), (*declared.told, *lacks.told), (*told, *notes)
 
 
-def new_table(
-    pipeline: PipelineConfig, columns: ColumnSource, evidence: Evidence
-) -> tuple[Schema, ColumnMap, tuple[str, ...]]:
-    """Return the schema and column map of a table that is made of these records, and notes."""
-    lacks, notes = columns.first(evidence, declared_fields(pipeline.declared))
-    schema = with_metadata_columns(evolved(Schema(), lacks), key_is_binary=pipeline.key_is_binary)
-    note = sort_note(pipeline, schema)
-    return schema, bind({}, lacks.bindings, schema), (*notes, note) if note else notes
+def new_table(plan: ReadingPlan, evidence: Evidence) -> tuple[ReadingPlan, tuple[str, ...]]:
+    """Return the plan for a table that is made of these records, and notes."""
+    lacks, notes = plan.first(evidence)
+    plan = plan.with_columns(lacks)
+    note = sort_note(plan.pipeline, plan.schema)
+    return plan, (*notes, note) if note else notes
 
 
-def _letters(pipeline: PipelineConfig) -> Schema:
-    """Return the dead-letter table's schema as a batch would leave it."""
+def _letters(pipeline: PipelineConfig) -> pa.Schema:
+    """Return the dead-letter table's columns as a batch would leave them."""
     own = dead_letter_schema()
-    return evolved(own, letter_evolution(pipeline, own))
+    return arrow_schema(evolved(own, letter_evolution(pipeline, own)))
 
 
 def _folded(made: Sequence[ChunkRows], cdc: Cdc) -> dict[int, Balance]:

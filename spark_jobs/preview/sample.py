@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +18,14 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import ASK_THE_REGISTRY
-from spark_jobs.records.formats import Format, format_of
 from spark_jobs.records.framing import KEY_HEADER, VALUE_HEADER, VALUES, Naming, unframe
+from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.iceberg_types import declared_fields, known_fields
+from spark_jobs.schema.iceberg_types import known_fields
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.admin import KafkaAdmin
-    from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.schema_id import SchemaId
     from spark_jobs.protocol.source import SourceState
     from spark_jobs.records.decoder import Decoder
@@ -66,28 +65,16 @@ def is_compacted(admin: KafkaAdmin, topic: str) -> bool:
     return False
 
 
-def observe_sample(decoder: Decoder, chunks: Iterable[Chunk]) -> Evidence:
-    """Return what was seen of all fields."""
-    evidence = Evidence()
-    for chunk in chunks:
-        evidence = evidence.merge(decoder.observe(chunk)).within(decoder.growth.max_fields_seen)
-    return evidence
-
-
-def look_at(
-    pipeline: PipelineConfig,
-    schemas: RecordSchemas,
-    chunks: Sequence[Chunk],
-    progress: Progress | None = None,
-) -> tuple[Format, Evidence]:
+def look_at(plan: ReadingPlan, chunks: Sequence[Chunk]) -> tuple[ReadingPlan, Evidence]:
     """Return how the records are read, by the schemas that they name too, and what was seen of them."""
-    known = schemas.known(progress)
-    while True:
-        found = format_of(pipeline, known)
-        evidence = observe_sample(found.decoder, chunks)
-        before, known = known, schemas.learn(evidence.schemas, progress)
-        if known.names == before.names:
-            return found, evidence
+
+    def observe(decoder: Decoder) -> Evidence:
+        evidence = Evidence()
+        for chunk in chunks:
+            evidence = evidence.merge(decoder.observe(chunk, plan.growth)).within(plan.growth.max_fields_seen)
+        return evidence
+
+    return plan.observe(observe)
 
 
 # What values that name schemas are written in: their registry is asked, and believed when they can be read.
@@ -181,6 +168,6 @@ def read_as(
         registry=lambda _name: cast("KeptSchemas", registry),
         folder=Path(),
     )
-    found, evidence = look_at(pipeline, schemas, chunks)
-    columns, _ = found.columns.first(evidence, declared_fields(pipeline.declared))
+    plan, evidence = look_at(ReadingPlan.to_observe(pipeline, schemas), chunks)
+    columns, _ = plan.first(evidence)
     return evidence, known_fields(evolved(Schema(), columns))

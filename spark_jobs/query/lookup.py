@@ -24,7 +24,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.query.engine import MEMORY_BYTES, files_away, out_of_memory, out_of_time
 from spark_jobs.query.query import ROWS_A_BATCH, Answer
-from spark_jobs.records.formats import spelling_of
+from spark_jobs.records.layouts.changes import spelling_of
 from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, ROW_ID, TIMESTAMP
 
 if TYPE_CHECKING:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.records.decoder import Terms
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 
@@ -78,14 +80,13 @@ def appearance(values: Sequence[bytes]) -> str:
     return "; ".join(f"{n:,} of {len(values):,} are {told[kind]}" for kind, n in kinds.most_common())
 
 
-def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk]) -> str:
+def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk], growth: Growth = GROWTH) -> str:
     """Return why most of the values that cannot be read cannot; empty where that is not known."""
-    decoder = decoder.under(decoder.growth.ended())
     said: Counter[str] = Counter()
     for chunk in chunks:
         there = chunk.take([at for at, value in enumerate(chunk.values) if value is not None])
         if there.offsets:
-            said.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS).bad)
+            said.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS, Terms(growth).ended()).bad)
     return said.most_common(1)[0][0] if said else ""
 
 
@@ -100,7 +101,7 @@ def unreadable_chunks(
     """Return why no table is made of a topic that begins so, by ``most`` values of ``count``, or by all."""
     values = values_of(chunks)
     has_keys = any(key is not None for chunk in chunks for key in chunk.keys)
-    reason = frequent_reason(decoder, chunks)
+    reason = frequent_reason(decoder, chunks, pipeline.table_schema.growth)
     return first_batch_unreadable(
         pipeline, count or len(values), values[:most], has_keys=has_keys, reason=reason
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,11 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.lanes.packed_values import joined
-from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.records.decoder import BadValue, Decoded, Phase
+from spark_jobs.records.decoder import TERMS, BadValue, Decoded, Phase, Terms
 from spark_jobs.records.framing import Encoded, Framed, Naming, bare, by_place, unframe
 from spark_jobs.records.keeping import fallbacks_of, project_keeping
 from spark_jobs.records.projection import project
-from spark_jobs.records.shape import add_keys_and_headers
 from spark_jobs.schema.arrow_schema import fields_of, no_rows
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evidence import Evidence
@@ -38,7 +36,6 @@ from spark_jobs.schema.inference import (
     count_columns,
     name_clash,
 )
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.writer_schema import WriterSchema
 
 if TYPE_CHECKING:
@@ -50,48 +47,26 @@ _MOST_LOOKED_AT = 1024  # as many as a task may be given schemas, and more
 
 @dataclass(frozen=True, slots=True)
 class SchemaDecoder:
-    """Values by their schemas; keys and headers are kept as they come.
+    """Values, or keys, by their schemas.
 
     One that ``converts`` puts values into columns of other types where these say the same.
     """
 
     schemas: KnownSchemas
-    growth: Growth = GROWTH
-    takes_tombstones: ClassVar[bool] = False
-    kept: tuple[KeptColumn, ...] = ()
-    generation: int = 0
     converts: bool = False
 
-    def under(self, growth: Growth) -> SchemaDecoder:
-        """See ``Decoder``."""
-        return replace(self, growth=growth)
-
-    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> SchemaDecoder:
-        """See ``Decoder``."""
-        return replace(self, kept=tuple(kept), generation=generation)
-
-    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
-        """See ``Decoder``."""
-        of_values = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        fallbacks = fallbacks_of(records, self.kept, self.generation)
-        decoded = self.read(Encoded.values(records), of_values, fallbacks)
-        if decoded.new_fields is not None:
-            return replace(decoded, table=no_rows(columns))
-        return add_keys_and_headers(decoded, records, columns)
-
-    def read(
-        self, encoded: Encoded, columns: pa.Schema, fallbacks: Sequence[Mapping[str, str]] = ()
-    ) -> Decoded:
-        """Return what ``decode`` does, of values, or keys, and columns for what is in them alone."""
+    def read(self, encoded: Encoded, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+        """Return values, or keys, as rows of columns for what is in them alone."""
         framed = framed_values(encoded, self.schemas)
-        if self._asks_for_more(framed, columns):
+        if self._asks_for_more(framed, columns, terms.growth):
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=self._new(framed)))
         together = _alike_together(framed, self.schemas)
-        parts = [self._of_one_schema(key, together, columns, fallbacks) for key in together.indices]
+        fallbacks = fallbacks_of(encoded.records, terms.kept, terms.generation) if terms.kept else []
+        parts = [self._of_one_schema(key, together, columns, terms, fallbacks) for key in together.indices]
         bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
         return in_order(parts, bad, len(encoded.items), columns)
 
-    def observe(self, records: Chunk) -> Evidence:
+    def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:  # noqa: ARG002  (of Decoder)
         """See ``Decoder``: what is read by no schema, and which schemas are not known."""
         there = [index for index, value in enumerate(records.values) if value is not None]
         framed = framed_values(Encoded.values(records, there), self.schemas)
@@ -108,19 +83,20 @@ class SchemaDecoder:
     def _new(self, framed: Framed) -> tuple[SchemaKey, ...]:
         return tuple(key for key in _named(framed) if key not in self.schemas.by_key)
 
-    def _asks_for_more(self, framed: Framed, columns: pa.Schema) -> bool:
-        if self.growth.has_ended:
+    def _asks_for_more(self, framed: Framed, columns: pa.Schema, growth: Growth) -> bool:
+        if growth.has_ended:
             return False
         if self._new(framed):
             return True
         schemas = self.schemas.of(_named(framed))
-        return any(_lacks(columns, schema, self.growth.room) for schema in schemas)
+        return any(_lacks(columns, schema, growth.room) for schema in schemas)
 
     def _of_one_schema(
         self,
         key: SchemaKey | None,
         framed: Framed,
         columns: pa.Schema,
+        terms: Terms,
         fallbacks: Sequence[Mapping[str, str]],
     ) -> Part:
         """Return the rows of the values of one schema; indices are those of the records."""
@@ -132,11 +108,11 @@ class SchemaDecoder:
             return Part(no_rows(columns), indices[:0], bad)
         read = schema.read(values)
         of_read = indices if read.rows is None else indices[read.rows]
-        if self.kept:
+        if terms.kept:
             of_rows = [fallbacks[index] for index in of_read.tolist()] if fallbacks else []
-            made = project_keeping(read.table, columns, self.growth, self.kept, of_rows)
+            made = project_keeping(read.table, columns, terms.growth, terms.kept, of_rows)
         else:
-            made = project(read.table, columns, self.growth, converts=self.converts)
+            made = project(read.table, columns, terms.growth, converts=self.converts)
         rows = of_read if made.rows is None else of_read[made.rows]
         bad = [
             BadValue(int(indices[each.index]), Phase.DECODE, each.field, each.error) for each in read.unread
@@ -224,9 +200,9 @@ def in_order(parts: Sequence[Part], bad: Sequence[BadValue], count: int, columns
         at[rows] = np.arange(len(rows))
         rows = np.flatnonzero(at >= 0)
         table = table.take(at[rows])
-    is_all = len(rows) == count
-    left = None if is_all else rows.tolist()
-    return Decoded(table, left, tuple(every_bad), ignored=ignored, passed=passed)
+    left = None if len(rows) == count else rows.tolist()
+    decoded = Decoded(table, left, tuple(every_bad), ignored=ignored, passed=passed)
+    return decoded.named(columns, count)
 
 
 # The columns that a schema has and a table lacks.

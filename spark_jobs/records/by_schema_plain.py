@@ -5,50 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
 from spark_jobs.records.by_schema import framed_values
-from spark_jobs.records.decoder import PlainRows
+from spark_jobs.records.decoder import Decoded
 from spark_jobs.records.framing import Encoded
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 from spark_jobs.schema.writer_schema import NoRowError, UnreadableValueError
 from spark_jobs.values.plain import NO_VALUE, in_column
-
-if TYPE_CHECKING:
-    from spark_jobs.kafka.chunks import Chunk
 
 
 @dataclass(frozen=True, slots=True)
 class PlainSchemaDecoder:
-    """Values by their schemas."""
+    """Values, or keys, by their schemas."""
 
     schemas: KnownSchemas
-    takes_tombstones: ClassVar[bool] = False
 
-    def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
-        """See ``PlainDecoder``."""
+    def read(self, encoded: Encoded, columns: pa.Schema) -> Decoded:
+        """Return values, or keys, as rows of columns for what is in them alone."""
         passed: dict[str, list[int]] = {}
-        read = self.read(Encoded.values(records), passed)
-        of_values = [column for column in columns if column.name not in METADATA_COLUMNS]
+        read = self._read(encoded, passed)
         items: dict[int, dict[str, Any]] = {}
         for index in sorted(read):
             with suppress(*NO_VALUE):  # of no row, or of one that keeps it elsewhere
-                row = {
-                    column.name: in_column(read[index].get(column.name), column.type) for column in of_values
-                }
-                row[KEY], row[HEADERS] = records.keys[index], records.headers[index]
+                row = {each.name: in_column(read[index].get(each.name), each.type) for each in columns}
                 if is_storable(row, columns):
                     items[index] = row
         made = [column_of([row[column.name] for row in items.values()], column.type) for column in columns]
-        kinds = {column.name: column.type for column in of_values}
-        more = [index for index in items if says_more(read[index], kinds)]
-        return PlainRows(pa.Table.from_arrays(made, schema=columns), list(items), more, passed=passed)
+        kinds = {column.name: column.type for column in columns}
+        more = [index for index in items if _says_more(read[index], kinds)]
+        table = pa.Table.from_arrays(made, schema=columns)
+        return Decoded(table, list(items), has_more=more, passed=passed)
 
-    def read(self, encoded: Encoded, passed: dict[str, list[int]]) -> dict[int, Mapping[str, Any]]:
+    def _read(self, encoded: Encoded, passed: dict[str, list[int]]) -> dict[int, Mapping[str, Any]]:
         """Return what can be read, by index; into ``passed`` go those that say nothing of a row, by term."""
         framed = framed_values(encoded, self.schemas)
         read = {}
@@ -75,7 +67,7 @@ def is_storable(row: Mapping[str, Any], columns: pa.Schema) -> bool:
     return True
 
 
-def says_more(value: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> bool:
+def _says_more(value: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> bool:
     """True if a field without a column, at any depth, holds something."""
     return any(
         _says_something(item) if name not in kinds else _has_more_inside(item, kinds[name])
@@ -87,7 +79,7 @@ def _has_more_inside(item: Any, kind: pa.DataType) -> bool:
     if item is None:
         return False
     if pa.types.is_struct(kind):
-        return says_more(item, {field.name: field.type for field in kind})
+        return _says_more(item, {field.name: field.type for field in kind})
     if pa.types.is_list(kind):
         return any(_has_more_inside(each, kind.value_type) for each in item)
     if pa.types.is_map(kind):

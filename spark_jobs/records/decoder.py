@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from spark_jobs.config.columns import Growth
+from spark_jobs.config.columns import GROWTH, Growth
+from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.kept import KeptColumn
+    from spark_jobs.schema.column_source import ColumnSource
 
 
 class Phase(StrEnum):
@@ -64,6 +65,10 @@ class Decoded:
     filter keeps from being rows, by reason, ``passed`` of those that say nothing of a row, by the balance's
     term. ``routes`` say where rows go. Rows of an archive
     (``is_archive``) are to get what Kafka says of each record.
+
+    Of records that were read again, what can be no row is nowhere; ``has_more`` are those that say more than
+    their row, ``rounded`` those with an integer of which a column holds only the nearest double, by the
+    column's dotted name and the Iceberg type that would hold it.
     """
 
     table: pa.Table
@@ -75,6 +80,8 @@ class Decoded:
     passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
     is_archive: bool = False
     routes: Routes | None = None
+    has_more: Sequence[int] = ()
+    rounded: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
 
     @property
     def indices(self) -> Sequence[int]:
@@ -87,69 +94,81 @@ class Decoded:
         table = pa.Table.from_arrays([every[name] for name in schema.names], schema=schema)
         return replace(self, table=table)
 
+    def named(self, columns: pa.Schema, count: int) -> Decoded:
+        """Return the same rows of ``count`` records with their columns called so, if there are any."""
+        # A table without columns does not say how many rows it has.
+        is_bare = self.rows is None and self.new_fields is None and not columns.names
+        table = self.table.rename_columns(columns.names)
+        return replace(self, table=table, rows=[*range(count)] if is_bare else self.rows)
+
+    def only(self, positions: Sequence[int]) -> Decoded:
+        """Return the rows at these positions alone."""
+        rows = [self.indices[position] for position in positions]
+        return replace(
+            self,
+            table=self.table.take(pa.array(positions, pa.int64())),  # typed: none may be left
+            rows=rows,
+            has_more=sorted({*rows}.intersection(self.has_more)),
+            rounded={column: sorted({*rows}.intersection(at)) for column, at in self.rounded.items()},
+        )
+
     def without(self, bad: Sequence[BadValue]) -> Decoded:
         """Return the same with these records' rows among the bad values."""
         at_fault = {value.index for value in bad}
         kept = [position for position, row in enumerate(self.indices) if row not in at_fault]
-        return replace(
-            self,
-            table=self.table.take(pa.array(kept, pa.int64())),  # typed: none may be left
-            rows=[self.indices[position] for position in kept],
-            bad=tuple(sorted((*self.bad, *bad), key=lambda value: value.index)),
-        )
+        every_bad = sorted((*self.bad, *bad), key=lambda value: value.index)
+        return replace(self.only(kept), bad=tuple(every_bad))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a table takes records of a ``generation``: their new fields, and what does not fit its columns.
+
+    What does not fit a column that took the place of one that was ``kept`` is as it was, no bad value.
+    """
+
+    growth: Growth = GROWTH
+    kept: tuple[KeptColumn, ...] = ()
+    generation: int = 0
+
+    def ended(self) -> Terms:
+        """Return the same for a table that gets no more columns, nor schemas to read by."""
+        return replace(self, growth=self.growth.ended())
+
+
+TERMS = Terms()
 
 
 class Decoder(Protocol):
     """What a record format can do. It travels pickled to Spark's tasks: a frozen dataclass, no secrets."""
 
-    takes_tombstones: ClassVar[bool]  # records without a value are rows too
-
-    @property
-    def growth(self) -> Growth:
-        """Return how the table takes new fields."""
-
-    def under(self, growth: Growth) -> Decoder:
-        """Return the same for a table that takes new fields so."""
-
-    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> Decoder:
-        """Return the same for records of the generation and a table that kept these columns.
-
-        What of their records does not fit the column that took their place is as it was, no bad value.
-        """
-
-    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
+    def decode(self, records: Chunk, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
         """Return every record as a row of ``columns`` or as a bad value, none of them changed or left out.
 
         ``columns`` are a table's own but for those of the record's origin: the value's, ``_kafka_key`` and
-        ``_kafka_headers``. No value is None, unless it ``takes_tombstones``. With ``new_fields`` in the
-        result nothing was decoded.
+        ``_kafka_headers``. No value is None where the format does not take tombstones. With ``new_fields``
+        in the result nothing was decoded.
         """
 
-    def observe(self, records: Chunk) -> Evidence:
+    def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
         """Return what the values' fields or schemas are; records without a value are passed over."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlainRows:
-    """What rows must hold, by the indices of their records; ``has_more`` are those that say more than that.
-
-    Records that can be no row are in neither. ``rounded`` are those with an integer of which a column holds
-    only the nearest double, by the column's dotted name and the Iceberg type that would hold it. ``passed``
-    are those that say nothing of a row, by the balance's term.
-    """
-
-    table: pa.Table
-    rows: list[int]
-    has_more: list[int]
-    rounded: Mapping[tuple[str, str], list[int]] = field(default_factory=dict)
-    is_archive: bool = False
-    passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 class PlainDecoder(Protocol):
     """Reads records again, slowly and by other means than the format's ``Decoder``."""
 
-    takes_tombstones: ClassVar[bool]
-
-    def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
+    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """Return what rows of ``columns`` must hold, the columns as ``Decoder`` takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How its records are decoded, how ``audit`` reads them again, and where columns come from.
+
+    One that ``takes_tombstones`` makes rows of records without a value too.
+    """
+
+    decoder: Decoder
+    plain: PlainDecoder
+    columns: ColumnSource
+    takes_tombstones: bool = False

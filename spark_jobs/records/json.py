@@ -1,11 +1,11 @@
-"""JSON's two decoders: values by ``formats/json``, beside keys and headers as they come."""
+"""JSON's two readers of values, by ``formats/json``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import ClassVar, cast
+from typing import cast
 
 import pyarrow as pa
 
@@ -14,78 +14,55 @@ from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.formats.json.plain import read_rows
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept import KeptColumn, kept_names
-from spark_jobs.records.decoder import BadValue, Decoded, Phase, PlainRows
+from spark_jobs.protocol.kept import kept_names
+from spark_jobs.records.decoder import TERMS, BadValue, Decoded, Phase, Terms
+from spark_jobs.records.framing import Encoded
 from spark_jobs.records.keeping import fallbacks_of
-from spark_jobs.records.shape import add_keys_and_headers, pick
+from spark_jobs.records.shape import pick
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder:
-    """JSON objects as values; keys and headers are kept as they come.
+    """JSON objects as values.
 
     Of the fields ``elsewhere`` nothing is read: they have no column here, and are none that a table lacks.
     ``fields`` are by column those that are called otherwise.
     """
 
-    growth: Growth = GROWTH
-    takes_tombstones: ClassVar[bool] = False
-    kept: tuple[KeptColumn, ...] = ()
-    generation: int = 0
     elsewhere: frozenset[str] = frozenset()
     fields: Mapping[str, str] = field(default_factory=dict)
 
-    def under(self, growth: Growth) -> JsonDecoder:
-        """See ``Decoder``."""
-        return replace(self, growth=growth)
-
-    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> JsonDecoder:
-        """See ``Decoder``."""
-        of_fields = (replace(each, column=self._field(each.column)) for each in kept)
-        return replace(self, kept=tuple(of_fields), generation=generation)
-
-    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
-        """See ``Decoder``."""
-        own = [column for column in columns if column.name not in METADATA_COLUMNS]
-        value_columns = pa.schema([column.with_name(self._field(column.name)) for column in own])
-        fallbacks = fallbacks_of(records, self.kept, self.generation)
-        values = cast("Sequence[bytes]", records.values)
+    def read(self, encoded: Encoded, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+        """Return values as rows of columns for what is in them alone."""
+        kept = [replace(each, column=self._field(each.column)) for each in terms.kept]
         read = decode_chunk(
-            values,
-            value_columns,
-            self.growth,
-            fallbacks,
-            kept_names(self.kept),
+            encoded.items,
+            pa.schema([column.with_name(self._field(column.name)) for column in columns]),
+            terms.growth,
+            fallbacks_of(encoded.records, kept, terms.generation),
+            kept_names(kept),
             elsewhere=self.elsewhere,
         )
-        if read.new_fields is not None:
-            return Decoded(read.table, [], new_fields=read.new_fields)
-        rows = read.table.rename_columns([column.name for column in own])
         bad = tuple(BadValue(each.index, Phase.DECODE, each.field, each.error) for each in read.unread)
-        decoded = Decoded(rows, read.rows, bad, ignored=read.ignored)
-        return add_keys_and_headers(decoded, records, columns)
+        decoded = Decoded(read.table, read.rows, bad, read.new_fields, read.ignored)
+        return decoded.named(columns, len(encoded.items))
 
-    def observe(self, records: Chunk) -> Evidence:
+    def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
         """See ``Decoder``; what is no JSON object is counted."""
-        seen = reduce(Evidence.merge, map(self._observe_part, records.parts()))
-        return seen.without(self.elsewhere).within(self.growth.max_fields_seen)
+        parts = (_observe_part(each, growth.max_fields_seen) for each in records.parts())
+        return reduce(Evidence.merge, parts).without(self.elsewhere).within(growth.max_fields_seen)
 
     def _field(self, column: str) -> str:
         return self.fields.get(column, column)
 
-    def _observe_part(self, records: Chunk) -> Evidence:
-        there = None
-        if None in records.values:
-            there = [index for index, value in enumerate(records.values) if value is not None]
-        values = cast("Sequence[bytes]", pick(records.values, there))
-        return observe(
-            values,
-            partition=records.partition,
-            offsets=pick(records.offsets, there),
-            max_fields=self.growth.max_fields_seen,
-        )
+
+def _observe_part(records: Chunk, max_fields: int) -> Evidence:
+    there = None
+    if None in records.values:
+        there = [index for index, value in enumerate(records.values) if value is not None]
+    values, offsets = cast("Sequence[bytes]", pick(records.values, there)), pick(records.offsets, there)
+    return observe(values, partition=records.partition, offsets=offsets, max_fields=max_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +75,8 @@ class PlainJsonDecoder:
 
     elsewhere: frozenset[str] = frozenset()
     fields: Mapping[str, str] = field(default_factory=dict)
-    takes_tombstones: ClassVar[bool] = False
 
-    def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
-        """See ``PlainDecoder``."""
-        return PlainRows(*read_rows(records, columns, self.fields, self.elsewhere))
+    def read(self, encoded: Encoded, columns: pa.Schema) -> Decoded:
+        """Return values as rows of columns for what is in them alone."""
+        table, rows, more, rounded = read_rows(encoded.items, columns, self.fields, self.elsewhere)
+        return Decoded(table, rows, has_more=more, rounded=rounded)

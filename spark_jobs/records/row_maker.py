@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.records.decoder import BadValue, Decoder, Phase
+from spark_jobs.records.decoder import TERMS, BadValue, Decoder, Phase, Terms
 from spark_jobs.records.routing import RoutedRows, by_table
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.records.shaping import NO_SHAPING, Shaping
@@ -76,6 +76,8 @@ class RowMaker:
     rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     shaping: Shaping = NO_SHAPING
     letter_columns: Mapping[str, LetterColumn] = field(default_factory=dict)
+    terms: Terms = TERMS
+    takes_tombstones: bool = False
 
     def make(
         self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
@@ -88,10 +90,10 @@ class RowMaker:
         """
         with step("decode"):
             # Truth is cheaper than equality, and nearly all values have it.
-            is_whole = self.decoder.takes_tombstones or all(chunk.values) or None not in chunk.values
+            is_whole = self.takes_tombstones or all(chunk.values) or None not in chunk.values
             records = chunk if is_whole else _with_values(chunk)
             columns = pa.schema([field for field in self.schema if field.name not in ORIGIN_COLUMNS])
-            decoded = self.decoder.decode(records, self.shaping.decoded(columns))
+            decoded = self.decoder.decode(records, self.shaping.decoded(columns), self.terms)
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
         with step("shape"):

@@ -11,27 +11,21 @@ from spark_jobs.drain.letter_source import CHUNK_LETTERS, chunk_of_letters
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.kept_letters import letters_of
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.records.formats import format_of
-from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
-from spark_jobs.records.shape import Origin
-from spark_jobs.records.shaped_rows import checked_shaping
+from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.replay.redrive_plan import Wanted, plan_redrive
 from spark_jobs.schema.additions import check_declared, declared_evolution
-from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.evolution import Evolution, bind, evolved
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, dead_letter_schema
-from spark_jobs.schema.partitioning import field_names, free_evolution
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
-    from spark_jobs.config.columns import Growth
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.reader import Chunk
-    from spark_jobs.records.decoder import Decoder
     from spark_jobs.records.row_maker import ChunkRows
+    from spark_jobs.schema.evidence import Evidence
+    from spark_jobs.schema.evolution import Evolution
 
 
 class TrialRows:
@@ -39,56 +33,22 @@ class TrialRows:
 
     def __init__(self, pipeline: PipelineConfig, connections: Connections, table: Table) -> None:
         self.columns_added: list[str] = []
-        self._table = table
-        self._schema = table.schema()
-        self._pipeline = pipeline
-        self._schemas = connections.schemas(pipeline)
-        self._bound = progress_of(table).columns
-        self._add_columns(declared_evolution(pipeline, self._schema))
-        self._decoder = self._decoder_of(pipeline.table_schema.growth)
+        self._specs = table.specs().values()
+        plan = ReadingPlan(pipeline, connections.schemas(pipeline), table.schema(), progress_of(table))
+        self._plan = self._with(plan, declared_evolution(pipeline, table.schema()))
 
     def make(self, chunk: Chunk) -> ChunkRows:
         """Return the chunk as rows of the schema, which gets a column for each new field first."""
-        while True:
-            try:
-                made = self._maker().make(chunk)
-            except NewFieldsSeen:
-                self._add_columns_for(chunk)
-            else:
-                # What this chunk had too much of says nothing of the next.
-                self._decoder = self._decoder.under(self._pipeline.table_schema.growth)
-                return made
+        made, self._plan = self._plan.make(chunk, ReadingPlan.rows, self._evolved)
+        return made
 
-    def _add_columns_for(self, chunk: Chunk) -> None:
-        evidence = self._decoder.observe(chunk)
-        progress = progress_of(self._table)
-        known = self._schemas.known(progress).names
-        found = format_of(self._pipeline, self._schemas.learn(evidence.schemas, progress))
-        specs = self._table.specs().values()
-        lacks, _ = free_evolution(found.columns, self._schema, specs, self._bound, evidence)
-        self._add_columns(lacks)
-        is_new = lacks or self._schemas.known(progress).names != known
-        self._decoder = self._decoder_of(self._decoder.growth if is_new else self._decoder.growth.ended())
+    def _evolved(self, plan: ReadingPlan, evidence: Evidence) -> ReadingPlan:
+        lacks, _ = plan.lacks(self._specs, evidence)
+        return self._with(plan, lacks)
 
-    def _decoder_of(self, growth: Growth) -> Decoder:
-        progress = progress_of(self._table)
-        known = self._schemas.known(progress)
-        decoder = format_of(self._pipeline, known, self._schema, self._bound).decoder
-        return decoder.under(growth).keeping(progress.kept_columns, progress.generation)
-
-    def _maker(self) -> RowMaker:
-        progress = progress_of(self._table)
-        origin = Origin(progress.topic, progress.generation, 0)
-        schema = arrow_schema(self._schema)
-        shaping = checked_shaping(self._pipeline, schema, field_names(self._schema, self._bound))
-        letters = arrow_schema(dead_letter_schema())
-        return RowMaker(self._decoder, origin, "", schema, letters, shaping=shaping)
-
-    def _add_columns(self, lacks: Evolution) -> None:
-        if lacks:
-            self._schema = evolved(self._schema, lacks)
-            self._bound = bind(self._bound, lacks.bindings, self._schema)
-            self.columns_added += [f"{'.'.join(path)}: {kind}" for path, kind, _ in lacks.additions]
+    def _with(self, plan: ReadingPlan, lacks: Evolution) -> ReadingPlan:
+        self.columns_added += [f"{'.'.join(path)}: {kind}" for path, kind, _ in lacks.additions]
+        return plan.with_columns(lacks) if lacks else plan
 
 
 # What a redrive would come to, without it: nothing is written, and gates are not asked.

@@ -11,7 +11,7 @@ import pytest
 from assets.table_metadata import drain_metadata
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure
-from spark_jobs.drain import drain_batch
+from spark_jobs.drain import write_splits
 from spark_jobs.drain.table_columns import FIRST_GUESS_BYTES_PER_RECORD
 from spark_jobs.protocol.errors import ConfigError
 from tests.support.new_lab import as_json, column_types
@@ -41,7 +41,7 @@ def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The ids of the splits of every round of tasks, filled while a batch is drained."""
     seen: list[list[int]] = []
-    run_on_spark = drain_batch.run_on_spark
+    run_on_spark = write_splits.run_on_spark
 
     def recorded(
         spark: Any, work: Callable[[Split], SplitOutcome], splits: Sequence[Split], *, tag: str
@@ -49,7 +49,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
         seen.append([split.split_id for split in splits])
         return run_on_spark(spark, work, splits, tag=tag)
 
-    monkeypatch.setattr(drain_batch, "run_on_spark", recorded)
+    monkeypatch.setattr(write_splits, "run_on_spark", recorded)
     return seen
 
 

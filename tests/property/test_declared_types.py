@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.json import PlainJsonDecoder
+from spark_jobs.records.layouts.flat import PlainFlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
 
@@ -71,7 +72,7 @@ def test_every_way_to_read_a_declared_type_agrees(
         assert slow.table.select(["c"]).equals(alone.table), value
         assert [bad.field is None for bad in alone.unread] == [False] * len(alone.unread)
         chunk = Chunk(0, [0], [0], [None], [value], [None])
-        audited = PlainJsonDecoder().decode(chunk, columns)
+        audited = PlainFlatDecoder(PlainJsonDecoder()).decode(chunk, columns)
         is_rounded = any("exactly" in bad.error for bad in alone.unread)
         assert audited.rows == ([] if alone.unread and not is_rounded else [0]), value
         if not alone.unread:

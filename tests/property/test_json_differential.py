@@ -17,6 +17,7 @@ from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.json import PlainJsonDecoder
+from spark_jobs.records.layouts.flat import PlainFlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema
 from spark_jobs.schema.inference import choose_types
@@ -247,7 +248,7 @@ def test_the_plain_decoder_says_what_every_row_holds(values: list[bytes]) -> Non
     """What audit compares with: each record that is a row has exactly the reference's, and says no more."""
     count = len(values)
     chunk = Chunk(0, [*range(count)], [0] * count, [b"k"] * count, [*values], [[("h", b"")]] * count)
-    plain = PlainJsonDecoder().decode(chunk, _COLUMNS)
+    plain = PlainFlatDecoder(PlainJsonDecoder()).decode(chunk, _COLUMNS)
     plain.table.validate(full=True)
     rows = dict(zip(plain.rows, plain.table.to_pylist(), strict=True))
     for index, expected in enumerate(map(expected_row, values)):

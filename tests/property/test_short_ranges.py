@@ -13,7 +13,9 @@ from spark_jobs.kafka.chunks import Chunk, joined
 from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS, MAX_RECORDS_TOGETHER, bundles
 from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.records.decoder import Terms
 from spark_jobs.records.json import JsonDecoder
+from spark_jobs.records.layouts.flat import FlatDecoder
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -45,9 +47,16 @@ def test_what_shares_a_chunk_becomes_what_it_would_alone(
     chunks: list[Chunk], rejected: dict[int, dict[int, str]]
 ) -> None:
     """Rows, dead letters, balances by partition and evidence, with gates and columns that were retyped."""
-    decoder = JsonDecoder(kept=KEPT, generation=1)
     letters = arrow_schema(dead_letter_schema())
-    maker = RowMaker(decoder, Origin("t", 1, 0), "batch", COLUMNS, letters, rejected)
+    maker = RowMaker(
+        FlatDecoder(JsonDecoder()),
+        Origin("t", 1, 0),
+        "batch",
+        COLUMNS,
+        letters,
+        rejected,
+        terms=Terms(kept=KEPT, generation=1),
+    )
     (together,) = joined(chunks, 100)
     one, each = maker.make(together), [maker.make(chunk) for chunk in chunks]
     assert one.rows.to_pylist() == [row for made in each for row in made.rows.to_pylist()]
@@ -55,8 +64,8 @@ def test_what_shares_a_chunk_becomes_what_it_would_alone(
     assert one.balances == {partition: b for made in each for partition, b in made.balances.items()}
     evidence = Evidence()
     for chunk in chunks:
-        evidence = evidence.merge(decoder.observe(chunk))
-    assert decoder.observe(together) == evidence
+        evidence = evidence.merge(JsonDecoder().observe(chunk))
+    assert JsonDecoder().observe(together) == evidence
 
 
 @given(_chunks(), st.integers(1, 12), st.data())

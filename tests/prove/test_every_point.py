@@ -20,7 +20,7 @@ BATCH_KINDS = ("drain", "replay", "redrive", "rebuild")
 # What stands before the places that a file hands on without: `self._reach("after-sweep")`.
 PREFIXES = {
     "recover.py": ("recover",),
-    "gaps.py": ("export",),
+    "ordered.py": ("export",),
     "drain_batch.py": BATCH_KINDS,
     "lane.py": ("gateway",),
     "writer.py": ("gateway",),

@@ -21,7 +21,9 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.decoder import TERMS, Terms
 from spark_jobs.records.framing import Encoded
+from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
@@ -87,7 +89,7 @@ ROWS = st.tuples(st.just(1), st.fixed_dictionaries({"id": st.integers(-9, 9)})) 
 def test_rows_and_bad_values_are_in_the_order_of_the_records(records: list[Any]) -> None:
     """Each record is one of both, at its own place; the plain reader says the same of the rows."""
     chunk = chunk_of([each if isinstance(each, bytes) else value_of(*each) for each in records])
-    decoder = SchemaDecoder(KNOWN)
+    decoder = FlatDecoder(SchemaDecoder(KNOWN))
     decoded = decoder.decode(chunk, BOTH)
     if decoded.new_fields is not None:
         assert set(decoded.new_fields.schemas) - KNOWN.by_key.keys()
@@ -99,7 +101,7 @@ def test_rows_and_bad_values_are_in_the_order_of_the_records(records: list[Any])
     for row, index in zip(decoded.table.to_pylist(), decoded.indices, strict=True):
         if not isinstance(records[index], bytes):
             assert (row["id"], row["note"]) == (records[index][1]["id"], records[index][1].get("note"))
-    plain = PlainSchemaDecoder(KNOWN).decode(chunk, BOTH)
+    plain = PlainFlatDecoder(PlainSchemaDecoder(KNOWN)).decode(chunk, BOTH)
     assert plain.rows == list(decoded.indices)
     assert plain.table.to_pylist() == decoded.table.to_pylist()
 
@@ -108,7 +110,7 @@ def test_schemas_that_differ_in_words_alone_are_read_together(monkeypatch: pytes
     """Each record is at its own place, also one that cannot be read, and of a schema that is not known."""
     told = {**FIRST, "fields": [{"name": "id", "type": "long", "doc": "what it is", "aliases": ["number"]}]}
     third = SchemaKey(SchemaId(3))
-    decoder = SchemaDecoder(KnownSchemas({**KNOWN.by_key, third: avro_schema(text(told))}))
+    decoder = FlatDecoder(SchemaDecoder(KnownSchemas({**KNOWN.by_key, third: avro_schema(text(told))})))
     read, calls = AvroSchema.read, list[int]()
 
     def counted(schema: AvroSchema, values: Sequence[bytes]) -> ReadValues:
@@ -131,15 +133,15 @@ def test_schemas_that_differ_in_words_alone_are_read_together(monkeypatch: pytes
 def test_unknown_schemas_are_asked_for_all_at_once() -> None:
     """Nothing is decoded before; where no more are asked for, as where there is none, that is the reason."""
     chunk = chunk_of([value_of(2, {"id": 1, "note": None}), b"\0\0\0\0\x05x", b"\0\0\0\0\x04x"])
-    asked = SchemaDecoder(KNOWN).decode(chunk, BOTH)
+    asked = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, BOTH)
     assert asked.new_fields == Evidence(schemas=(SchemaKey(SchemaId(4)), SchemaKey(SchemaId(5))))
-    ended = SchemaDecoder(KNOWN, GROWTH.ended()).decode(chunk, BOTH)
+    ended = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, BOTH, TERMS.ended())
     assert [(each.index, each.phase, each.error[:28]) for each in ended.bad] == [
         (1, "schema", "schema 5 was not asked for: "),
         (2, "schema", "schema 4 was not asked for: "),
     ]
     assert ended.rows == [0]
-    (bad,) = SchemaDecoder(KNOWN).decode(chunk_of([b"\0\0\0\0\x09x"]), BOTH).bad
+    (bad,) = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk_of([b"\0\0\0\0\x09x"]), BOTH).bad
     assert (bad.phase, bad.error) == ("schema", "the registry has no schema 9")
 
 
@@ -147,15 +149,15 @@ def test_a_field_without_a_column_asks_for_one_or_is_as_configured() -> None:
     """By `new_fields`, and once there is no more room for it."""
     chunk = chunk_of([value_of(2, {"id": 1, "note": "x"}), value_of(2, {"id": 2, "note": None})])
     narrow = columns_of(ID)
-    assert SchemaDecoder(KNOWN).decode(chunk, narrow).new_fields == Evidence()
-    refused = SchemaDecoder(KNOWN, Growth(NewFields.DEAD_LETTER)).decode(chunk, narrow)
+    assert FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow).new_fields == Evidence()
+    refused = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, Terms(Growth(NewFields.DEAD_LETTER)))
     assert [(each.index, each.field) for each in refused.bad] == [(0, "note")]
     assert refused.rows == [1]
-    ended = SchemaDecoder(KNOWN, GROWTH.ended()).decode(chunk, narrow)
+    ended = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, TERMS.ended())
     assert [(each.index, each.field) for each in ended.bad] == [(0, "note")]
-    ignored = SchemaDecoder(KNOWN, Growth(NewFields.IGNORE)).decode(chunk, narrow)
+    ignored = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, Terms(Growth(NewFields.IGNORE)))
     assert (ignored.rows, dict(ignored.ignored)) == (None, {"note": 1})
-    assert PlainSchemaDecoder(KNOWN).decode(chunk, narrow).has_more == [0]
+    assert PlainFlatDecoder(PlainSchemaDecoder(KNOWN)).decode(chunk, narrow).has_more == [0]
 
 
 def test_evidence_counts_what_can_be_read() -> None:
@@ -213,7 +215,7 @@ def test_a_new_table_keeps_what_its_first_schemas_decided() -> None:
 
 def test_schemas_travel_to_tasks() -> None:
     """As their text: what is made of it is made again there."""
-    decoder = SchemaDecoder(KNOWN)
+    decoder = FlatDecoder(SchemaDecoder(KNOWN))
     assert pickle.loads(pickle.dumps(decoder)) == decoder  # noqa: S301  (our own bytes)
 
 
@@ -231,7 +233,7 @@ def test_values_that_name_nothing_are_read_by_where_they_stand(values: list[byte
         0, offsets, [0] * count, [None] * count, values, [None] * count, runs=((0, cut), (1, count - cut))
     )
     there = [index for index, value in enumerate(values) if value is not None]
-    decoded = SchemaDecoder(known).decode(chunk.take(there), BOTH)
+    decoded = FlatDecoder(SchemaDecoder(known)).decode(chunk.take(there), BOTH)
     wanted = {}
     for position, index in enumerate(there):
         is_second = offsets[index] >= (5 if index < cut else 3)
@@ -239,7 +241,7 @@ def test_values_that_name_nothing_are_read_by_where_they_stand(values: list[byte
             wanted[position] = (2, "n" if is_second else None)
     rows = [(row["id"], row["note"]) for row in decoded.table.to_pylist()]
     assert dict(zip(decoded.indices, rows, strict=True)) == wanted
-    plain = PlainSchemaDecoder(known).decode(chunk.take(there), BOTH)
+    plain = PlainFlatDecoder(PlainSchemaDecoder(known)).decode(chunk.take(there), BOTH)
     assert plain.table.to_pylist() == decoded.table.to_pylist()
     seen = SchemaDecoder(known).observe(chunk)
     assert (seen.records, seen.undecodable) == (len(wanted), len(there) - len(wanted))

@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.json import PlainJsonDecoder
+from spark_jobs.records.layouts.flat import PlainFlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
 
@@ -26,7 +27,9 @@ def plain_values(kind: pa.DataType, text: str) -> list[Any]:
     """What audit's decoder makes of the value, if anything, and of a record without one."""
     columns = pa.schema([("c", kind), ENVELOPE.field(KEY), ENVELOPE.field(HEADERS)])
     chunk = Chunk(0, [0, 1], [0, 0], [None, None], [f'{{"c":{text}}}'.encode(), b"{}"], [None, None])
-    values: list[Any] = PlainJsonDecoder().decode(chunk, columns).table.column("c").to_pylist()
+    values: list[Any] = (
+        PlainFlatDecoder(PlainJsonDecoder()).decode(chunk, columns).table.column("c").to_pylist()
+    )
     return values
 
 

@@ -21,6 +21,8 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.decoder import Terms
+from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.records.row_maker import ChunkRows, RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -46,10 +48,10 @@ def drained(
     chunk = Chunk(0, [*range(count)], [0] * count, nothing, [out.getvalue() for out in values], nothing)
     own = [NestedField(n, *column, required=False) for n, column in enumerate(columns.items(), 1)]
     table = arrow_schema(with_metadata_columns(Schema(*own)))
-    decoder = SchemaDecoder(known, growth).keeping(kept, 1)
-    made = RowMaker(decoder, ORIGIN, "b", table, arrow_schema(dead_letter_schema())).make(chunk)
+    letters, terms = arrow_schema(dead_letter_schema()), Terms(growth, tuple(kept), 1)
+    made = RowMaker(FlatDecoder(SchemaDecoder(known)), ORIGIN, "b", table, letters, terms=terms).make(chunk)
     kept_columns = frozenset(each.kept for each in kept)
-    check = RowCheck(PlainSchemaDecoder(known), ORIGIN, table, growth.ignores, kept_columns)
+    check = RowCheck(PlainFlatDecoder(PlainSchemaDecoder(known)), ORIGIN, table, growth.ignores, kept_columns)
     assert check.compare(chunk, made.rows).differing.tolist() == []
     return made
 

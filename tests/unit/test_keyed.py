@@ -20,8 +20,9 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.decoder import TERMS
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
+from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KeyedColumns, KnownSchemas, SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
@@ -34,8 +35,8 @@ NUMBER = {"type": "record", "name": "K", "fields": [{"name": "number", "type": "
 FIRST, GONE, NEW = (SchemaKey(SchemaId(number), of_key=True) for number in (1, 2, 3))
 SCHEMA = OneColumn(avro_schema(SchemaText(Language.AVRO, json.dumps(NUMBER))), "order_key")
 KNOWN = KnownSchemas({FIRST: SCHEMA, GONE: None}, of_key=True)
-DECODER = KeyedDecoder(JsonDecoder(), SchemaDecoder(KNOWN), frozenset({"order_key"}))
-PLAIN = PlainKeyedDecoder(PlainJsonDecoder(), PlainSchemaDecoder(KNOWN), frozenset({"order_key"}))
+DECODER = FlatDecoder(JsonDecoder(), SchemaDecoder(KNOWN), frozenset({"order_key"}))
+PLAIN = PlainFlatDecoder(PlainJsonDecoder(), PlainSchemaDecoder(KNOWN), frozenset({"order_key"}))
 ID = NestedField(1, "id", LongType(), False)
 KEY = NestedField(2, "order_key", StructType(NestedField(3, "number", LongType(), False)), False)
 
@@ -103,7 +104,7 @@ def test_a_new_schema_of_keys_is_asked_for_as_one_of_keys() -> None:
     asked = DECODER.decode(unknown, columns_of(ID, KEY)).new_fields
     assert asked == Evidence(schemas=(NEW,))
     assert DECODER.decode(chunk_of([(key_of(1), b"{}")]), columns_of(ID)).new_fields is not None
-    ended = DECODER.under(GROWTH.ended()).decode(chunk_of([(key_of(1), b"{}")]), columns_of(ID))
+    ended = DECODER.decode(chunk_of([(key_of(1), b"{}")]), columns_of(ID), TERMS.ended())
     assert [each.field for each in ended.bad] == ["order_key"]
 
 

@@ -20,6 +20,7 @@ from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.framing import Encoded
+from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence
@@ -161,12 +162,13 @@ def test_ids_without_end_are_asked_for_as_long_as_one_of_them_is_a_schema(tmp_pa
     )
     registry = Registry()
     chunk = chunk_of(*values, b"\0\0\0\0\x01\x02")
-    found, evidence = look_at(pipeline, schemas_of(tmp_path, registry=registry), [chunk])
+    schemas = schemas_of(tmp_path, registry=registry)
+    plan, evidence = look_at(ReadingPlan.to_observe(pipeline, schemas), [chunk])
     assert registry.asked == 2 * MOST_SCHEMAS
     assert (evidence.records, evidence.undecodable) == (1, len(values))
     columns = arrow_schema(with_metadata_columns(ID))
     of_values = pa.schema([column for column in columns if column.name not in ORIGIN_COLUMNS])
-    decoded = found.decoder.under(pipeline.table_schema.growth.ended()).decode(chunk, of_values)
+    decoded = plan.format.decoder.decode(chunk, of_values, plan.ended().terms)
     assert [bad.index for bad in decoded.bad] == [*range(len(values))]
     assert decoded.table.column("id").to_pylist() == [1]
 

@@ -8,7 +8,9 @@ from pyiceberg.schema import Schema
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.kept import KeptColumn
+from spark_jobs.records.decoder import Terms
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
+from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -18,7 +20,7 @@ ORIGIN = Origin("orders", 0, 1_700_000_000_000_000)
 METADATA = arrow_schema(with_metadata_columns(Schema()))
 LETTERS = arrow_schema(dead_letter_schema())
 FIELDS = {"day_1": "day", "day_1_1": "day_1"}
-DECODER, PLAIN = JsonDecoder(fields=FIELDS), PlainJsonDecoder(fields=FIELDS)
+DECODER, PLAIN = FlatDecoder(JsonDecoder(fields=FIELDS)), PlainFlatDecoder(PlainJsonDecoder(fields=FIELDS))
 
 
 def records(*values: str) -> Chunk:
@@ -55,7 +57,7 @@ def test_what_does_not_fit_another_type_stays_where_it_was() -> None:
     kept = KeptColumn("day_1", "day_1_string", 0, {0: 11}, {0: 11}, is_done=True)
     schema = table(day_1=pa.int64(), day_1_string=pa.string())
     chunk = records('{"day":"monday"}', '{"day":"tuesday"}', '{"day":3}')
-    made = RowMaker(DECODER.keeping((kept,), 0), ORIGIN, "b", schema, LETTERS).make(chunk)
+    made = RowMaker(DECODER, ORIGIN, "b", schema, LETTERS, terms=Terms(kept=(kept,))).make(chunk)
     told = made.rows.select(["day_1", "day_1_string", "_kafka_offset"]).to_pylist()
     assert [tuple(row.values()) for row in told] == [(None, "monday", 10), (3, None, 12)]
     assert made.dead_letters.column("_kafka_offset").to_pylist() == [11]

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.json import JsonDecoder
+from spark_jobs.records.layouts.flat import FlatDecoder
 from spark_jobs.records.shape import NO_TIMESTAMP, Origin, dead_letter_table, shape
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import (
@@ -42,7 +43,7 @@ RECORDS = Chunk(
 def shaped(records: Chunk, schema: pa.Schema = TABLE) -> Decoded:
     """Decode and shape, and check what holds for every result."""
     columns = pa.schema([column for column in schema if column.name not in ORIGIN_COLUMNS])
-    result = shape(JsonDecoder().decode(records, columns), records, ORIGIN, schema)
+    result = shape(FlatDecoder(JsonDecoder()).decode(records, columns), records, ORIGIN, schema)
     result.table.validate(full=True)
     assert result.table.schema.equals(schema, check_metadata=True)
     return result

@@ -17,31 +17,24 @@ import pyarrow as pa
 
 from spark_jobs.formats.json.nesting import is_too_deep
 from spark_jobs.schema.arrow_schema import column_of
-from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 from spark_jobs.values.plain import NO_VALUE, Read, decimals, nearest, of, refuse, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from spark_jobs.kafka.chunks import Chunk
-
 
 def read_rows(
-    records: Chunk, columns: pa.Schema, fields: Mapping[str, str], elsewhere: frozenset[str]
+    values: Sequence[bytes], columns: pa.Schema, fields: Mapping[str, str], elsewhere: frozenset[str]
 ) -> tuple[pa.Table, list[int], list[int], Mapping[tuple[str, str], list[int]]]:
-    """Return what rows must hold, in the order in which ``PlainRows`` has it; a column is of the field named.
+    """Return what rows must hold, which values they are of, which say more, and which are rounded.
 
-    Fields ``elsewhere`` are said in no row of it, and need not be.
+    A column is of the field named. Fields ``elsewhere`` are said in no row of it, and need not be.
     """
-    value_columns = [column for column in columns if column.name not in METADATA_COLUMNS]
-    reading = _Reading(records.values, needs_digits=any(_needs_digits(c.type) for c in value_columns))
-    of_columns = {column.name: fields.get(column.name, column.name) for column in value_columns}
+    reading = _Reading(values, needs_digits=any(_needs_digits(column.type) for column in columns))
+    of_columns = {name: fields.get(name, name) for name in columns.names}
     reading.look_for_more(elsewhere.union(of_columns.values()))
-    items = {column.name: reading.column(column, of_columns[column.name]) for column in value_columns}
-    is_text = columns.field(KEY).type != pa.binary()
-    items[KEY] = reading.each(records.keys, bytes.decode) if is_text else list(records.keys)
-    items[HEADERS] = [None if each is None else list(map(_header, each)) for each in records.headers]
-    rows = [index for index in range(len(records.values)) if index not in reading.unreadable]
+    items = {column.name: reading.column(column, of_columns[column.name]) for column in columns}
+    rows = [index for index in range(len(values)) if index not in reading.unreadable]
     try:
         table = _table(items, rows, columns)
     except UNREADABLE:
@@ -148,10 +141,6 @@ def _is_storable(items: Mapping[str, list[Any]], row: int, columns: pa.Schema) -
     except UNREADABLE:
         return False
     return True
-
-
-def _header(pair: tuple[str, bytes | None]) -> dict[str, Any]:
-    return {"key": pair[0], "value": pair[1]}
 
 
 def _are_stored_as_they_are(items: Sequence[Any], kind: pa.DataType) -> bool:

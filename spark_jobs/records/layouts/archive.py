@@ -1,0 +1,193 @@
+"""Rows of an archive: every record is one, with its bytes; what can be read of them stands beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.config.columns import GROWTH, Growth, NewFields
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.formats.lanes.packed_values import PackedValues
+from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
+from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.decoder import TERMS, Decoded, Format, Terms
+from spark_jobs.records.framing import Encoded
+from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
+from spark_jobs.records.layouts.flat import PlainValues, Values
+from spark_jobs.records.shape import headers_column
+from spark_jobs.schema.archive_columns import (
+    HEADERS,
+    KEY,
+    RAW,
+    SCHEMA_ID,
+    VALUE,
+    ArchiveColumns,
+    inside_value,
+    key_alone,
+)
+from spark_jobs.schema.arrow_schema import no_rows, one_array
+from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, WrittenColumns
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.metadata_columns import HEADERS as KAFKA_HEADERS
+from spark_jobs.schema.metadata_columns import KEY as KAFKA_KEY
+from spark_jobs.schema.placing import Rules
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.progress import ColumnMap
+
+
+def archive(
+    pipeline: PipelineConfig, schemas: KnownSchemas, table: Schema | None, bound: ColumnMap
+) -> Format:
+    """See ``format_of``."""
+    growth = pipeline.table_schema.growth
+    rules = Rules(growth.room, pipeline.table_schema.incompatible)
+    values, keys = replace(schemas, keys=None), schemas.keys
+    is_json = pipeline.value.format is ValueFormat.JSON
+    columns = ArchiveColumns(
+        SeenColumns(growth) if is_json else WrittenColumns(values, growth, rules),
+        None if keys is None else WrittenColumns(keys, growth, rules),
+    )
+    if table is not None:
+        values = values.placed(inside_value(table), bound, rules)
+        keys = keys and keys.placed(key_alone(table), bound, rules)
+    decoder = JsonDecoder() if is_json else SchemaDecoder(values)
+    plain = PlainJsonDecoder() if is_json else PlainSchemaDecoder(values)
+    return Format(
+        ArchiveDecoder(decoder, values, None if keys is None else SchemaDecoder(keys)),
+        PlainArchiveDecoder(plain, values, None if keys is None else PlainSchemaDecoder(keys)),
+        columns,
+        takes_tombstones=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveDecoder:
+    """Values by ``values``, keys by ``keys``; what they cannot read is null beside the bytes, and counted."""
+
+    values: Values
+    schemas: KnownSchemas
+    keys: SchemaDecoder | None
+
+    def decode(self, records: Chunk, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+        """See ``Decoder``; of the columns without ``kafka``, and without a bad value.
+
+        What gets no column is in the bytes; no column is given another type.
+        """
+        growth = terms.growth
+        terms = Terms(growth if growth.room else replace(growth, new_fields=NewFields.IGNORE))
+        packed, raw = PackedValues.beside_column(records.values)
+        there = _there(raw)
+        is_whole = len(there) == len(packed)
+        named = Encoded(records, there, packed if is_whole else packed.take(np.array(there, np.intp)))
+        is_packed = isinstance(self.values, SchemaDecoder)  # which would pack them once more
+        encoded = named if is_packed else Encoded.values(records, None if is_whole else there)
+        values = self.values.read(encoded, _inner(columns), terms)
+        raw_keys = pa.array(records.keys, pa.binary())
+        of_keys = Encoded.keys(records, _there(raw_keys) if self.keys else ())
+        keys = None if self.keys is None else self.keys.read(of_keys, _key_fields(columns), terms)
+        new = [each.new_fields for each in (values, keys) if each is not None and each.new_fields is not None]
+        if new:
+            return Decoded(no_rows(columns), [], new_fields=new[0].merge(new[-1]))
+        value = _value(raw, _schema_ids(self.schemas, named), _beside(values, named), columns)
+        key = _key(raw_keys, _beside(keys, of_keys) if keys else {}, columns)
+        unread = Counter({VALUE: len(values.bad), KEY: len(keys.bad) if keys else 0})
+        ignored = Counter(values.ignored) + +unread
+        rows = _rows(records, columns, {VALUE: value, KEY: key, KAFKA_KEY: raw_keys})
+        return Decoded(rows, ignored=ignored, is_archive=True)
+
+    def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
+        """See ``Decoder``; every record can be a row."""
+        seen = self.values.observe(records, growth)
+        if self.keys is not None:
+            names = self.keys.new(Encoded.keys(records, _there(pa.array(records.keys, pa.binary()))))
+            seen = seen.merge(Evidence(schemas=names))
+        return replace(seen, records=len(records.offsets), undecodable=0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainArchiveDecoder:
+    """The same for ``audit``."""
+
+    values: PlainValues
+    schemas: KnownSchemas
+    keys: PlainSchemaDecoder | None
+
+    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
+        """See ``PlainDecoder``."""
+        raw, raw_keys = (pa.array(each, pa.binary()) for each in (records.values, records.keys))
+        named, of_keys = Encoded.values(records, _there(raw)), Encoded.keys(records, _there(raw_keys))
+        values = _beside(self.values.read(named, _inner(columns)), named)
+        keys = {}
+        if self.keys is not None:
+            keys = _beside(self.keys.read(of_keys, _key_fields(columns)), of_keys)
+        value = _value(raw, _schema_ids(self.schemas, named), values, columns)
+        made = {VALUE: value, KEY: _key(raw_keys, keys, columns), KAFKA_KEY: raw_keys}
+        every = [*range(len(records.offsets))]
+        return Decoded(_rows(records, columns, made), every, is_archive=True)
+
+
+def _there(items: pa.Array) -> Sequence[int]:
+    return np.flatnonzero(items.is_valid()).tolist() if items.null_count else range(len(items))
+
+
+def _inner(columns: pa.Schema) -> pa.Schema:
+    """Return the fields of values as a table's columns."""
+    return pa.schema([each for each in columns.field(VALUE).type if each.name not in {RAW, SCHEMA_ID}])
+
+
+def _key_fields(columns: pa.Schema) -> pa.Schema:
+    fields = [each for each in columns.field(KEY).type if each.name != RAW]
+    return pa.schema([columns.field(KEY).with_type(pa.struct(fields))] if fields else [])
+
+
+def _beside(read: Decoded, encoded: Encoded) -> dict[str, pa.Array]:
+    """Return what was read by its name, a row for each record: null where there is none."""
+    table, count = read.table, len(encoded.records.offsets)
+    if table.num_rows != count:
+        table = table.take(_placed([encoded.rows[row] for row in read.indices], count))
+    return {name: one_array(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+
+
+def _placed(rows: Sequence[int], count: int) -> pa.Array:
+    at = np.full(count, -1)
+    at[np.array(rows, np.int64)] = np.arange(len(rows))
+    return pa.array(at, mask=at < 0)
+
+
+def _value(raw: pa.Array, schema_ids: pa.Array, read: Mapping[str, pa.Array], columns: pa.Schema) -> pa.Array:
+    return _struct(columns.field(VALUE).type, {**read, RAW: raw, SCHEMA_ID: schema_ids})
+
+
+def _key(raw: pa.Array, read: Mapping[str, pa.Array], columns: pa.Schema) -> pa.Array:
+    kind, parts = columns.field(KEY).type, {RAW: raw}
+    if read:
+        names = [field.name for field in kind if field.name != RAW]
+        parts |= dict(zip(names, read[KEY].flatten(), strict=True))
+    return _struct(kind, parts)
+
+
+def _struct(kind: pa.DataType, parts: Mapping[str, pa.Array]) -> pa.Array:
+    """Return the bytes with what was read of them; null where there are none."""
+    raw = parts[RAW]
+    mask = raw.is_null() if raw.null_count else None
+    return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind), mask=mask)
+
+
+def _rows(records: Chunk, columns: pa.Schema, made: Mapping[str, pa.Array]) -> pa.Table:
+    headers = headers_column(records.headers, columns.field(KAFKA_HEADERS).type)
+    return pa.table({**made, HEADERS: headers.cast(columns.field(HEADERS).type), KAFKA_HEADERS: headers})
+
+
+def _schema_ids(schemas: KnownSchemas, values: Encoded) -> pa.Array:
+    named, count = schema_ids(values, schemas), len(values.records.offsets)
+    return named if len(named) == count else named.take(_placed(values.rows, count))

@@ -1,0 +1,317 @@
+"""Rows of events: what each says of its row by the row's own decoder, and what it says beside it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.config.columns import GROWTH, Growth, Incompatible
+from spark_jobs.config.sections import Envelope
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.formats.connect.events import Change
+from spark_jobs.formats.connect.keys import Spelling
+from spark_jobs.formats.json.parsing import parse_object
+from spark_jobs.protocol.errors import ConfigError, fault
+from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
+from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.decoder import TERMS, BadValue, Decoded, Format, Phase, Terms
+from spark_jobs.records.framing import Encoded
+from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
+from spark_jobs.records.layouts.change_columns import ChangeColumns, PlacedRows
+from spark_jobs.records.layouts.events import (
+    AvroEvents,
+    EventReader,
+    JsonEvents,
+    ReadEvent,
+    Told,
+    debezium,
+    enveloped,
+    own_names,
+    upsert,
+)
+from spark_jobs.records.layouts.events_plain import (
+    plain_change_in,
+    plain_debezium,
+    plain_documents_in,
+    plain_enveloped,
+    plain_upsert,
+)
+from spark_jobs.records.layouts.flat import with_keys_and_headers
+from spark_jobs.records.shape import add_keys_and_headers
+from spark_jobs.records.shaping import shaping_of
+from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
+from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
+from spark_jobs.schema.evidence import Evidence, Seen
+from spark_jobs.schema.metadata_columns import (
+    CHANGE_COLUMNS,
+    COMMIT_SEQUENCE,
+    METADATA_COLUMNS,
+    MIRROR_COLUMNS,
+    OPERATION,
+    ROW_ID,
+    SEQUENCE,
+    SOURCE,
+    TIME,
+    TRANSACTION,
+)
+from spark_jobs.schema.partitioning import field_names
+from spark_jobs.schema.placing import Rules
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.cdc import Cdc
+    from spark_jobs.protocol.progress import ColumnMap
+
+# Codes of a schema that no table is made of: its events become dead letters.
+_UNUSABLE = frozenset({"schema-unreadable", "schema-unsupported"})
+_READ: dict[Envelope, tuple[ReadEvent, ReadEvent]] = {
+    Envelope.DEBEZIUM: (debezium, plain_debezium),
+    Envelope.UPSERT: (upsert, plain_upsert),
+    Envelope.SLUICE: (enveloped, plain_enveloped),
+}
+
+
+def changes(
+    pipeline: PipelineConfig,
+    schemas: KnownSchemas,
+    rules: Rules,
+    table: Schema | None,
+    bound: ColumnMap,
+    *,
+    cdc: Cdc | None,
+) -> Format:
+    """See ``format_of``."""
+    spelling, shaping = spelling_of(pipeline, cdc), shaping_of(pipeline)
+    own = MIRROR_COLUMNS if pipeline.is_mirror else CHANGE_COLUMNS
+    rules = replace(rules, computed=rules.computed.union(own.column_names))
+    is_debezium = pipeline.envelope is Envelope.DEBEZIUM
+    placed = PlacedRows(table or own, bound, rules, is_debezium)
+    # What was told before a rebuild took another type is a row still.
+    every_type = frozenset[str]() if takes_all_types(pipeline) else None
+    told = replace(placed, rules=replace(rules, takes_all_but=every_type))
+    if pipeline.value.format is ValueFormat.AVRO:
+        events: EventReader = AvroEvents(schemas, spelling, pipeline.is_mirror)
+        again: EventReader = AvroEvents(
+            schemas, spelling, pipeline.is_mirror, plain_documents_in, plain_change_in
+        )
+    else:
+        events, again = (
+            JsonEvents(read, spelling, pipeline.is_mirror)
+            for read in _READ[pipeline.envelope or Envelope.DEBEZIUM]
+        )
+    fields = field_names(table, bound)
+    seen = SeenColumns(pipeline.table_schema.growth, pipeline.is_exact, frozenset(shaping.columns))
+    return Format(
+        ChangesDecoder(JsonDecoder(shaping.elsewhere, fields), placed, events, cdc.source if cdc else None),
+        PlainChangesDecoder(PlainJsonDecoder(shaping.elsewhere, fields), told, again),
+        ChangeColumns(seen, rules, is_debezium, own),
+        takes_tombstones=pipeline.envelope is Envelope.UPSERT,
+    )
+
+
+def spelling_of(pipeline: PipelineConfig, cdc: Cdc | None = None) -> Spelling:
+    """Return how keys of change events are spelled: of a mirror, with their names in the order of its key."""
+    order = (cdc.key if cdc else None) or pipeline.mirror.key
+    return Spelling(tuple(order), "format" in pipeline.record_key.model_fields_set, pipeline.is_mirror)
+
+
+def takes_all_types(pipeline: PipelineConfig) -> bool:
+    """Whether a column holds what its source ever told of it, in whatever type: those of a mirror do.
+
+    But for a mirror that has a column for each of the types.
+    """
+    return pipeline.is_mirror and pipeline.table_schema.incompatible is not Incompatible.NEW_COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesDecoder:
+    """Rows without a schema by ``rows``; those with one by it, in the columns that ``placed`` says.
+
+    A drain stops at what others tell than ``whose`` changes a mirror has: their rows add and break nothing.
+    """
+
+    rows: JsonDecoder
+    placed: PlacedRows
+    events: EventReader
+    whose: str | None = None
+
+    def decode(self, records: Chunk, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+        """See ``Decoder``; no column of changes is given another type."""
+        growth = terms.growth
+        named = () if growth.has_ended else self.events.new_schemas(records)
+        if named:
+            return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
+        changes, bad, passed = self._told(records)
+        is_old = self.events.is_mirror and SOURCE not in columns.names
+        if is_old and any(each.source for each in changes.values()):
+            return Decoded(no_rows(columns), [], new_fields=Evidence())  # of a version that had it not
+        of_rows = _of_rows(columns, self.events)
+        parts: list[Part] = []
+        new: list[Evidence] = []
+        for (schema, is_whole), indices in _alike(changes).items():
+            try:
+                decoded = self._decoded(
+                    _encoded(records, indices, changes), schema, of_rows, growth, is_whole=is_whole
+                )
+            except ConfigError as error:
+                if error.code not in _UNUSABLE:
+                    raise
+                bad += [BadValue(index, Phase.SCHEMA, None, error.message) for index in indices]
+                continue
+            if decoded.new_fields is not None:
+                new.append(decoded.new_fields)
+                continue
+            at = np.asarray(indices, np.int64)
+            own = [replace(each, index=indices[each.index]) for each in decoded.bad]
+            rows = at[np.asarray(decoded.indices, np.int64)]
+            parts.append(Part(decoded.table, rows, own, Counter(decoded.ignored)))
+        if new:
+            return Decoded(no_rows(columns), [], new_fields=reduce(Evidence.merge, new))
+        together = replace(in_order(parts, bad, len(records.offsets), of_rows), passed=passed)
+        together = add_keys_and_headers(together, records, _of_rows(columns, self.events, ()))
+        return together.beside(_beside(changes, together.indices, records, self.events), columns)
+
+    def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
+        """See ``Decoder``: fields of rows without a schema, and the schemas of others."""
+        changes, bad, _ = self._told(records)
+        seen = Evidence(undecodable=len(bad), schemas=self.events.new_schemas(records))
+        for (schema, _), indices in _alike(changes).items():
+            if schema is None:
+                seen = seen.merge(self.rows.observe(_rows_of(records, indices, changes), growth))
+            else:
+                places = [(int(records.partitions[index]), records.offsets[index]) for index in indices]
+                times = [int(records.timestamps_ms[index]) for index in indices]
+                last = max((time, *place) for time, place in zip(times, places, strict=True))
+                seen = seen.merge(Evidence(records=len(indices), texts={schema: Seen(min(places), last)}))
+        return seen.within(growth.max_fields_seen)
+
+    def _told(self, records: Chunk) -> Told:
+        told = self.events.told(records)
+        for index, change in told.changes.items() if self.whose is not None else ():
+            if change.source is not None and change.source != self.whose:
+                told.changes[index] = replace(change, row=b"{}", schema=None)
+        return told
+
+    def _decoded(
+        self, values: Encoded, schema: str | None, columns: pa.Schema, growth: Growth, *, is_whole: bool
+    ) -> Decoded:
+        if schema is None:
+            decoded = self.rows.read(values, columns, Terms(growth))
+            _refuse_unscaled(decoded, values.items, columns)
+            return decoded
+        known = self.placed.schemas(schema, growth, is_whole=is_whole)
+        if known is None:
+            return Decoded(no_rows(columns), [], new_fields=Evidence())
+        converts = self.placed.rules.takes_all_but is not None
+        return SchemaDecoder(known, converts=converts).read(values, columns, Terms(growth))
+
+
+@dataclass(frozen=True, slots=True)
+class PlainChangesDecoder:
+    """See ``ChangesDecoder``."""
+
+    rows: PlainJsonDecoder
+    placed: PlacedRows
+    events: EventReader
+
+    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
+        """See ``PlainDecoder``."""
+        changes, _, passed = self.events.told(records)
+        of_rows = _of_rows(columns, self.events)
+        rows: list[int] = []
+        tables, more = [no_rows(of_rows)], list[int]()
+        rounded: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for (schema, is_whole), indices in _alike(changes).items():
+            plain = self._plain(_encoded(records, indices, changes), schema, of_rows, is_whole=is_whole)
+            tables.append(plain.table)
+            rows += [indices[row] for row in plain.indices]
+            more += [indices[row] for row in plain.has_more]
+            for column, at in plain.rounded.items():
+                rounded[column] += [indices[row] for row in at]
+        table = pa.concat_tables(tables)
+        plain = Decoded(table, rows, has_more=more, rounded=rounded, passed=passed)
+        plain = plain.only(np.argsort(np.array(rows, np.int64)).tolist())
+        plain = with_keys_and_headers(plain, records, _of_rows(columns, self.events, ()))
+        return plain.beside(_beside(changes, plain.indices, records, self.events), columns)
+
+    def _plain(self, values: Encoded, schema: str | None, columns: pa.Schema, *, is_whole: bool) -> Decoded:
+        if schema is None:
+            return self.rows.read(values, columns)
+        try:
+            known = self.placed.schemas(schema, GROWTH.ended(), is_whole=is_whole)
+        except ConfigError as error:
+            if error.code not in _UNUSABLE:
+                raise
+            return Decoded(no_rows(columns), [])
+        return PlainSchemaDecoder(known or KnownSchemas()).read(values, columns)
+
+
+def _of_rows(columns: pa.Schema, events: EventReader, beside: Sequence[str] = METADATA_COLUMNS) -> pa.Schema:
+    """Return the columns of rows, without those that their events say, or that stand ``beside`` values."""
+    others = own_names(events.is_mirror).union(beside)
+    return pa.schema([column for column in columns if column.name not in others])
+
+
+def _alike(changes: Mapping[int, Change]) -> dict[tuple[str | None, bool], list[int]]:
+    """Return which changes are read alike: by their schema, and whether their rows have all columns."""
+    alike: defaultdict[tuple[str | None, bool], list[int]] = defaultdict(list)
+    for index, change in changes.items():
+        alike[change.schema, change.schema is None or change.is_whole].append(index)
+    return alike
+
+
+def _encoded(records: Chunk, indices: Sequence[int], changes: Mapping[int, Change]) -> Encoded:
+    return Encoded(records, indices, [changes[index].row for index in indices])
+
+
+def _rows_of(records: Chunk, indices: Sequence[int], changes: Mapping[int, Change]) -> Chunk:
+    chunk = records.take(indices)
+    chunk.values = [changes[index].row for index in indices]
+    return chunk
+
+
+def _refuse_unscaled(decoded: Decoded, values: Sequence[bytes], columns: pa.Schema) -> None:
+    """Raise ``ConfigError`` where a decimal's bytes have no scale beside them: any number could be meant."""
+    for bad in decoded.bad:
+        if bad.field is None or bad.field not in columns.names:
+            continue
+        kind = columns.field(bad.field).type
+        if pa.types.is_decimal(kind):
+            value = parse_object(values[bad.index]).get(bad.field)
+            if type(value) is str:
+                _refuse_decimal(bad.field, value, kind)
+
+
+def _refuse_decimal(column: str, value: str, kind: pa.DataType) -> NoReturn:
+    raise fault("debezium-decimal-without-schema", value=value, column=column, declared=str(kind))
+
+
+def _beside(
+    changes: Mapping[int, Change], rows: Sequence[int], records: Chunk, events: EventReader
+) -> dict[str, pa.Array]:
+    """Return what the changes at these indices say beside their rows, by column."""
+    every = [changes[row] for row in rows]
+    places = [
+        records.offsets[row] if each.sequence is None else each.sequence
+        for row, each in zip(rows, every, strict=True)
+    ]
+    items = {
+        SEQUENCE: places,
+        TIME: [each.timestamp_us for each in every],
+        OPERATION: [each.operation for each in every],
+        ROW_ID: [each.row_id for each in every],
+        TRANSACTION: [each.transaction for each in every],
+        COMMIT_SEQUENCE: [each.commit_sequence for each in every],
+        SOURCE: [each.source for each in every],
+    }
+    own = arrow_schema(MIRROR_COLUMNS if events.is_mirror else CHANGE_COLUMNS)
+    return {field.name: pa.array(items[field.name], field.type) for field in own}

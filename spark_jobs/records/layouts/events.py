@@ -1,0 +1,221 @@
+"""What records say as changes, each format by a reader of its own; ``events_plain`` reads them again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from spark_jobs.formats.connect.avro_documents import AvroDocument, documents_of
+from spark_jobs.formats.connect.documents import Documents, KeyNotReadError, NotReadError
+from spark_jobs.formats.connect.events import (
+    NAMELESS,
+    TRUNCATE,
+    Beside,
+    Change,
+    Events,
+    beside,
+    change_of,
+    read_enveloped,
+    read_upsert,
+)
+from spark_jobs.formats.connect.keys import AS_WRITTEN, Spelling
+from spark_jobs.formats.json.parsing import NotAnObjectError, parse_object
+from spark_jobs.records.by_schema import SchemaDecoder, framed_values
+from spark_jobs.records.decoder import BadValue, Phase
+from spark_jobs.records.framing import Encoded
+from spark_jobs.records.shape import NO_TIMESTAMP, is_unshowable
+from spark_jobs.schema.column_source import KnownSchemas
+from spark_jobs.schema.metadata_columns import CHANGE_NAMES, KEY, MIRROR_NAMES
+
+if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.schema_id import SchemaKey
+
+_OWN_NAME = b'"_cdc_'
+
+
+class Told(NamedTuple):
+    """What records say, by index: changes, what can be no row, and what is beside changes by its kind."""
+
+    changes: dict[int, Change]
+    bad: list[BadValue]
+    passed: defaultdict[str, list[int]]
+
+
+# What one record says in JSON, None of one that says nothing. Raises ``NotReadError``.
+ReadEvent = Callable[[Events, "Chunk", int], Change | Beside | None]
+
+
+def debezium(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
+    """Read an event with a schema or without; a tombstone repeats what the delete before it said."""
+    value = records.values[index]
+    return None if value is None else documents.read(records.keys[index], value)
+
+
+def upsert(documents: Events, records: Chunk, index: int) -> Change:
+    """Read a key and the value that it has from then on; a tombstone is the delete."""
+    return read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
+
+
+def enveloped(documents: Events, records: Chunk, index: int) -> Change | None:
+    """Read an event of a gateway, which writes none without a value."""
+    value = records.values[index]
+    return None if value is None else read_enveloped(documents, records.keys[index], value)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonEvents:
+    """Records in JSON, each read by itself."""
+
+    read: ReadEvent = debezium
+    spelling: Spelling = AS_WRITTEN
+    is_mirror: bool = False
+
+    def told(self, records: Chunk) -> Told:
+        """Return what records say."""
+        documents = Events(Documents(), Documents(), self.spelling)
+        told = Told({}, [], defaultdict(list))
+        for index in range(len(records.offsets)):
+            try:
+                change = self.read(documents, records, index)
+                if isinstance(change, Beside):
+                    told.passed[change].append(index)
+                elif change is not None:
+                    _refuse_own_names(change, own_names(self.is_mirror))
+                    change = _timed(change, records, index)
+                    told.changes[index] = _keyed(change) if self.is_mirror else change
+            except NotReadError as error:
+                told.bad.append(_unread(index, error))
+        return told
+
+    def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:  # noqa: ARG002  (as of Avro)
+        """Return none: what is beside the events has no name."""
+        return ()
+
+
+# The documents that values, or keys, are, by index, and those that cannot be read.
+ReadDocuments = Callable[[Encoded, KnownSchemas], tuple[dict[int, AvroDocument], list[BadValue]]]
+
+
+def documents_in(encoded: Encoded, schemas: KnownSchemas) -> tuple[dict[int, AvroDocument], list[BadValue]]:
+    """Read many at once."""
+    framed = framed_values(encoded, schemas)
+    found: dict[int, AvroDocument] = {}
+    bad = [BadValue(encoded.rows[at], Phase.SCHEMA, None, why) for at, why in framed.unframed.items()]
+    for key, indices in framed.indices.items():
+        rows = [encoded.rows[at] for at in indices.tolist()]
+        schema = schemas.by_key.get(key)
+        if schema is None:
+            bad += [BadValue(row, Phase.SCHEMA, None, schemas.why_none(key)) for row in rows]
+            continue
+        read = documents_of(schema).read(framed.values[key])
+        bad += [BadValue(rows[each.index], Phase.DECODE, each.field, each.error) for each in read.unread]
+        found |= {rows[at]: document for at, document in read}
+    return found, bad
+
+
+def change_in(event: AvroDocument, key: str | None, spelling: Spelling) -> Change:
+    """Return what an event says of this key, which becomes the text that it is in JSON."""
+    return change_of(event, None if key is None else spelling.of(key))
+
+
+@dataclass(frozen=True, slots=True)
+class AvroEvents:
+    """Events of Debezium in Avro: each made the document that it would be in JSON, and read on as that is."""
+
+    schemas: KnownSchemas
+    spelling: Spelling = AS_WRITTEN
+    is_mirror: bool = False
+    documents: ReadDocuments = documents_in
+    change: Callable[[AvroDocument, str | None, Spelling], Change] = change_in
+
+    def told(self, records: Chunk) -> Told:
+        """Return what records say."""
+        values, bad = self.documents(_values(records), self.schemas)
+        keys, bad_keys = self.documents(_keys(records), self._of_keys)
+        wrong = {each.index: _of_key(each) for each in bad_keys}
+        told = Told({}, bad, defaultdict(list))
+        for index, event in values.items():
+            if (kind := beside(event)) is not None:
+                told.passed[kind].append(index)
+            elif index in wrong:
+                bad.append(wrong[index])
+            else:
+                try:
+                    change = self.change(event, _identity(keys.get(index)), self.spelling)
+                    told.changes[index] = _keyed(change) if self.is_mirror else change
+                except NotReadError as error:
+                    bad.append(_unread(index, error))
+        return told
+
+    def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:
+        """Return which schemas the records name that are not known."""
+        of_values = SchemaDecoder(self.schemas).new(_values(records))
+        return of_values + SchemaDecoder(self._of_keys).new(_keys(records))
+
+    @property
+    def _of_keys(self) -> KnownSchemas:
+        return self.schemas.keys or KnownSchemas()
+
+
+EventReader = JsonEvents | AvroEvents
+
+
+def own_names(is_mirror: bool) -> frozenset[str]:
+    """Return the columns that rows have of their events."""
+    return MIRROR_NAMES if is_mirror else CHANGE_NAMES
+
+
+def _timed(change: Change, records: Chunk, index: int) -> Change:
+    """Return the change with when its record was written, where nobody says when it was changed."""
+    time_ms = records.timestamps_ms[index]
+    is_told = change.timestamp_us is not None or change.source not in {None, NAMELESS}
+    if is_told or time_ms == NO_TIMESTAMP or is_unshowable([time_ms])[0]:
+        return change
+    return replace(change, timestamp_us=time_ms * 1000)
+
+
+def _keyed(change: Change) -> Change:
+    """Return the change with whose row it is of; a truncate has none. Raises ``KeyNotReadError``."""
+    if change.operation == TRUNCATE:
+        return replace(change, row_id="")
+    if change.row_id is None:
+        raise KeyNotReadError("a change without a key: nobody knows whose row it is")
+    return change
+
+
+def _unread(index: int, error: NotReadError) -> BadValue:
+    phase = Phase.KEY if isinstance(error, KeyNotReadError) else Phase.DECODE
+    return BadValue(index, phase, error.field, str(error))
+
+
+def _refuse_own_names(change: Change, own: frozenset[str]) -> None:
+    """Raise ``NotReadError`` for a row without a schema whose field is called as a column of its event."""
+    if change.schema is None and _OWN_NAME in change.row:
+        with suppress(NotAnObjectError):  # which the row's decoder says
+            for taken in own.intersection(parse_object(change.row)):
+                raise NotReadError("the column says something of the event", taken)
+
+
+def _identity(key: AvroDocument | None) -> str | None:
+    """Return a record's key as text, None where there is none. Raises ``KeyNotReadError``."""
+    try:
+        return None if key is None else key.whole
+    except NotReadError as error:
+        raise KeyNotReadError(f"the key: {error}") from error
+
+
+def _of_key(bad: BadValue) -> BadValue:
+    phase = Phase.KEY if bad.phase is Phase.DECODE else bad.phase
+    return replace(bad, phase=phase, field=bad.field or KEY, error=f"the key: {bad.error}")
+
+
+def _values(records: Chunk) -> Encoded:
+    return Encoded.values(records, [row for row, value in enumerate(records.values) if value is not None])
+
+
+def _keys(records: Chunk) -> Encoded:
+    return Encoded.keys(records, [row for row, key in enumerate(records.keys) if key is not None])

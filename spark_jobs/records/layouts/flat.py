@@ -1,0 +1,182 @@
+"""Rows of values: their fields are columns, and so are keys that have a schema of their own.
+
+One column has such keys' fields, `_kafka_key` their bytes: the values' decoder sees the table without that
+column, the keys' sees nothing else; a row needs both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_jobs.config.columns import GROWTH, Growth
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.records.by_schema import SchemaDecoder
+from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.decoder import (
+    TERMS,
+    BadValue,
+    Decoded,
+    Format,
+    Phase,
+    Terms,
+)
+from spark_jobs.records.framing import Encoded
+from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
+from spark_jobs.records.shape import add_keys_and_headers
+from spark_jobs.records.shaping import shaping_of
+from spark_jobs.schema.arrow_schema import column_of, no_rows
+from spark_jobs.schema.column_source import (
+    ColumnSource,
+    KeyedColumns,
+    KnownSchemas,
+    SeenColumns,
+    WrittenColumns,
+)
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
+from spark_jobs.schema.partitioning import field_names
+from spark_jobs.schema.placing import Rules
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.progress import ColumnMap
+
+Values = JsonDecoder | SchemaDecoder
+PlainValues = PlainJsonDecoder | PlainSchemaDecoder
+
+
+def flat(
+    pipeline: PipelineConfig, schemas: KnownSchemas, rules: Rules, table: Schema | None, bound: ColumnMap
+) -> Format:
+    """See ``format_of``."""
+    growth, shaping = pipeline.table_schema.growth, shaping_of(pipeline)
+    schemas = schemas.told(rules.told)
+    written = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
+    columns: ColumnSource = written
+    if table is not None:
+        schemas = schemas.placed(table, bound, rules)
+    if pipeline.value.format is ValueFormat.JSON:
+        seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
+        columns = seen if schemas.keys is None else KeyedColumns(seen, written)
+        fields = field_names(table, bound)
+        values: Values = JsonDecoder(shaping.elsewhere, fields)
+        again: PlainValues = PlainJsonDecoder(shaping.elsewhere, fields)
+    else:
+        is_text = pipeline.value.format is ValueFormat.CSV  # numbers of epochs too
+        values, again = SchemaDecoder(schemas, converts=is_text), PlainSchemaDecoder(schemas)
+    if (keys := schemas.keys) is None:
+        return Format(FlatDecoder(values), PlainFlatDecoder(again), columns)
+    names = frozenset(field.name for each in keys.every for field in each.columns.struct.fields)
+    return Format(
+        FlatDecoder(values, SchemaDecoder(keys), names),
+        PlainFlatDecoder(again, PlainSchemaDecoder(keys), names),
+        columns,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FlatDecoder:
+    """Values by ``values``, keys by ``keys`` in their ``columns``, null where a record has none."""
+
+    values: Values
+    keys: SchemaDecoder | None = None
+    columns: frozenset[str] = frozenset()
+
+    def decode(self, records: Chunk, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+        """See ``Decoder``; the keys' columns are given no other type."""
+        own, others = _split(columns, self.columns)
+        rows = self.values.read(Encoded.values(records), others, terms)
+        new = rows.new_fields and rows.new_fields.merge(self._of_keys(records))
+        if self.keys is not None and new is None:
+            keyed = [row for row in rows.indices if records.keys[row] is not None]
+            keys = self.keys.read(Encoded.keys(records, keyed), own, Terms(terms.growth))
+            new, rows = keys.new_fields, _with_keys(rows, keys, keyed, own)
+        if new is not None:
+            return Decoded(no_rows(columns), [], new_fields=new)
+        return add_keys_and_headers(rows, records, columns)
+
+    def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
+        """See ``Decoder``; how many can be read is said of the values."""
+        return self.values.observe(records, growth).merge(self._of_keys(records))
+
+    def _of_keys(self, records: Chunk) -> Evidence:
+        there = [index for index, key in enumerate(records.keys) if key is not None] if self.keys else ()
+        return Evidence(schemas=self.keys.new(Encoded.keys(records, there))) if self.keys else Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFlatDecoder:
+    """The same for ``audit``: each value and each key read by its plain reader."""
+
+    values: PlainValues
+    keys: PlainSchemaDecoder | None = None
+    columns: frozenset[str] = frozenset()
+
+    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
+        """See ``PlainDecoder``."""
+        own, others = _split(columns, self.columns)
+        plain = self.values.read(Encoded.values(records), others)
+        if self.keys is not None:
+            keyed = [row for row in plain.indices if records.keys[row] is not None]
+            read = self.keys.read(Encoded.keys(records, keyed), own)
+            place = {keyed[at]: position for position, at in enumerate(read.indices)}
+            more = {keyed[at] for at in read.has_more}.union(plain.has_more)
+            right = [at for at, row in enumerate(plain.indices) if records.keys[row] is None or row in place]
+            plain = replace(plain, has_more=[*more]).only(right)
+            taken = pa.array([place.get(row) for row in plain.indices], pa.int64())
+            made = {name: read.table.column(name).take(taken) for name in own.names}
+            plain = plain.beside(made, pa.schema([*others, *own]))
+        return with_keys_and_headers(plain, records, columns)
+
+
+def with_keys_and_headers(plain: Decoded, records: Chunk, columns: pa.Schema) -> Decoded:
+    """Do what ``add_keys_and_headers`` does, for ``audit``."""
+    if columns.field(KEY).type != pa.binary():
+        plain = plain.only([at for at, row in enumerate(plain.indices) if _is_text(records.keys[row])])
+    made = {
+        name: column_of([each[row] for row in plain.indices], columns.field(name).type)
+        for name, each in ((KEY, records.keys), (HEADERS, records.headers))
+    }
+    return plain.beside(made, columns)
+
+
+def _is_text(key: bytes | None) -> bool:
+    with suppress(UnicodeDecodeError):
+        return key is None or key.decode() is not None
+    return False
+
+
+def _split(columns: pa.Schema, names: frozenset[str]) -> tuple[pa.Schema, pa.Schema]:
+    """Return the columns of these names, as far as there are any, and the others."""
+    own = [column for column in columns if column.name in names]
+    known = names.union(METADATA_COLUMNS)
+    return pa.schema(own), pa.schema([column for column in columns if column.name not in known])
+
+
+def _with_keys(rows: Decoded, keys: Decoded, keyed: Sequence[int], own: pa.Schema) -> Decoded:
+    """Return the rows with the columns of their keys, without those whose key could not be read."""
+    if keys.new_fields is not None:
+        return rows
+    rows = rows.without(_bad_keys(keys, keyed)) if keys.bad else rows
+    place = {keyed[index]: position for position, index in enumerate(keys.indices)}
+    taken = pa.array([place.get(row) for row in rows.indices], pa.int64())
+    made = {field.name: keys.table.column(field.name).take(taken).combine_chunks() for field in own}
+    rows = replace(rows, ignored=Counter(rows.ignored) + Counter(keys.ignored))
+    return rows.beside(made, pa.schema([*rows.table.schema, *own]))
+
+
+def _bad_keys(keys: Decoded, keyed: Sequence[int]) -> list[BadValue]:
+    phase = {Phase.DECODE: Phase.KEY}
+    return [
+        BadValue(keyed[bad.index], phase.get(bad.phase, bad.phase), bad.field or KEY, f"the key: {bad.error}")
+        for bad in keys.bad
+    ]

@@ -1,0 +1,213 @@
+"""How a pipeline's records are read now, and how what they tell that is new is learned.
+
+Drain, hot tail, preview and rehearsals make rows by it alone, so that all make the same of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain, count
+from typing import TYPE_CHECKING, Protocol
+
+from pyiceberg.schema import Schema
+
+from spark_jobs.config.columns import Growth
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.records.decoder import Format, Terms
+from spark_jobs.records.formats import format_of
+from spark_jobs.records.row_maker import ChunkRows, NewFieldsSeen, RowMaker
+from spark_jobs.records.shape import Origin
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.column_source import KnownSchemas
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.evolution import Evolution, bind, evolved
+from spark_jobs.schema.iceberg_types import declared_fields
+from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
+from spark_jobs.schema.partitioning import field_names, free_evolution
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.partitioning import PartitionSpec
+
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.schema_id import SchemaKey
+    from spark_jobs.records.decoder import Decoder
+    from spark_jobs.records.shaping import Shaping
+
+# Each round learns columns or schemas, so this many mean values whose fields, or ids, never end.
+MAX_ROUNDS = 8
+_NO_REASONS: Mapping[int, Mapping[int, str]] = {}
+Evolve = Callable[["ReadingPlan", Evidence], "ReadingPlan"]
+
+
+class Schemas(Protocol):
+    """The schemas of a pipeline's records, as far as they are known, and who learns more."""
+
+    def known(self, progress: Progress | None = None) -> KnownSchemas:
+        """Return those that are known by now, with those that a table of this progress keeps."""
+
+    def learn(self, keys: Collection[SchemaKey], progress: Progress | None = None) -> object:
+        """Ask for those of ``keys`` that are not known yet."""
+
+
+def _as_it_is(plan: ReadingPlan, _evidence: Evidence) -> ReadingPlan:
+    return plan
+
+
+@dataclass
+class ReadingPlan:
+    """A pipeline's records as rows of a table's ``schema``; before it has columns they can be observed.
+
+    ``progress`` has what the table keeps of its columns and of schemas. ``takes_all_but`` is of a mirror that
+    is made anew: see ``Rules``.
+    """
+
+    pipeline: PipelineConfig
+    schemas: Schemas
+    schema: Schema
+    progress: Progress
+    takes_all_but: frozenset[str] | None = None
+    growth: Growth = field(init=False)
+    known: KnownSchemas = field(init=False)
+
+    @classmethod
+    def to_observe(
+        cls, pipeline: PipelineConfig, schemas: Schemas, progress: Progress | None = None
+    ) -> ReadingPlan:
+        """Return the plan of records without a table, or with one of this progress, whatever its columns."""
+        return cls(pipeline, schemas, Schema(), progress or Progress(pipeline.topic, 1, {}))
+
+    def __post_init__(self) -> None:
+        """Read by what is known now."""
+        self.growth = self.pipeline.table_schema.growth
+        self.known = self.schemas.known(self.progress)
+
+    def on(self, schema: Schema, progress: Progress) -> ReadingPlan:
+        """Return the same for a table of this schema and progress, by what is known by now."""
+        return replace(self, schema=schema, progress=progress).under(self.growth)
+
+    def with_columns(self, lacks: Evolution) -> ReadingPlan:
+        """Return the plan for the table with these changes; a new one gets Sluice's own columns too."""
+        bound = self.progress.columns
+        # Of columns that were dropped something is kept: new ones are not these.
+        kept = chain(*(ids for kinds in bound.values() for ids in kinds.values()))
+        schema = evolved(self.schema, lacks, count(max([self.schema.highest_field_id, *kept]) + 1))
+        if not self.schema.fields:
+            schema = with_metadata_columns(schema, key_is_binary=self.pipeline.key_is_binary)
+        return self.on(schema, replace(self.progress, columns=bind(bound, lacks.bindings, schema)))
+
+    def under(self, growth: Growth) -> ReadingPlan:
+        """Return the same for a table that takes new fields so."""
+        other = copy(self)  # with what was made for it
+        other.growth = growth
+        return other
+
+    def ended(self) -> ReadingPlan:
+        """Return the same for a table that gets no more columns, nor schemas to read by."""
+        return self.under(self.growth.ended())
+
+    @cached_property
+    def format(self) -> Format:
+        """How the records are decoded, twice, and where columns come from."""
+        made = partial(format_of, self.pipeline, self.known, takes_all_but=self.takes_all_but)
+        if not self.schema.fields:
+            return made()
+        return made(self.schema, self.progress.columns, cdc=self.progress.cdc)
+
+    @property
+    def terms(self) -> Terms:
+        """How the table takes them."""
+        return Terms(self.growth, tuple(self.progress.kept_columns), self.progress.generation)
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """The table's columns."""
+        return arrow_schema(self.schema)
+
+    @cached_property
+    def shaping(self) -> Shaping:
+        """What is done to what was decoded; raises as ``checked_shaping``."""
+        # DuckDB, which not all need who observe records.
+        from spark_jobs.records.shaped_rows import checked_shaping  # noqa: PLC0415
+
+        return checked_shaping(self.pipeline, self.columns, field_names(self.schema, self.progress.columns))
+
+    @property
+    def origin(self) -> Origin:
+        """That of records which nobody ingests."""
+        return Origin(self.progress.topic, self.progress.generation, 0)
+
+    def rows(
+        self,
+        origin: Origin | None = None,
+        batch_id: str | None = None,
+        letters: pa.Schema | None = None,
+        rejected: Mapping[int, Mapping[int, str]] = _NO_REASONS,
+    ) -> RowMaker:
+        """Return what makes rows of chunks, and of a dead-letter table with these columns."""
+        letters = arrow_schema(dead_letter_schema()) if letters is None else letters
+        own = self.pipeline.dead_letters.columns
+        return RowMaker(
+            self.format.decoder,
+            self.origin if origin is None else origin,
+            batch_id,
+            self.columns,
+            letters,
+            rejected,
+            self.shaping,
+            {name: column for name, column in own.items() if name in letters.names},
+            self.terms,
+            self.format.takes_tombstones,
+        )
+
+    def first(self, evidence: Evidence) -> tuple[Evolution, tuple[str, ...]]:
+        """Return the columns of a new table for what was seen, and sentences on them."""
+        return self.format.columns.first(evidence, declared_fields(self.pipeline.declared))
+
+    def lacks(self, specs: Iterable[PartitionSpec], evidence: Evidence) -> tuple[Evolution, tuple[str, ...]]:
+        """Return what the table, which has or had these partitionings, lacks for what was seen."""
+        return free_evolution(self.format.columns, self.schema, specs, self.progress.columns, evidence)
+
+    def learn(self, evidence: Evidence, evolve: Evolve = _as_it_is) -> ReadingPlan:
+        """Return the plan by the schemas that were named, once ``evolve`` gave the table what it lacks.
+
+        Where nothing is new by then it takes no more: evidence has its limit, records may say, or name, more.
+        """
+        plan = self
+        if evidence.schemas:
+            self.schemas.learn(evidence.schemas, self.progress)
+            plan = self.on(self.schema, self.progress)
+        plan = evolve(plan, evidence).under(self.growth)
+        is_new = self.extent != plan.extent
+        return plan if is_new else plan.ended()
+
+    @property
+    def extent(self) -> tuple[int, set[SchemaKey | None]]:
+        """What tells that columns or schemas are new."""
+        return self.schema.highest_field_id, self.known.names
+
+    def observe(self, observe: Callable[[Decoder], Evidence]) -> tuple[ReadingPlan, Evidence]:
+        """Return the plan by all schemas that records name, and what was seen of them by it."""
+        plan = self
+        for _ in range(MAX_ROUNDS):
+            evidence = observe(plan.format.decoder)
+            plan = plan.learn(evidence)
+            if plan.growth.has_ended:
+                break
+        return plan, evidence
+
+    def make(
+        self, chunk: Chunk, rows: Callable[[ReadingPlan], RowMaker], evolve: Evolve = _as_it_is
+    ) -> tuple[ChunkRows, ReadingPlan]:
+        """Return the chunk's rows, once all that it tells is learned, and the plan for the next."""
+        plan = self
+        while True:
+            try:
+                # What one chunk had too much of says nothing of the next.
+                return rows(plan).make(chunk), plan.under(self.growth)
+            except NewFieldsSeen:
+                plan = plan.learn(plan.format.decoder.observe(chunk, plan.growth), evolve)
