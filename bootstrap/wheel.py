@@ -6,9 +6,10 @@ they import of one another is looked for there (ADR 46).
 
 from __future__ import annotations
 
-import ast
+import re
 import shutil
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 PACKAGE = "sluice_lake"
 FOLDERS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
+_FROM = re.compile(rf"^( *from )((?:{'|'.join(FOLDERS)})(?:\.\w+)* import )", re.MULTILINE)
 
 
 class Dependencies(MetadataHookInterface):  # type: ignore[misc]  # hatchling is in no environment
@@ -24,8 +26,9 @@ class Dependencies(MetadataHookInterface):  # type: ignore[misc]  # hatchling is
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Add the dependencies, of which a clone's environment has all."""
-        everybody, extras = dependencies(Path(self.root) / "bootstrap")
-        metadata["dependencies"], metadata["optional-dependencies"] = everybody, extras
+        extras = dependencies(Path(self.root) / "bootstrap")
+        metadata["dependencies"] = extras.pop("")
+        metadata["optional-dependencies"] = extras
 
 
 class OnePackage(BuildHookInterface):  # type: ignore[misc]
@@ -48,41 +51,32 @@ class OnePackage(BuildHookInterface):  # type: ignore[misc]
         self._draft.cleanup()
 
 
-def dependencies(locks: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the lines of ``requirements.in`` outside of every extra, and the lines of each extra.
+def dependencies(locks: Path) -> dict[str, list[str]]:
+    """Return the lines of ``requirements.in`` by extra, what is everybody's by ``""``.
 
     A comment that begins with names in brackets says whose the lines below it are, up to the next comment;
     each ``extra-NAME.in`` is an extra too.
     """
-    everybody: list[str] = []
-    extras: dict[str, list[str]] = {}
-    owners = [everybody]
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    owners = [""]
     for line in (locks / "requirements.in").read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
-            names = line.partition("[")[2].partition("]")[0] if line.startswith("# [") else ""
-            owners = [extras.setdefault(name, []) for name in names.split(", ") if name] or [everybody]
+            named = re.match(r"# \[(.+)\]", line)
+            owners = named[1].split(", ") if named else [""]
         else:
-            for lines in owners:
-                lines.append(line)
-    for file in sorted(locks.glob("extra-*.in")):
+            for owner in owners:
+                found[owner].append(line)
+    for file in locks.glob("extra-*.in"):
         lines = file.read_text(encoding="utf-8").splitlines()
-        extras[file.stem.removeprefix("extra-")] = [line for line in lines if not line.startswith("#")]
-    return everybody, extras
+        found[file.stem.removeprefix("extra-")] = [line for line in lines if line[0] != "#"]
+    return found
 
 
 def lay_out(clone: Path, package: Path) -> None:
-    """Write the product's packages as they are inside the one of a wheel."""
+    """Write the product's packages as they are inside the one of a wheel: ``from`` looks for them there."""
     for folder in FOLDERS:
         shutil.copytree(clone / folder, package / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in package.rglob("*.py"):
-        file.write_text(moved(file.read_text(encoding="utf-8")), encoding="utf-8")
+        text = _FROM.sub(rf"\1{PACKAGE}.\2", file.read_text(encoding="utf-8"))
+        file.write_text(text, encoding="utf-8")
     (package / "__init__.py").write_text('"""Sluice, from a wheel."""\n', encoding="utf-8")
-
-
-def moved(text: str) -> str:
-    """Return a module's text as it is inside the package; all it changes is which imports say ``from``."""
-    lines = text.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in FOLDERS:
-            lines[node.lineno - 1] = lines[node.lineno - 1].replace("from ", f"from {PACKAGE}.", 1)
-    return "".join(lines)

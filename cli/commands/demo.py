@@ -21,6 +21,7 @@ from cli.stand.sample_data import (
     create_sample_topics,
     end_offsets,
     lacking,
+    package_file,
 )
 from servers.beside import SERVE
 from servers.process import free_ports
@@ -70,6 +71,7 @@ def command(report: output.Report, *, formats: bool, cdc: bool) -> int:
     everything that was started is stopped; the tables stay. It can be run again: what is there is not done
     twice, but for that one record. Exit code 1 when the audit finds anything.
     """
+    package_file(SAMPLE_TOPICS[0].file)
     own = find_config_file(None)
     home = home_folder(own) / "demo" if own else home_folder(None)
     with hold(str(home), "./sluice demo"):

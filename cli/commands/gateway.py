@@ -14,7 +14,7 @@ from cli.work import connections_for
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_GATEWAY
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.errors import fault, needs
 
 # What other slots of a killed gateway left open hides ids for up to half a minute.
 _UNMOVED_SECONDS = 60.0
@@ -34,15 +34,16 @@ def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
     in the spool are sent under the ids of their slots, as those of a gateway that will not come back; one
     that runs with the same slots ends then, and may be started again.
     """
+    with needs("gateway"):
+        from servers.gateway import serve_gateway
+        from servers.listener import bound_at
+
     config = load_config()
     if drain_spool:
         _drain_spool(config)
         return
     if not config.gateway.streams:
         raise fault("gateway-without-streams")
-    from servers.gateway import serve_gateway
-    from servers.listener import bound_at
-
     with connections_for(config, None, "gateway") as connections:
         serve_gateway(
             config,

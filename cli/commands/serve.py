@@ -16,7 +16,7 @@ from cli.work import connections_for, pipelines_named
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_SERVE
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.errors import fault, needs
 
 if TYPE_CHECKING:
     from spark_jobs.hot.follower import Follower
@@ -39,12 +39,13 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
     any number may run, and one that is killed starts again at the tables' offsets. `./sluice up` does this by
     itself where a pipeline is `hot`. docs/SERVING.md says what is asked, and what an answer is.
     """
-    from servers.flight import flight_beside
-    from servers.listener import bound_at
-    from servers.serving import serve
-    from serving.http_api import HttpApi, refusal_body
-    from serving.lake_id import lake_id
-    from serving.service import QueryService
+    with needs("serve"):
+        from servers.flight import flight_beside
+        from servers.listener import bound_at
+        from servers.serving import serve
+        from serving.http_api import HttpApi, refusal_body
+        from serving.lake_id import lake_id
+        from serving.service import QueryService
     from spark_jobs.hot.follower import Follower
 
     config = load_config()

@@ -19,7 +19,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from cli import output
-from cli.stand.sample_data import SAMPLE_PARTITIONS, create_sample_topics
+from cli.stand.sample_data import SAMPLE_PARTITIONS, SAMPLE_TOPICS, create_sample_topics, package_file
 from servers.beside import CATALOG, GATEWAY, METRICS, SERVE, Beside, start_beside
 from servers.code_server import process_name
 from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
@@ -150,6 +150,7 @@ class Servers:
 
     def start_stream(self) -> None:
         """Start the sample stream into the embedded broker; its topics, and the gateway's, are made first."""
+        package_file(SAMPLE_TOPICS[0].file)
         taken = {stream.topic: GATEWAY_PARTITIONS for stream in self.config.gateway.streams.values()}
         create_sample_topics(embedded_kafka(self.config.home), SAMPLE_PARTITIONS | taken)
         self._start_sample()

@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, Producer
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.client_properties import producer_properties
 from spark_jobs.kafka.errors import translate
-from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.errors import fault, needs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,16 +177,15 @@ def _read_table(sample: SampleTopic) -> pa.Table:
     options = csv.ConvertOptions(
         null_values=["NA", "NaN", ""], strings_can_be_null=True, column_types={"time_hour": pa.string()}
     )
-    path = _package_file(sample.file)
+    path = package_file(sample.file)
     if path.suffix != ".zip":
         return csv.read_csv(path, convert_options=options)
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
         return csv.read_csv(file, convert_options=options)
 
 
-def _package_file(name: str) -> Path:
-    try:
-        path: Any = importlib.metadata.distribution(PACKAGE).locate_file(f"{PACKAGE}/{name}")
-    except importlib.metadata.PackageNotFoundError as error:
-        raise fault("no-sample-data") from error
-    return Path(path)
+def package_file(name: str) -> Path:
+    """Return a file of the sample data. Raises ``ConfigError`` (``extra-missing``)."""
+    with needs("demo"):
+        package = importlib.metadata.distribution(PACKAGE)
+    return Path(str(package.locate_file(f"{PACKAGE}/{name}")))

@@ -17,7 +17,7 @@ from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.errors import fault, needs
 from spark_jobs.protocol.words import count
 
 if TYPE_CHECKING:
@@ -172,11 +172,8 @@ def _session(config: SluiceConfig, pipeline: PipelineConfig) -> Iterator[Any]:
     if name is None:
         raise fault("no-source", pipeline=pipeline.name)
     address: Mapping[str, str] = resolve({"url": config.sources[name].get_secret_value()})
-    try:
-        # Only who audits against a database has its driver.
+    with needs("postgres"):  # only who audits against a database has its driver
         import psycopg2  # noqa: PLC0415
-    except ImportError as error:
-        raise fault("driver-missing") from error
     try:
         session = psycopg2.connect(address["url"], application_name="sluice audit", connect_timeout=10)
         try:

@@ -12,7 +12,7 @@ from threading import Lock, Timer
 from confluent_kafka.cimpl import Consumer, Producer, _AdminClientImpl
 
 from spark_jobs.kafka.errors import no_token
-from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.errors import needs
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
@@ -90,12 +90,9 @@ def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
 
 
 def _token(region: str) -> tuple[str, float]:
-    try:
-        # An extra: whoever does not use MSK has none of AWS's packages.
+    with needs("msk"):  # whoever does not use MSK has none of AWS's packages
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
-    except ImportError as error:
-        raise fault("extra-missing") from error
     try:
         token, ends_ms = MSKAuthTokenProvider.generate_auth_token(region)
     except (AttributeError, ValueError) as error:  # its words for no credentials at all, or empty ones

@@ -20,7 +20,7 @@ from sqlalchemy.exc import (
 )
 
 from spark_jobs.lake.catalog_errors import settings_error
-from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.errors import fault, needs
 from spark_jobs.storage.paths import is_local, normalise_path
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def _open_postgres(name: str, properties: dict[str, str]) -> Catalog:
     if url.drivername == "postgresql":
         url = url.set(drivername=POSTGRES_DRIVER)
     if url.drivername == POSTGRES_DRIVER:
+        with needs("postgres"):
+            import psycopg2  # noqa: F401, PLC0415
         # An empty one is no part of what SQLAlchemy reads, and says that a pooler takes none.
         written = parse_qs(urlsplit(properties["uri"]).query, keep_blank_values=True)
         missing = {key: value for key, value in _POSTGRES_PATIENCE.items() if key not in written}

@@ -22,7 +22,8 @@ import functools
 import pkgutil
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -153,6 +154,19 @@ def _catalogue() -> tuple[dict[str, Any], frozenset[str]]:
     """Return what errors say by code, and the names of coordinates; it is read from a shipped zip too."""
     catalogue = tomllib.loads((pkgutil.get_data(__package__, "errors.toml") or b"").decode())
     return catalogue, frozenset(catalogue.pop("coordinates"))
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Name the extra of what the body imports where it is not installed. Raises ``ConfigError``."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise fault(
+            "extra-missing.asked-for" if extra in {"msk", "postgres"} else "extra-missing",
+            package=error.name,
+            extra=extra,
+        ) from error
 
 
 def named(error: Exception, mend: str) -> SluiceError:

@@ -22,6 +22,7 @@ from spark_jobs.config.suites import Expectation, OnFailure, Suite
 from spark_jobs.expressions.evaluating import is_true
 from spark_jobs.expressions.judging import ExpressionError, first_line
 from spark_jobs.expressions.judging import judge as judge_expression
+from spark_jobs.protocol.errors import needs
 from spark_jobs.quality.results import FAILING_ROWS_SHOWN, ExpectationResult, FailingRow, SuiteResult
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
@@ -83,9 +84,10 @@ def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
 def mistakes(suite: Suite) -> tuple[str, ...]:
     """Return what is wrong with the suite's arguments, as far as it shows without any rows."""
     _be_quiet()
-    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415  (takes seconds)
-        ExpectationConfiguration,
-    )
+    with needs("quality"):
+        from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415  (takes seconds)
+            ExpectationConfiguration,
+        )
 
     found = []
     for expectation in suite.expectations:
@@ -113,11 +115,12 @@ class _Answer:
 def _validator() -> Any:
     """Return a function from a frame and an expectation to an ``_Answer``."""
     _be_quiet()
-    import great_expectations as gx  # noqa: PLC0415  (takes seconds)
-    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
-    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
-        ExpectationConfiguration,
-    )
+    with needs("quality"):
+        import great_expectations as gx  # noqa: PLC0415  (takes seconds)
+        from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+        from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
+            ExpectationConfiguration,
+        )
 
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)

@@ -11,21 +11,28 @@ from spark_jobs.protocol.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("properties", "module", "driver", "named"),
+    ("properties", "module", "driver", "told"),
     [
-        ({"type": "glue"}, "pyiceberg.catalog.glue", "boto3", "glue"),
-        ({"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"}, "psycopg2", "psycopg2", "psycopg2"),
+        (
+            {"type": "glue"},
+            "pyiceberg.catalog.glue",
+            "boto3",
+            r"(?i)glue.*\[catalog-settings\] Only Postgres'",
+        ),
+        (
+            {"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"},
+            "psycopg2",
+            "psycopg2",
+            r"psycopg2.*\[extra-missing\] .*pip install 'sluice-lake\[postgres\]'",
+        ),
     ],
 )
-def test_a_missing_driver_is_named(monkeypatch, properties, module, driver, named):
+def test_a_missing_driver_is_named(monkeypatch, properties, module, driver, told):
     """Tried again it would be missing again; the message says which one."""
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, driver, None)
-    with pytest.raises(ConfigError, match="driver is not installed") as caught:
+    with pytest.raises(ConfigError, match=told):
         open_catalog("lake", properties)
-    assert caught.value.code == "catalog-settings"
-    assert named in caught.value.message.lower()
-    assert "extras: [postgres]" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(

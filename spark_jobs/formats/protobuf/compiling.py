@@ -22,7 +22,7 @@ from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import SluiceError, fault, needs
 from spark_jobs.schema.writer_schema import SchemaText
 
 MAIN = "the-schema.proto"
@@ -81,6 +81,8 @@ def _imported(
 
 
 def _compile(texts: dict[str, str], known: Iterable[FileDescriptorProto]) -> Iterator[FileDescriptorProto]:
+    with needs("protobuf"):
+        import grpc_tools  # noqa: F401, PLC0415  (whose compiler is run)
     with tempfile.TemporaryDirectory(prefix="sluice-") as place:
         folder = Path(place)
         for name, text in texts.items():
