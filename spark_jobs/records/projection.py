@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.columns import Growth
-from spark_jobs.schema.arrow_schema import entries_of, items_of, list_of, map_of, no_rows, one_array
+from spark_jobs.schema.arrow_schema import as_lists, entries_of, items_of, no_rows, one_array, remade
 from spark_jobs.values.exact import cast, converted, may_be_cast
 from spark_jobs.values.fitting import MisfitError
 
@@ -108,7 +108,7 @@ def _converted(columns: pa.Schema, growth: Growth, leaf: _Leaf, rows: pa.Table) 
         for name, _values in _beside(rows, columns):
             raise MisfitError("no column", tuple(name.split(".")), is_unknown=True)
     made = [
-        _named(column.name, rows.column(column.name), column.type, leaf)
+        _named(one_array(rows.column(column.name)), column.type, column.name, leaf)
         if column.name in rows.column_names
         else pa.nulls(rows.num_rows, column.type)
         for column in columns
@@ -116,9 +116,9 @@ def _converted(columns: pa.Schema, growth: Growth, leaf: _Leaf, rows: pa.Table) 
     return pa.Table.from_arrays(made, schema=columns)
 
 
-def _named(name: str, values: pa.ChunkedArray, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
+def _named(values: pa.Array, kind: pa.DataType, name: str, leaf: _Leaf) -> pa.Array:
     try:
-        return _convert(one_array(values), kind, leaf)
+        return _convert(values, kind, leaf)
     except MisfitError as misfit:
         raise misfit.inside(name) from None
 
@@ -129,13 +129,8 @@ def _convert(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     if have == kind:
         # The same but for the ids of nested fields, which Arrow keeps beside their types.
         return values if not pa.types.is_nested(kind) else values.cast(kind)
-    if pa.types.is_struct(have) and pa.types.is_struct(kind):
-        return _struct(values, kind, leaf)
-    if pa.types.is_list(have) and pa.types.is_list(kind):
-        return _list(values, kind, leaf)
-    if pa.types.is_map(have) and pa.types.is_map(kind):
-        return _map(values, kind, leaf)
-    return leaf(values, kind)
+    made = remade(values, kind, partial(_named, leaf=leaf))
+    return leaf(values, kind) if made is None else made
 
 
 def _exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -191,31 +186,6 @@ def _misfit(have: pa.DataType, kind: pa.DataType, why: str = "") -> MisfitError:
     return MisfitError(f"the schema's {_told(have)} in a column of {_told(kind)}{why}")
 
 
-def _struct(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
-    parts = {field.name: part for field, part in zip(values.type, values.flatten(), strict=True)}
-    made = [
-        _named(field.name, pa.chunked_array([parts[field.name]]), field.type, leaf)
-        if field.name in parts
-        else pa.nulls(len(values), field.type)
-        for field in kind
-    ]
-    return pa.StructArray.from_arrays(made, fields=list(kind), mask=values.is_null())
-
-
-def _list(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
-    inside = pa.chunked_array([items_of(values)])
-    return list_of(values, _named("element", inside, kind.value_type, leaf), kind)
-
-
-def _map(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
-    keys, items = entries_of(values)
-    made = (
-        _named("key", pa.chunked_array([keys]), kind.key_type, leaf),
-        _named("value", pa.chunked_array([items]), kind.item_type, leaf),
-    )
-    return map_of(values, *made, kind)
-
-
 def _may_hold(kind: pa.DataType, column: pa.DataType) -> bool:
     """True if some value of ``kind`` is one of ``column`` exactly; Arrow then refuses those that are none."""
     if any(is_one(kind) for is_one in _INTEGERS):
@@ -230,10 +200,10 @@ def _beside(rows: pa.Table, columns: pa.Schema) -> Iterator[tuple[str, int]]:
     """Yield what has no column, by dotted name, and how many values it has, where there are any."""
     kinds = {column.name: column.type for column in columns}
     for name, values in zip(rows.column_names, rows.columns, strict=True):
-        yield from _beside_in(name, values, kinds.get(name))
+        yield from _beside_in(name, one_array(values), kinds.get(name))
 
 
-def _beside_in(name: str, values: pa.ChunkedArray, kind: pa.DataType | None) -> Iterator[tuple[str, int]]:
+def _beside_in(name: str, values: pa.Array, kind: pa.DataType | None) -> Iterator[tuple[str, int]]:
     have = values.type
     if kind is None:
         if said := _said(values):
@@ -243,29 +213,18 @@ def _beside_in(name: str, values: pa.ChunkedArray, kind: pa.DataType | None) -> 
         for field, part in zip(have, values.flatten(), strict=True):
             yield from _beside_in(f"{name}.{field.name}", part, inside.get(field.name))
     elif pa.types.is_list(have) and pa.types.is_list(kind):
-        yield from _beside_in(f"{name}.element", _items(values), kind.value_type)
+        yield from _beside_in(f"{name}.element", items_of(values), kind.value_type)
     elif pa.types.is_map(have) and pa.types.is_map(kind) and pa.types.is_nested(have.item_type):
-        entries = values.cast(pa.list_(pa.struct([have.key_field, have.item_field])))
-        yield from _beside_in(f"{name}.value", _items(entries).flatten()[1], kind.item_type)
+        yield from _beside_in(f"{name}.value", entries_of(values)[1], kind.item_type)
 
 
-def _items(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([items_of(one_array(values))])
-
-
-def _said(values: pa.ChunkedArray) -> int:
+def _said(values: pa.Array) -> int:
     """Count the values that say something."""
     if pa.types.is_list(values.type) or pa.types.is_map(values.type):
-        return int(pc.sum(pc.greater(_lengths(values), 0)).as_py() or 0)
+        return int(pc.sum(pc.greater(pc.list_value_length(as_lists(values)), 0)).as_py() or 0)
     if pa.types.is_struct(values.type):
-        return max((_said(part) for part in values.flatten()), default=0)
+        return max(map(_said, values.flatten()), default=0)
     return len(values) - int(values.null_count)
-
-
-def _lengths(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_map(values.type):
-        values = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
-    return pc.list_value_length(values)
 
 
 def _told(kind: pa.DataType) -> str:

@@ -8,9 +8,9 @@ Parquet the two are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -126,7 +126,7 @@ def list_of(values: pa.Array, items: pa.Array, kind: pa.DataType | None = None) 
 
 def entries_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the keys and the items of all of an array's maps, one after the other."""
-    keys, items = items_of(_as_lists(values)).flatten()
+    keys, items = items_of(as_lists(values)).flatten()
     return keys, items
 
 
@@ -135,15 +135,18 @@ def map_of(values: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType 
     kind = kind or pa.map_(
         values.type.key_field.with_type(keys.type), values.type.item_field.with_type(items.type)
     )
-    return pa.MapArray.from_arrays(_offsets(_as_lists(values)), keys, items, type=kind, mask=values.is_null())
+    return pa.MapArray.from_arrays(_offsets(values), keys, items, type=kind, mask=values.is_null())
 
 
-def _as_lists(values: pa.Array) -> pa.Array:
+def as_lists(values: pa.Array) -> pa.Array:
+    """Return maps as lists of their entries, lists as they are."""
+    if not pa.types.is_map(values.type):
+        return values
     return values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
 
 
 def _offsets(values: pa.Array) -> pa.Array:
-    lengths = pc.fill_null(pc.list_value_length(values), 0)
+    lengths = pc.fill_null(pc.list_value_length(as_lists(values)), 0)
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
 
 
@@ -155,46 +158,40 @@ def field_id(field: pa.Field) -> int:
     return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
+def remade(
+    values: pa.Array,
+    kind: pa.DataType,
+    inner: Callable[[pa.Array, pa.DataType, str], pa.Array],
+    key: Callable[[pa.Field], object] = attrgetter("name"),
+) -> pa.Array | None:
+    """Return a nested array as another type that nests alike, None where that does not.
+
+    ``inner`` makes what is inside, of the type it has there, known by a field's name, ``element``, ``key`` or
+    ``value``. Fields are found by ``key``; what is not there is null.
+    """
+    have = values.type
+    if pa.types.is_struct(have) and pa.types.is_struct(kind):
+        there = {key(field): part for field, part in zip(have, values.flatten(), strict=True)}
+        parts = [
+            inner(there[key(field)], field.type, field.name)
+            if key(field) in there
+            else pa.nulls(len(values), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
+    if (pa.types.is_list(have) or pa.types.is_large_list(have)) and pa.types.is_list(kind):
+        return list_of(values, inner(items_of(values), kind.value_type, "element"), kind)
+    if pa.types.is_map(have) and pa.types.is_map(kind):
+        keys, items = entries_of(values)
+        made = inner(keys, kind.key_type, "key"), inner(items, kind.item_type, "value")
+        return map_of(values, *made, kind)
+    return None
+
+
 def project(array: pa.Array, wanted: pa.DataType, key: Callable[[pa.Field], object] = field_id) -> pa.Array:
     """The same values as ``wanted``: fields found by ``key``, null what is not there and where null was."""
-    if pa.types.is_struct(wanted):
-        return _project_struct(array, wanted, key)
-    if pa.types.is_map(wanted):
-        entries = items_of(_as_list(array))
-        keys = project(entries.field(0), wanted.key_type, key)
-        items = project(entries.field(1), wanted.item_type, key)
-        return pa.MapArray.from_arrays(_list_offsets(array), keys, items, type=wanted)
-    if pa.types.is_list(wanted):
-        values = project(items_of(array), wanted.value_type, key)
-        return pa.ListArray.from_arrays(_list_offsets(array), values, type=wanted)
-    return array.cast(wanted)
-
-
-def _project_struct(
-    array: pa.StructArray, wanted: pa.StructType, key: Callable[[pa.Field], object]
-) -> pa.StructArray:
-    there = {key(array.type.field(i)): i for i in range(array.type.num_fields)}
-    children = [
-        project(array.field(there[key(field)]), field.type, key)
-        if key(field) in there
-        else pa.nulls(len(array), field.type)
-        for field in wanted
-    ]
-    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
-
-
-def _list_offsets(array: pa.ListArray) -> pa.Array:
-    """Where each list begins among the flattened values, null for a null list, and where the last ends."""
-    lengths = pc.fill_null(pc.list_value_length(_as_list(array)), 0).to_numpy()
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    is_null = np.concatenate([array.is_null().to_numpy(zero_copy_only=False), [False]])
-    return pa.array(ends, pa.int32(), mask=is_null)
-
-
-def _as_list(array: pa.Array) -> pa.Array:
-    if not pa.types.is_map(array.type):
-        return array
-    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    made = remade(array, wanted, lambda inside, kind, _: project(inside, kind, key), key)
+    return array.cast(wanted) if made is None else made
 
 
 def renamed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -38,10 +38,14 @@ def placed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
         return from_text(values, kind)
     with suppress(pa.ArrowInvalid):
         return cast(values, kind), {}
-    misfits = {
-        row: _unfit(_told(values[row]), kind) for row in range(len(values)) if not _fits(values, row, kind)
-    }
-    return cast(_without(values, misfits), kind), misfits
+    misfits: Misfits = {}
+    for row in range(len(values)):
+        try:
+            cast(values.slice(row, 1), kind)
+        except pa.ArrowInvalid:
+            misfits[row] = _unfit(_told(values[row]), kind)
+    rows = np.arange(len(values))
+    return cast(values.take(pa.array(rows, mask=np.isin(rows, [*misfits]))), kind), misfits
 
 
 def from_text(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
@@ -147,19 +151,6 @@ def _told(value: pa.Scalar) -> Any:
         return value.as_py()
     except (OverflowError, ValueError):  # a time that Python has none of: what it is counted as
         return value.value
-
-
-def _fits(values: pa.Array, row: int, kind: pa.DataType) -> bool:
-    try:
-        cast(values.slice(row, 1), kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _without(values: pa.Array, misfits: Misfits) -> pa.Array:
-    rows = np.arange(len(values))
-    return values.take(pa.array(rows, mask=np.isin(rows, [*misfits])))
 
 
 def _unfit(value: object, kind: pa.DataType) -> str:

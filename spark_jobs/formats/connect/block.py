@@ -22,7 +22,7 @@ from spark_jobs.formats.connect.plain import (
 )
 from spark_jobs.formats.connect.types import Kind, Leaf, Type
 from spark_jobs.formats.tree import Array, Map, Record
-from spark_jobs.schema.arrow_schema import column_of, entries_of, items_of, list_of, map_of
+from spark_jobs.schema.arrow_schema import column_of, remade
 from spark_jobs.values.ranges import bounds
 
 _WRITTEN_AS: dict[Kind, pa.DataType] = {
@@ -47,6 +47,7 @@ _EACH_ONCE: dict[Kind, Callable[[Any, Leaf], Any]] = {
     Kind.NUMBER_TEXT: lambda text, leaf: number_text(text, leaf.scale),
     Kind.UUID: uuid_of,
 }
+_KEY = Leaf(Kind.STRING)
 _COUNTED = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
 
 
@@ -65,29 +66,24 @@ def written_type(kind: Type) -> pa.DataType:
 
 def made(values: pa.Array, kind: Type, column: pa.DataType) -> tuple[pa.Array, np.ndarray]:
     """Return the values as ``column`` has them, and which of them are not sure."""
+    if isinstance(kind, Leaf):
+        return _leaf(values, kind, column)
+    unsure = np.zeros(len(values), bool)
+
+    def inner(inside: pa.Array, of: pa.DataType, name: str) -> pa.Array:
+        array, doubtful = made(inside, types[name], of)
+        # Around a list all are looked at again, if anything inside of one is to be.
+        np.logical_or(unsure, doubtful if isinstance(kind, Record) else doubtful.any(), out=unsure)
+        return array
+
     match kind:
-        case Leaf():
-            return _leaf(values, kind, column)
         case Array(item):
-            inner, unsure = made(items_of(values), item, column.value_type)
-            return list_of(values, inner, column), _any(unsure, values)
+            types = {"element": item}
         case Map(item):
-            keys, items = entries_of(values)
-            inner, unsure = made(items, item, column.item_type)
-            return map_of(values, keys, inner, column), _any(unsure, values)
+            types = {"key": _KEY, "value": item}
         case Record(fields):
-            parts = [
-                made(part, field.type, of.type)
-                for part, field, of in zip(values.flatten(), fields, column, strict=True)
-            ]
-            unsure = np.logical_or.reduce([np.zeros(len(values), bool), *(each for _, each in parts)])
-            arrays = [array for array, _ in parts]
-            return pa.StructArray.from_arrays(arrays, fields=list(column), mask=values.is_null()), unsure
-
-
-def _any(unsure: np.ndarray, around: pa.Array) -> np.ndarray:
-    """Return which of the values around are to be looked at: all, if anything inside of one is."""
-    return np.full(len(around), bool(unsure.any()))
+            types = {field.name: field.type for field in fields}
+    return remade(values, column, inner), unsure
 
 
 def _leaf(values: pa.Array, leaf: Leaf, column: pa.DataType) -> tuple[pa.Array, np.ndarray]:
