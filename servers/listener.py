@@ -11,7 +11,7 @@ from typing import Any
 from servers.process import free_ports, is_listening
 from spark_jobs.config.listener import CLEAR_HINT, Address, ListenerSettings
 from spark_jobs.config.secrets import resolve
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 
 _log = logging.getLogger(__name__)
 
@@ -74,12 +74,7 @@ def bound_at(listen: Address, port: int | None = None) -> Address:
 def refuse_taken(address: Address) -> None:
     """Raise ``ConfigError`` (``port-taken``) when something listens there."""
     if is_listening(address.port, address.from_here.host):
-        raise port_taken(address)
-
-
-def port_taken(address: Address) -> SluiceError:
-    """Return the error of an address that another process has."""
-    return fault("port-taken", address=address)
+        raise fault("port-taken", address=address)
 
 
 def url_of(settings: ListenerSettings, address: Address) -> str:

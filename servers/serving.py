@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from servers.browser_guard import BrowserGuard
-from servers.listener import guard_of, port_taken, refuse_open, tls_of, url_of
+from servers.listener import guard_of, refuse_open, tls_of, url_of
 from servers.request_heads import heads_within
 from spark_jobs.config.listener import Address, ListenerSettings
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -95,5 +96,5 @@ def _bound(address: Address) -> socket.socket:
         return socket.create_server((address.host, address.port), family=family)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise port_taken(address) from error
+            raise fault("port-taken", address=address) from error
         raise

@@ -18,13 +18,13 @@ from pyarrow import flight
 
 from serving import flight_info
 from serving.flight_info import Headers, NoHandshake, TokenCheck
-from serving.flight_messages import Command, not_flight_sql, packed, plain, read_command
+from serving.flight_messages import Command, packed, plain, read_command
 from serving.flight_statement import Rows, Statement, read_handle, read_parameters, told
 from serving.service import QueryService, Question
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.watermark import parse_offsets, parse_watermark
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.query.query import PARAMETERS
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         """Bind parameters: the statement's new handle has them."""
         command = read_command(descriptor.command or b"")
         if command.name != "CommandPreparedStatementQuery":
-            raise _reads_only(command.name)
+            raise fault("query-refused.changes", what=command.name or "what was asked")
         statement = read_handle(command.fields["prepared_statement_handle"] or b"", self._key)
         sent = (chunk.data for chunk in reader if chunk.data is not None)
         bound = statement.with_parameters(read_parameters(reader.schema, sent))
@@ -134,7 +134,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         if action.type == _CLOSE:
             return iter(())
         if action.type != _CREATE:
-            raise _reads_only(action.type)
+            raise fault("query-refused.changes", what=action.type or "what was asked")
         statement = _sent(read_command(action.body.to_pybytes()))
         columns = self._columns(context, statement)
         count = int(columns.metadata[PARAMETERS])
@@ -210,7 +210,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
 
 def _sent(command: Command) -> Statement:
     if "query" not in command.fields:
-        raise not_flight_sql()
+        raise fault("unreadable-request.no-flight-sql")
     return Statement(command.fields["query"] or "")
 
 
@@ -226,7 +226,7 @@ def _schema_of(command: Command) -> pa.Schema:
         **_NO_ROWS,
     }
     if command.name not in known:
-        raise _reads_only(command.name)
+        raise fault("query-refused.changes", what=command.name or "what was asked")
     return known[command.name]
 
 
@@ -238,7 +238,3 @@ def _distinct(tables: pa.Table, schema: pa.Schema) -> pa.Table:
 def _written(schema: pa.Schema) -> bytes:
     written: bytes = schema.serialize().to_pybytes()
     return written
-
-
-def _reads_only(what: str) -> SluiceError:
-    return fault("query-refused.changes", what=what or "what was asked")

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessages
 
 from serving.flight_statement import MOST_BYTES, too_long
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -69,7 +69,7 @@ def read_command(data: bytes) -> Command:
             return Command(name, {})
         message = _CLASSES[f"{_PACKAGE}.{name}"].FromString(packed.value)
     except DecodeError as error:
-        raise not_flight_sql() from error
+        raise fault("unreadable-request.no-flight-sql") from error
     return Command(name, _fields_of(message))
 
 
@@ -83,11 +83,6 @@ def plain(name: str, **fields: Any) -> bytes:
     """Return a message alone, without its name."""
     whole: bytes = _CLASSES[f"{_PACKAGE}.{name}"](**fields).SerializeToString()
     return whole
-
-
-def not_flight_sql() -> SluiceError:
-    """Return the refusal of bytes that no client of Flight SQL sends."""
-    return fault("unreadable-request.no-flight-sql")
 
 
 def _fields_of(message: Message) -> dict[str, Any]:

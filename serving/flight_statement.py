@@ -130,7 +130,7 @@ class Rows:
     def __next__(self) -> pa.RecordBatch:
         with self._lock:
             if self._is_late:
-                raise flight_error(_too_slow())
+                raise flight_error(fault("query-timeout.answer"))
             try:
                 return next(self._batches)
             except StopIteration:
@@ -164,10 +164,6 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(first, rows) for first in range(0, len(batch), rows))
 
 
-def _too_slow() -> SluiceError:
-    return fault("query-timeout.answer")
-
-
 # What clients bind to a statement: the only Arrow of others that is read, and no further than it goes.
 
 
@@ -188,7 +184,7 @@ def read_parameters(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.
         for column in decoded:
             column[:1].to_pylist()  # a time beyond all years is a number of its type
     except (pa.ArrowException, ValueError, OverflowError, LookupError, OSError) as error:
-        raise _unreadable("its parameters are damaged") from error
+        raise fault("unreadable-request.parameters", why="its parameters are damaged") from error
     return pa.table(decoded, names=[str(n) for n in range(len(decoded))])
 
 
@@ -219,7 +215,7 @@ def _check_kind(kind: pa.DataType) -> None:
     if not any(is_it(kind) for is_it in _VIEWS):
         for part in _kinds_inside(kind):
             if not any(is_it(part) for is_it in _FLAT):
-                raise _unreadable(f"a parameter is of type {part}")
+                raise fault("unreadable-request.parameters", why=f"a parameter is of type {part}")
 
 
 def _kinds_inside(kind: pa.DataType) -> Iterator[pa.DataType]:
@@ -242,7 +238,3 @@ def _values(array: pa.Array) -> int:
     if kinds.is_struct(kind):
         return len(array) + sum(_values(array.field(n)) for n in range(kind.num_fields))
     return len(array) + (_values(array.values) if kinds.is_nested(kind) else 0)
-
-
-def _unreadable(why: str) -> SluiceError:
-    return fault("unreadable-request.parameters", why=why)

@@ -26,7 +26,7 @@ from pyiceberg.table import Table
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.mapped import places
-from spark_jobs.protocol.errors import SluiceError, error_from_json, fault
+from spark_jobs.protocol.errors import error_from_json, fault
 from spark_jobs.query import worker
 from spark_jobs.query.engine import out_of_memory, out_of_time
 from spark_jobs.query.query import Answer, Asked
@@ -203,7 +203,7 @@ class Workers:
         try:
             placed = iter(places(segments, one.start()))
         except OSError as error:
-            raise _no_worker(error, asked.pipeline) from error
+            raise fault("no-worker", why=error, pipeline=asked.pipeline.name) from error
         name = asked.pipeline.name
         number, lake = self._lake(name, prefix.seam)
         told = None if one.lakes.get(name) == number else lake
@@ -220,10 +220,6 @@ class Workers:
         if known is None or known[0] is not seam:
             known = self._lakes[name] = seam, next(_numbers), pickle.dumps(_alone(seam))
         return known[1:]
-
-
-def _no_worker(error: OSError, pipeline: PipelineConfig) -> SluiceError:
-    return fault("no-worker", why=error, pipeline=pipeline.name)
 
 
 def _alone(seam: Seam) -> Seam:

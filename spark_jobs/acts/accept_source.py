@@ -36,7 +36,7 @@ from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, first_new, fold, h
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import batch_summary
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
@@ -163,12 +163,7 @@ class _AcceptCommit(BatchIntent):
         compared = self.comparison.progress
         if (progress.generation, progress.next_offsets) == (compared.generation, compared.next_offsets):
             return
-        raise moved_while_compared(self.pipeline, self.identifier)
-
-
-def moved_while_compared(pipeline: str, table: str) -> SluiceError:
-    """Return the error of a table that is another one than was looked at."""
-    return fault("moved-while-compared", pipeline=pipeline, table=table)
+        raise fault("moved-while-compared", pipeline=self.pipeline, table=self.identifier)
 
 
 def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:
@@ -289,7 +284,7 @@ def accept_restart(
 
     def follow(progress: Progress) -> Progress:
         if _standing(progress) != _standing(restart.progress):
-            raise moved_while_compared(pipeline.name, pipeline.table)
+            raise fault("moved-while-compared", pipeline=pipeline.name, table=pipeline.table)
         cdc = (progress.cdc or Cdc()).restarted(restart.firsts)
         return replace(progress.fenced(), cdc=cdc)
 

@@ -17,7 +17,7 @@ from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.data_files import FileBounds, bounds_of
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.commit_summary import digest
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.additions import refuse_newer_format
 
@@ -76,7 +76,7 @@ def check_properties(table: Table) -> None:
     is_as_written = summary.properties_digest in {None, digest(table.metadata.properties)}
     written = (summary.generation, summary.next_offsets)
     if not is_as_written or written != (progress.generation, progress.next_offsets):
-        raise _properties_changed(table, last)
+        raise fault("damaged-progress.by-hand", snapshot=last.snapshot_id, table=".".join(table.name()))
 
 
 def is_harmless(snapshot: Snapshot) -> bool:
@@ -94,10 +94,6 @@ def may_be_meant(snapshot: Snapshot) -> bool:
         Operation.DELETE,
         Operation.OVERWRITE,
     }
-
-
-def _properties_changed(table: Table, last: Snapshot) -> SluiceError:
-    return fault("damaged-progress.by-hand", snapshot=last.snapshot_id, table=".".join(table.name()))
 
 
 def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> NoReturn:

@@ -26,7 +26,7 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.swap import send, stage_change
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
-from spark_jobs.lake.evolution import MAX_TRIES, evolve_table, not_seen, refuse_held, table_gone
+from spark_jobs.lake.evolution import MAX_TRIES, evolve_table, refuse_held
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.evolution import Evolution, bind, evolved, exchanged
@@ -59,7 +59,7 @@ def commit_columns(
         with released(open_catalog()) as catalog:
             table = load_table(catalog, identifier)
             if table is None:
-                raise table_gone(identifier)
+                raise fault("table-gone", table=identifier)
             evolution = lacks(table)
             if not evolution:
                 return table
@@ -74,7 +74,7 @@ def commit_columns(
             failure = _try(catalog, table, staged)
             fail_points.reach("columns.after-swap")
     if failure is None:
-        raise not_seen(identifier)
+        raise fault("evolution-not-seen", table=identifier)
     raise catalog_error(failure, "would not take the table's new columns", table=identifier) from failure
 
 

@@ -106,7 +106,12 @@ def land(connections: CatalogAccess, intent: Intent) -> Committed:
                 return landed
             refuse_newer_format(table)
             if retries > MAX_CONFLICTS:
-                raise _too_many_conflicts(intent)
+                raise fault(
+                    "commit-crowded-out",
+                    tries=MAX_CONFLICTS + 1,
+                    table=intent.identifier,
+                    attempt=intent.attempt,
+                )
             with staging(table):
                 swap = intent.stage(table, connections)
             fail_points.reach(f"{intent.fail_point}.before-swap")
@@ -170,12 +175,6 @@ def _landed(table: Table, attempt: str, retries: int) -> Committed | None:
 def _pause(retries: int) -> None:
     longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**retries)
     time.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311  (spreads competing writers, guards nothing)
-
-
-def _too_many_conflicts(intent: Intent) -> SluiceError:
-    return fault(
-        "commit-crowded-out", tries=MAX_CONFLICTS + 1, table=intent.identifier, attempt=intent.attempt
-    )
 
 
 def _unknown(intent: Intent, failure: Exception) -> SluiceError:

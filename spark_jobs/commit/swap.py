@@ -22,8 +22,9 @@ from pyiceberg.table.update import (
     SetCurrentSchemaUpdate,
 )
 
-from spark_jobs.lake.tables import no_snapshot, progress_of
+from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.commit_summary import progress_summary
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def stage(
     comparison is ignored by some catalogs.
     """
     if table.metadata.current_snapshot_id is None:
-        raise no_snapshot(table)
+        raise fault("no-snapshot", table=".".join(table.name()))
     swap = _stage(table, snapshot, progress, summary, change)
     if not any(isinstance(r, AssertRefSnapshotId) and r.snapshot_id is not None for r in swap.requirements):
         raise AssertionError("a commit without a comparison on main must never be sent")

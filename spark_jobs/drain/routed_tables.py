@@ -15,7 +15,6 @@ from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
 from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.commit.landing import land
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.lake.evolution import table_gone
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind, WrittenFile
@@ -54,7 +53,7 @@ def remember_routes(connections: Connections, table: Table, routed: Sequence[str
     land(connections, ChangeCommit(batch, with_routes, who))
     named = load_fresh(connections, identifier)
     if named is None:
-        raise table_gone(identifier)
+        raise fault("table-gone", table=identifier)
     return named
 
 

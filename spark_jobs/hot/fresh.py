@@ -68,7 +68,12 @@ def read_fresh(
         tails[segment.partition] = tails[segment.partition].append(segment)
         taken += segment.size_bytes
         if taken > pipeline.hot.memory_bytes:
-            raise _too_far_behind(pipeline, pipeline.hot.memory_bytes, sum(map(len, ranges)))
+            raise fault(
+                "too-far-behind",
+                waiting=sum(map(len, ranges)),
+                memory=pipeline.hot.memory_bytes,
+                **pipeline.where,
+            )
     tails = {p: tail.up_to(ends[p]) for p, tail in tails.items()}
     # A topic that was made again gives its new records at the old offsets, without an error.
     check_identity(seam.progress, connections.admin.source_state(pipeline.topic), table=pipeline.table)
@@ -97,7 +102,3 @@ def _not_configured(pipeline: PipelineConfig) -> SluiceError:
             " row is shown before it is in the table."
         )
     return fault("hot-not-configured", hint=hint, pipeline=pipeline.name)
-
-
-def _too_far_behind(pipeline: PipelineConfig, memory_bytes: int, waiting: int) -> SluiceError:
-    return fault("too-far-behind", waiting=waiting, memory=memory_bytes, **pipeline.where)

@@ -40,10 +40,6 @@ def look(pipeline: PipelineConfig, connections: Connections) -> tuple[Seam, Epoc
     if refusal is not None:
         raise refusal
     if source.topic_id is None or progress.topic_id is None:
-        raise _needs_ids(pipeline)
+        raise fault("hot-needs-topic-ids", pipeline=pipeline.name, topic=pipeline.topic)
     uuid = str(seam.table.metadata.table_uuid)
     return seam, Epoch(uuid, source.topic_id, progress.generation, progress.rollbacks), source
-
-
-def _needs_ids(pipeline: PipelineConfig) -> SluiceError:
-    return fault("hot-needs-topic-ids", pipeline=pipeline.name, topic=pipeline.topic)

@@ -22,14 +22,12 @@ from spark_jobs.hot.told import (
     State,
     TailStatus,
     decoder_died,
-    not_started,
     not_yet,
     other_epoch,
-    set_back,
     stopped,
 )
 from spark_jobs.kafka.tail_reader import Taken, open_tail
-from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged
+from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged, fault
 from spark_jobs.protocol.source import check_identity
 
 if TYPE_CHECKING:
@@ -114,7 +112,7 @@ class PipelineFollower:
             return False
         self._set_back_since = self._set_back_since or time.monotonic()
         if time.monotonic() - self._set_back_since > LAG_SECONDS:
-            raise set_back(self.pipeline)
+            raise fault("table-rolled-back.followed", **self.pipeline.where)
         return True
 
     @property
@@ -151,7 +149,7 @@ class PipelineFollower:
                     break
                 self._moved.wait(left)
         if held is None:
-            raise self._reason or not_started(self.pipeline)
+            raise self._reason or fault("not-yet.table", **self.pipeline.where)
         raise not_yet(self.pipeline, wanted, held.watermark)
 
     def status(self) -> TailStatus:

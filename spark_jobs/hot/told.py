@@ -36,11 +36,6 @@ def not_yet(pipeline: PipelineConfig, wanted: Mapping[int, int], reached: Waterm
     return fault("not-yet", missing=missing, reached=reached, pipeline=pipeline.name, topic=pipeline.topic)
 
 
-def not_started(pipeline: PipelineConfig) -> SluiceError:
-    """Return the error of a pipeline that has just begun to be followed."""
-    return fault("not-yet.table", **pipeline.where)
-
-
 def stopped(pipeline: PipelineConfig, error: Exception) -> SluiceError:
     """Return the error of a follower that met what nobody foresaw."""
     return fault(
@@ -56,11 +51,6 @@ def decoder_died(pipeline: PipelineConfig, records: Sequence[OffsetRange]) -> Sl
     """Return the error of records over which processes died."""
     told = ", ".join(map(str, records))
     return fault("poison-record.followed", told=told, pipeline=pipeline.name, topic=pipeline.topic)
-
-
-def set_back(pipeline: PipelineConfig) -> SluiceError:
-    """Return the error of a table that the catalog shows at an earlier state than it did."""
-    return fault("table-rolled-back.followed", **pipeline.where)
 
 
 # What a process that follows pipelines says of each.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 
 # As many digits as fit Kafka's and the table's numbers, and never so many that reading them costs.
 _TEXT = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})/(.*)")
@@ -52,7 +52,7 @@ def parse_watermark(text: str) -> Watermark:
     """Read a watermark's text. Raises ``ConfigError`` (``unreadable-watermark``)."""
     found = _TEXT.fullmatch(text)
     if found is None:
-        raise _unreadable(text)
+        raise fault("unreadable-watermark", text=text)
     return Watermark(int(found[1]), int(found[2]), parse_offsets(found[3]))
 
 
@@ -60,9 +60,5 @@ def parse_offsets(text: str) -> dict[int, int]:
     """Read offsets by partition, ``0:1234,1:88``. Raises ``ConfigError`` (``unreadable-watermark``)."""
     pairs = [_PAIR.fullmatch(pair) for pair in text.split(",") if text]
     if not all(pairs):
-        raise _unreadable(text)
+        raise fault("unreadable-watermark", text=text)
     return {int(pair[1]): int(pair[2]) for pair in pairs if pair}
-
-
-def _unreadable(text: str) -> SluiceError:
-    return fault("unreadable-watermark", text=text)

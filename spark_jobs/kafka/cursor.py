@@ -92,23 +92,6 @@ def log_truncated(topic: str, cursor: Cursor, log_end: int) -> SluiceError:
     return fault("log-truncated.during-read", log_end=log_end, topic=topic, range=cursor.wanted)
 
 
-def log_cut(topic: str, cursor: Cursor) -> SluiceError:
-    """Return the error for a log that goes on past the range's start, but is another one below."""
-    return fault("log-truncated.epoch", start=cursor.wanted.start, topic=topic, range=cursor.wanted)
-
-
-def out_of_order(topic: str, cursor: Cursor, offsets: list[int]) -> SluiceError:
-    """Offsets came that were read before, or not in ascending order."""
-    return fault(
-        "offsets-out-of-order",
-        first=offsets[0],
-        last=offsets[-1],
-        before=cursor.position - 1,
-        topic=topic,
-        range=cursor.wanted,
-    )
-
-
 def lost_behind(topic: str, partition: int, position: int, low: int, high: int) -> SluiceError:
     """Return the error for a log that does not go on from where it was followed to."""
     if position < low:
@@ -116,8 +99,3 @@ def lost_behind(topic: str, partition: int, position: int, low: int, high: int) 
             "retention-passed.followed", position=position, last=low - 1, topic=topic, partition=partition
         )
     return fault("log-truncated.followed", position=position, high=high, topic=topic, partition=partition)
-
-
-def stalled(topic: str, cursor: Cursor) -> SluiceError:
-    """Nothing speaks against the records, and they do not come."""
-    return fault("read-stalled", position=cursor.position, topic=topic, range=cursor.wanted)

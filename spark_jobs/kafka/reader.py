@@ -21,7 +21,7 @@ from spark_jobs.kafka.chunks import (
     offset_of,
 )
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
-from spark_jobs.kafka.cursor import Cursor, log_cut, log_truncated, out_of_order, retention_passed, stalled
+from spark_jobs.kafka.cursor import Cursor, log_truncated, retention_passed
 from spark_jobs.kafka.errors import (
     ClientTroubles,
     is_damage,
@@ -184,7 +184,14 @@ class RangeReader:
         if offsets:
             self._troubles.forget()
             if offsets[0] < cursor.position or not all(map(lt, offsets, offsets[1:])):
-                raise out_of_order(self._topic, cursor, offsets)
+                raise fault(
+                    "offsets-out-of-order",
+                    first=offsets[0],
+                    last=offsets[-1],
+                    before=cursor.position - 1,
+                    topic=self._topic,
+                    range=cursor.wanted,
+                )
             kept = cursor.advance(offsets)
             del records[kept:], offsets[kept:]
         return records, offsets
@@ -234,7 +241,7 @@ class RangeReader:
             raise retention_passed(self._topic, cursor, cursor.position, low)
         if cursor.log_end is not None or high < cursor.wanted.end:
             raise log_truncated(self._topic, cursor, high if cursor.log_end is None else cursor.log_end)
-        raise stalled(self._topic, cursor)
+        raise fault("read-stalled", position=cursor.position, topic=self._topic, range=cursor.wanted)
 
     def _check_topic(self, cursor: Cursor, *, timeout_seconds: float) -> None:
         """Ask what a consumer does not say: without the right to see the topic it is silent for ever."""
@@ -275,8 +282,10 @@ class RangeReader:
             return log_truncated(self._topic, cursor, high)
         if cursor.leader_epoch is not None and offset == cursor.wanted.start:
             # It lies in the log: only what is below it can be objected to.
-            return log_cut(self._topic, cursor)
-        return stalled(self._topic, cursor)
+            return fault(
+                "log-truncated.epoch", start=cursor.wanted.start, topic=self._topic, range=cursor.wanted
+            )
+        return fault("read-stalled", position=cursor.position, topic=self._topic, range=cursor.wanted)
 
     def _translated(self, error: KafkaError, *, right: str = "Describe", **where: object) -> SluiceError:
         if not is_no_topic(error):

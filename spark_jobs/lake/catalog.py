@@ -22,7 +22,7 @@ from pyiceberg.catalog import (
 from pyiceberg.exceptions import NoSuchPropertyException, NotInstalledError
 from requests import RequestException
 
-from spark_jobs.lake.catalog_errors import catalog_error, hive_error, refuse_remote_signing, settings_error
+from spark_jobs.lake.catalog_errors import catalog_error, refuse_remote_signing, settings_error
 from spark_jobs.lake.rest_catalog import PatientRestCatalog
 from spark_jobs.protocol.errors import SluiceError, fault
 
@@ -84,7 +84,7 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
         raise fault("catalog-settings.untold", catalog=name)
     refuse_remote_signing(properties, catalog=name)
     if kind is CatalogType.HIVE:
-        raise hive_error(name)
+        raise fault("hive-catalog", catalog=name)
     if kind is CatalogType.REST:
         return PatientRestCatalog(name, **properties)
     if kind is CatalogType.SQL:

@@ -130,11 +130,6 @@ def refuse_remote_signing(properties: Mapping[str, str], **where: object) -> Non
         raise fault("remote-signing", **where)
 
 
-def hive_error(name: str) -> SluiceError:
-    """Return the error for a metastore that cannot hold what Sluice keeps with a table."""
-    return fault("hive-catalog", catalog=name)
-
-
 def settings_error(error: Exception, name: str) -> SluiceError:
     """Return the error for a catalog that could not even be set up."""
     if isinstance(error, NotInstalledError | ImportError):

@@ -12,7 +12,7 @@ from pyiceberg.types import ListType, MapType, StructType
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
 from spark_jobs.lake.tables import load_table
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.partitioning import held_names, order_to_set, partition_spec, partition_terms
 
 if TYPE_CHECKING:
@@ -124,27 +124,17 @@ def _changed(
         with released(open_catalog()) as catalog:
             table = load_table(catalog, identifier)
             if table is None:
-                raise table_gone(identifier)
+                raise fault("table-gone", table=identifier)
             with staging(table):
                 transaction = staged(table)
             if transaction is None:
                 return table
             failure = _try_send(catalog, table, transaction)
     if failure is None:
-        raise not_seen(identifier)
+        raise fault("evolution-not-seen", table=identifier)
     raise catalog_error(
         failure, "would not take the table's new columns or order", table=identifier
     ) from failure
-
-
-def table_gone(identifier: str) -> SluiceError:
-    """Return what to say of a table that was there when the work began."""
-    return fault("table-gone", table=identifier)
-
-
-def not_seen(identifier: str) -> SluiceError:
-    """Return what to say when a change was taken, and the table is as before."""
-    return fault("evolution-not-seen", table=identifier)
 
 
 def _try_send(catalog: Catalog, table: Table, transaction: Transaction) -> Exception | None:

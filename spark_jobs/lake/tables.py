@@ -37,7 +37,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table | None:
     if not has_progress(table.metadata.properties):
         raise fault("foreign-table", table=identifier)
     if table.metadata.current_snapshot_id is None:
-        raise no_snapshot(table)
+        raise fault("no-snapshot", table=".".join(table.name()))
     refuse_remote_signing(table.io.properties, table=identifier)  # a REST server says it with each table
     return table
 
@@ -69,11 +69,6 @@ def snapshot_of(table: Table, attempt: str) -> int | None:
     """
     snapshots = reversed(table.metadata.snapshots)
     return next((s.snapshot_id for s in snapshots if summary_of(s).attempt == attempt), None)
-
-
-def no_snapshot(table: Table) -> SluiceError:
-    """Return the error for a table whose first snapshot is missing."""
-    return fault("no-snapshot", table=".".join(table.name()))
 
 
 # Which snapshot was main at a moment, also one that was rolled back since: for reading as of then.

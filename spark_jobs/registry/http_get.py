@@ -64,7 +64,7 @@ class HttpGet:
         except (requests.RequestException, HTTPError, OSError) as error:
             # Their texts are not shown: one that names a header has the credentials in it.
             if wrong := _mistrust(error):
-                raise _untrusted(access.name, wrong) from None
+                raise fault("registry-tls", name=access.name, wrong=wrong) from None
             raise _away(access.name, f"does not answer ({type(error).__name__})") from None
 
     def _read(self, answer: requests.Response, path: str) -> str | None:
@@ -141,10 +141,6 @@ def _away(name: str, how: str) -> SluiceError:
     return fault("registry-away", name=name, how=how)
 
 
-def _untrusted(name: str, wrong: str) -> SluiceError:
-    return fault("registry-tls", name=name, wrong=wrong)
-
-
 def _mistrust(error: BaseException) -> str:
     """Return what is wrong with a certificate, in OpenSSL's words; empty when something else is."""
     causes = [error]
@@ -199,11 +195,11 @@ def access_of(name: str, settings: RegistrySettings) -> RegistryAccess:
     given = resolve({f"registries.{name}.{key}": value for key, value in written.items() if value})
     url, basic, bearer = (given.get(f"registries.{name}.{key}", "") for key in written)
     if not _is_address(url):
-        raise _unusable(name, "url", "it is no plain address")
+        raise fault("registry-access", name=name, setting="url", what="it is no plain address")
     if auth.basic and not basic.partition(":")[1]:
-        raise _unusable(name, "auth.basic", "it is not user:password")
+        raise fault("registry-access", name=name, setting="auth.basic", what="it is not user:password")
     if auth.bearer and not _TOKEN.fullmatch(bearer):
-        raise _unusable(name, "auth.bearer", "it is not one word of ASCII")
+        raise fault("registry-access", name=name, setting="auth.bearer", what="it is not one word of ASCII")
     remember(basic.partition(":")[2])
     encoded = base64.b64encode(basic.encode()).decode()
     header = f"Basic {encoded}" if basic else f"Bearer {bearer}" if bearer else ""
@@ -238,7 +234,3 @@ def _user_of(settings: RegistrySettings) -> str:
         named = _USER.match(settings.auth.basic.get_secret_value())
         return f"user {named[1]}" if named else "a user with a password"
     return "a token" if settings.auth.bearer else "a certificate" if settings.cert else "anybody"
-
-
-def _unusable(name: str, key: str, what: str) -> SluiceError:
-    return fault("registry-access", name=name, setting=key, what=what)

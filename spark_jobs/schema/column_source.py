@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from spark_jobs.config.columns import Growth
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.schema_id import SchemaKey, Spans
 from spark_jobs.schema.arrow_schema import project
 from spark_jobs.schema.evidence import Evidence
@@ -200,7 +200,7 @@ class KeyedColumns:
         columns, told = self.values.first(evidence, declared)
         own = {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         if clash := own.intersection(evidence.fields):
-            raise _clash(min(clash))
+            raise fault("column-clash.key", name=min(clash))
         return columns.then(self.keys.beside(columns)), told
 
     def evolution(
@@ -216,15 +216,11 @@ class KeyedColumns:
         of_values = {each.name for each in table.fields if each.field_id not in keys_own}
         taken = {path[0] for _, _, path in of_keys.bindings} & of_values
         if clash := taken - self.keys.rules.declared:
-            raise _clash(min(clash))
+            raise fault("column-clash.key", name=min(clash))
         own = {path[0] for _, _, path in of_keys.bindings}
         own |= {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         kept = [addition for addition in lacks.additions if addition[0][0] not in own]
         return replace(of_keys, additions=[*of_keys.additions, *kept]), told
-
-
-def _clash(name: str) -> SluiceError:
-    return fault("column-clash.key", name=name)
 
 
 # What a routed table lacks of its pipeline's columns: it has those alone that its rows have values in.

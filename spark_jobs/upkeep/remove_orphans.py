@@ -13,15 +13,13 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import delete_file, drop_stillborn, locations_of, locations_of_others
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.file_listing import modified_us
 from spark_jobs.storage.paths import is_local, normalise_path
 from spark_jobs.upkeep.kind import Done
 from spark_jobs.upkeep.orphans import OrphanFacts, Verdicts, judge_orphans, overlaps
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from spark_jobs.upkeep.table_work import TableWork
 
 # Making a table takes a second; after a day nobody is still at it.
@@ -57,7 +55,12 @@ def _check_catalog(work: TableWork) -> int:
     with released(work.connections.open_catalog()) as catalog:
         others = locations_of_others(catalog, work.identifier)
         if shared := overlaps(locations_of(work.table), others):
-            raise _shared(work.table, shared)
+            raise fault(
+                "shared-location",
+                others=", ".join(shared),
+                table=".".join(work.table.name()),
+                location=work.table.location(),
+            )
         if work.is_rehearsal:
             return 0
         before_ms = work.connections.now_us() // 1000 - STILLBORN_AFTER_SECONDS * 1000
@@ -91,9 +94,3 @@ def _judge(work: TableWork, listed: dict[str, int | None]) -> Verdicts:
 
 def _before_us(work: TableWork) -> int:
     return work.connections.now_us() - work.settings.orphans_older_than_seconds * 1_000_000
-
-
-def _shared(table: Table, others: tuple[str, ...]) -> SluiceError:
-    return fault(
-        "shared-location", others=", ".join(others), table=".".join(table.name()), location=table.location()
-    )
