@@ -78,15 +78,10 @@ def _read(key: str, reference: str) -> str:
             return Path(reference.removeprefix(FILE)).read_text(encoding="utf-8").rstrip("\r\n")
         return os.environ[reference]
     except KeyError:
-        message, hint = (
-            f"the environment variable {reference} is not set",
-            f"Set {reference} where Sluice runs.",
-        )
+        raise fault("missing-secret", name=reference, key=key) from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        message = f"{reference.removeprefix(FILE)} cannot be read: {reason}"
-        hint = "Check the file and its rights."
-    raise fault("missing-secret", message=message, hint=hint, key=key)
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise fault("missing-secret.file", name=reference.removeprefix(FILE), why=why, key=key) from None
 
 
 # How much is told: one level for the command line, Dagster's runs and librdkafka.

@@ -85,17 +85,12 @@ def _check_ranges(
     partitions = [each.partition for each in ranges]
     for each in ranges:
         whole = there.get(each.partition)
-        if whole is None or each.start < whole.start or each.end > whole.end:
-            held = f"{whole} is in the table" if whole else "nothing of the partition is in the table"
-            message, hint = f"{each} was not drained whole", f"Name a range within it: {held}."
-        elif partitions.count(each.partition) > 1:
-            message, hint = (
-                f"partition {each.partition} has two ranges",
-                "Export each into a topic of its own.",
-            )
-        else:
-            continue
-        raise fault("export-range", message=message, hint=hint, pipeline=pipeline.name)
+        if whole is None:
+            raise fault("export-range.partition", wanted=each, pipeline=pipeline.name)
+        if each.start < whole.start or each.end > whole.end:
+            raise fault("export-range", wanted=each, there=whole, pipeline=pipeline.name)
+        if partitions.count(each.partition) > 1:
+            raise fault("export-range.twice", number=each.partition, pipeline=pipeline.name)
 
 
 def _refuse_unproducible(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_jobs.export.ordered import LARGEST_AHEAD_MS
 from spark_jobs.export.plan import ExportPlan, archived_chunks, count_records, offset_of_record
 from spark_jobs.kafka.reader import open_reader
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ def find_left(
     _check_settings(connections, target, keep_offsets=keep_offsets)
     state = connections.admin.source_state(target)
     if missing := [each.partition for each in plan.ranges if each.partition not in state.end]:
-        raise _refused(target, f"has no partition {missing[0]}", "Add partitions, or name another topic.")
+        raise fault("export-target.partition", number=missing[0], topic=target)
     others = state.end.keys() - {each.partition for each in plan.ranges}
     if filled := [p for p in sorted(others) if state.end[p]]:
-        raise _refused(target, f"has records in partition {filled[0]}, which nothing is exported to")
+        raise fault("export-target.filled", number=filled[0], topic=target)
     with open_reader(connections.kafka, target, chunk_bytes=_CHUNK_BYTES) as reader:
         return [_left(_Wanted(plan, each, keep_offsets), reader, state) for each in plan.ranges]
 
@@ -113,7 +113,7 @@ def make_topic(connections: Connections, target: str, partitions: int) -> None:
 def refuse_taken(target: str, drained_by: Callable[[str], str | None]) -> None:
     """Raise ``ConfigError`` (``export-target``) for a topic that a pipeline drains: its table would fill."""
     if (pipeline := drained_by(target)) is not None:
-        raise _refused(target, f"is drained by the pipeline {pipeline}", "Name another topic.")
+        raise fault("export-target.drained", by=pipeline, topic=target)
 
 
 def _left(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:
@@ -121,14 +121,14 @@ def _left(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:
     low, end = state.low[partition], state.end[partition]
     if end > wanted.end:
         what = "offsets" if wanted.keeps else "records"
-        raise _refused(target, f"has {end:,} {what} in partition {partition}, the archive {wanted.end:,}")
+        raise fault("export-target.more", end=end, what=what, number=partition, most=wanted.end, topic=target)
     there = wanted.there(end)
     count = min(there, _COMPARED_RECORDS)
     first, last = wanted.records(0, count), wanted.records(there - count, count)
     if low > min(first, default=low):
-        raise _refused(target, f"has lost the first records of partition {partition}, up to {low:,}")
+        raise fault("export-target.lost", number=partition, low=low, topic=target)
     if partition in state.undecided and end in wanted.records(there, 1):
-        raise _refused(target, f"has an open transaction in partition {partition}")
+        raise fault("export-target.open", number=partition, topic=target)
     _compare(reader, target, OffsetRange(partition, low, max(first) + 1 if there > count else end), first)
     _compare(reader, target, OffsetRange(partition, min(last, default=end), end), last)
     return Left(wanted.rest(there), there, end)
@@ -140,9 +140,9 @@ def _compare(reader: RangeReader, target: str, there: OffsetRange, wanted: Mappi
     for offset in sorted(found.keys() | wanted.keys()):
         place = f"{there.partition}:{offset}"
         if (record := wanted.get(offset)) is None:
-            raise _refused(target, f"has a record at {place}, where the archive has none")
+            raise fault("export-target.record", place=place, topic=target)
         if offset not in found or found[offset].content != record.content:
-            raise _refused(target, f"has another record at {place} than the archive at {record.offset}")
+            raise fault("export-target.other", place=place, at=record.offset, topic=target)
 
 
 def _records(chunks: Iterable[Chunk]) -> Iterator[_Record]:
@@ -154,19 +154,12 @@ def _records(chunks: Iterable[Chunk]) -> Iterator[_Record]:
 def _check_settings(connections: Connections, target: str, *, keep_offsets: bool) -> None:
     settings = connections.admin.topic_config(target)
     if (kind := settings.get("message.timestamp.type", "CreateTime")) != "CreateTime":
-        hint = "Set it to CreateTime, or name a topic that is not there yet."
-        raise _refused(target, f"has message.timestamp.type {kind}, which changes times", hint)
+        raise fault("export-target.times", type=kind, topic=target)
     if "compact" in settings.get("cleanup.policy", ""):
-        raise _refused(target, "is compacted, which drops records")
+        raise fault("export-target.compacted", topic=target)
     for name in ("retention.ms", "retention.bytes"):
         if settings.get(name, "-1") != "-1":
-            hint = "Set it to -1, or name a topic that is not there yet."
-            raise _refused(target, f"has {name} {settings[name]}, by which it drops records", hint)
+            raise fault("export-target.retention", name=name, value=settings[name], topic=target)
     ahead = int(settings.get("message.timestamp.after.max.ms", LARGEST_AHEAD_MS))
     if keep_offsets and ahead > LARGEST_AHEAD_MS:
-        hint = f"Set it to {LARGEST_AHEAD_MS}, or name a topic that is not there yet."
-        raise _refused(target, "takes any time (message.timestamp.after.max.ms): no gap can be left", hint)
-
-
-def _refused(target: str, message: str, hint: str = "Name a topic that is not there yet.") -> SluiceError:
-    return fault("export-target", message=message, hint=hint, topic=target)
+        raise fault("export-target.ahead", most=LARGEST_AHEAD_MS, topic=target)

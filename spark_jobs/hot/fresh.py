@@ -17,7 +17,7 @@ from spark_jobs.hot.segment import Segment, Tail
 from spark_jobs.hot.told import not_yet, other_epoch
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.kafka.reader import bundles, open_reader
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import check_identity
 
@@ -44,7 +44,10 @@ def read_fresh(
     (``not-yet``, ``too-far-behind``), and whatever reading raises.
     """
     if pipeline.hot is None:
-        raise _not_configured(pipeline)
+        raise fault(
+            "hot-not-configured" if pipeline.can_be_hot else "hot-not-configured.of-this",
+            pipeline=pipeline.name,
+        )
     wanted = at.ends if at else {p: offset + 1 for p, offset in (after or {}).items()}
     deadline = time.monotonic() + patience_seconds
     while True:
@@ -92,13 +95,3 @@ def _segments(
                 for segment in maker.segments(chunk, positions):
                     positions[segment.partition] = segment.end
                     yield segment
-
-
-def _not_configured(pipeline: PipelineConfig) -> SluiceError:
-    hint = "Write `hot: true` under it, or leave out --fresh, --after and --at."
-    if not pipeline.can_be_hot:
-        hint = (
-            "Leave out --fresh, --after and --at: of a mirror, of an archive, and beside a gate or `route` no"
-            " row is shown before it is in the table."
-        )
-    return fault("hot-not-configured", hint=hint, pipeline=pipeline.name)

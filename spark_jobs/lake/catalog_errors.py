@@ -47,16 +47,16 @@ _SAME_AGAIN = (
 
 def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
     """Return what a catalog's exception means for the caller, when it is known that nothing was committed."""
-    message = f"the catalog {action}: {_said(error)}"
+    said = _said(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
-        return fault("catalog-refused", message=message, **where)
-    if (told := told_by_store(error, message, **where)) is not None:
+        return fault("catalog-refused", action=action, why=said, **where)
+    if (told := told_by_store(error, f"the catalog {action}", said, **where)) is not None:
         return told
     if isinstance(error, FileNotFoundError):
-        return fault("metadata-gone", message=message, **where)
+        return fault("metadata-gone", action=action, why=said, **where)
     if _is_final(error):
-        return fault("request-refused", message=message, **where)
-    return fault("catalog-away", message=message, **where)
+        return fault("request-refused", action=action, why=said, **where)
+    return fault("catalog-away", action=action, why=said, **where)
 
 
 def refused_commit(error: Exception, **where: object) -> ConfigError | None:

@@ -12,7 +12,6 @@ from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.records.shaping import shaping_of
@@ -48,60 +47,34 @@ def refuse(
     others |= {pipeline.record_key.column} if pipeline.record_key.format.has_schema else set()
     changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in others]
     declared = pipeline.declared.get(column)
+    at = pipeline.where
     if pipeline.is_archive:
-        message, hint = (
-            "an archive keeps each record's bytes",
-            "Read the type that you want from a flat table.",
-        )
-    elif pipeline.is_mirror:
-        message, hint = (
-            "a mirror's columns have the types of their source",
-            "Change them there: the column is widened, or drains stop until the mirror is made anew.",
-        )
-    elif pipeline.envelope is not None:
-        message, hint = (
-            "what change events say has the types of their source",
-            "Change them there: the column is widened, or another stands beside it.",
-        )
-    elif waiting is not None:
-        message = f"the change of {waiting.column} to {type_of(table, waiting.column)} is not finished"
-        mend = mends.act("retype", pipeline.name, waiting.column, f"'{type_of(table, waiting.column)}'")
-        hint = f"Finish it first: {mend}."
-    elif column not in changeable:
-        message = f"{column} is no column whose type can be changed"
-        hint = f"There are: {', '.join(changeable)}. A field inside a struct changes with its whole column."
-    elif type_of(table, column) == type_name:
-        message, hint = f"column {column} is {type_name} already", "There is nothing to do."
-    elif declared is not None and type_text(declared_type(declared)) != type_name:
-        message = f"sluice.yaml declares {column} as {declared}"
-        hint = "Declare the type it is to have: drains are refused while the two differ."
-    elif (partitioned := _of_partitioning(pipeline, table, column, type_name)) is not None:
-        message, hint = partitioned
-    elif not _can_hold_any(pipeline, table, column, type_name):
-        message = f"no value of {column} can be {type_name}: it is {type_of(table, column)}"
-        hint = (
-            "Text can become numbers, times, UUIDs and bytes; integers, decimals and times text; a number"
-            " another number; a struct one with all of its fields. New records would only be dead letters."
-        )
-    else:
-        return
-    raise fault("cannot-retype", message=message, hint=hint, **pipeline.where)
+        raise fault("cannot-retype.archive", **at)
+    if pipeline.is_mirror:
+        raise fault("cannot-retype.mirror", **at)
+    if pipeline.envelope is not None:
+        raise fault("cannot-retype.events", **at)
+    if waiting is not None:
+        to = type_of(table, waiting.column)
+        raise fault("cannot-retype.unfinished", name=waiting.column, to=to, **at)
+    if column not in changeable:
+        raise fault("cannot-retype.column", name=column, there=", ".join(changeable), **at)
+    if type_of(table, column) == type_name:
+        raise fault("cannot-retype.same", name=column, to=type_name, **at)
+    if declared is not None and type_text(declared_type(declared)) != type_name:
+        raise fault("cannot-retype.declared", name=column, as_is=declared, **at)
+    _refuse_partitioned(pipeline, table, column, type_name)
+    if not _can_hold_any(pipeline, table, column, type_name):
+        raise fault("cannot-retype.value", name=column, to=type_name, there=type_of(table, column), **at)
 
 
-def _of_partitioning(
-    pipeline: PipelineConfig, table: Table, column: str, type_name: str
-) -> tuple[str, str] | None:
-    """Return what speaks against another column of the name, and what to do: Iceberg keeps past specs."""
+def _refuse_partitioned(pipeline: PipelineConfig, table: Table, column: str, type_name: str) -> None:
+    """Another column of a name that partitioning has, or had, cannot be: Iceberg keeps past specs."""
     field_id = table.schema().find_field(column).field_id
     if any(field.source_id == field_id for field in table.spec().fields):
-        mend = mends.act("repartition", pipeline.name)
-        return f"the table is partitioned by {column}", f"Change partition_by first, then: {mend}."
+        raise fault("cannot-retype.partitioned", name=column, **pipeline.where)
     if any(field.name == column for spec in table.specs().values() for field in spec.fields):
-        return (
-            f"the table was partitioned by {column}, and Iceberg keeps the name for this column alone",
-            f"Have another beside it: `columns: {{{column}_2: {{type: {type_name}, sql: {column}}}}}`.",
-        )
-    return None
+        raise fault("cannot-retype.was-partitioned", name=column, to=type_name, **pipeline.where)
 
 
 def _can_hold_any(pipeline: PipelineConfig, table: Table, column: str, type_name: str) -> bool:

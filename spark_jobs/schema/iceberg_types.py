@@ -24,7 +24,6 @@ from pyiceberg.types import (
 
 from spark_jobs.config.iceberg_terms import field_text, split_arguments, split_field
 from spark_jobs.config.value_format import Layout
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.evolution import Path
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
@@ -117,17 +116,23 @@ def check_columns(
     there = {field.name: field.field_type for field in table.schema().fields}
     for name, kind in expected.items():
         if name in METADATA_COLUMNS and name not in there:
-            message = f"the table has no column {name}, which Sluice writes as {type_text(kind)}"
-            raise _clash(table, message, "Give the pipeline another `table`.")
+            raise fault("column-clash.missing", name=name, type=type_text(kind), table=".".join(table.name()))
         changes = widenings_to(there[name], kind, (name,)) if name in there else {}
         if changes is None or (changes and name in METADATA_COLUMNS):
-            message = f"column {name} is {type_text(there[name])}, not {type_text(kind)}"
-            mend = mends.act("retype", pipeline, name, f"'{type_text(kind)}'")
-            mend = mends.act("rebuild", pipeline) if layout is Layout.MIRROR else mend
-            other = "Give the pipeline another `table`."
-            change = other if layout is Layout.CHANGES else f"Or change the column's: {mend}."
-            hint = f"Make the declared type the table's own. {change}"
-            raise _clash(table, message, hint if name in declared else other)
+            raise fault(
+                "column-clash"
+                if name not in declared
+                else "column-clash.of-events"
+                if layout is Layout.CHANGES
+                else "column-clash.of-mirror"
+                if layout is Layout.MIRROR
+                else "column-clash.of-rows",
+                name=name,
+                there=type_text(there[name]),
+                type=type_text(kind),
+                owner=pipeline,
+                table=".".join(table.name()),
+            )
     _check_names(table)
 
 
@@ -135,12 +140,7 @@ def _check_names(table: Table) -> None:
     try:
         sanitize_column_names(table.schema())  # as the writer does
     except ValueError as error:
-        hint = "Drop or rename one of the two with your engine: records with its key become dead letters."
-        raise _clash(table, f"two columns have one name in files: {error}", hint) from error
-
-
-def _clash(table: Table, message: str, hint: str) -> SluiceError:
-    return fault("column-clash", message=message, hint=hint, table=".".join(table.name()))
+        raise fault("column-clash.names", why=error, table=".".join(table.name())) from error
 
 
 def widenings_to(there: IcebergType, declared: IcebergType, path: Path) -> dict[Path, IcebergType] | None:

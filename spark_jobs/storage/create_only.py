@@ -148,13 +148,13 @@ def _translated(action: str, location: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"{action} what lies under `state:` failed: {in_a_line(error)}"
-        told = told_by_store(error, message, location=location)
+        doing, why = f"{action} what lies under `state:` failed", in_a_line(error)
+        told = told_by_store(error, doing, why, location=location)
         if told is not None and told.code == "storage-refused":
-            raise fault("log-store-refused", message=message, location=location) from error
+            raise fault("log-store-refused", doing=doing, why=why, location=location) from error
         if told is not None:
             raise told from error
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise fault(
-            "disk-full" if is_full else "log-store-away", message=message, location=location
+            "disk-full" if is_full else "log-store-away", doing=doing, why=why, location=location
         ) from error

@@ -28,15 +28,15 @@ def in_a_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:_LONGEST]
 
 
-def told_by_store(error: BaseException, message: str, **where: object) -> SluiceError | None:
+def told_by_store(error: BaseException, doing: str, why: str, **where: object) -> SluiceError | None:
     """Return the error of a missing bucket, of expired credentials, of a refusal; None of others."""
     if _EXPIRY.search(str(error)):
-        return fault("credentials-expired", message=message, **where)
+        return fault("credentials-expired", doing=doing, why=why, **where)
     if _NO_BUCKET.search(str(error)):
-        return fault("no-bucket", message=message, **where)
+        return fault("no-bucket", doing=doing, why=why, **where)
     if not is_refusal(error):
         return None
-    return fault("storage-refused", message=message, **where)
+    return fault("storage-refused", doing=doing, why=why, **where)
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -51,9 +51,10 @@ def storage_error(error: OSError, doing: str, **where: object) -> SluiceError:
 
     ``doing`` begins the message: "writing data files".
     """
-    if (told := told_by_store(error, f"{doing} failed: {in_a_line(error)}", **where)) is not None:
+    why = in_a_line(error)
+    if (told := told_by_store(error, f"{doing} failed", why, **where)) is not None:
         return told
-    return fault("storage-failed", doing=doing, type=type(error).__name__, why=in_a_line(error), **where)
+    return fault("storage-failed", doing=doing, type=type(error).__name__, why=why, **where)
 
 
 def manifest_error(error: OSError, doing: str, table: Table) -> SluiceError:

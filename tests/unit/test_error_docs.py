@@ -45,6 +45,11 @@ def test_every_error_is_made_somewhere() -> None:
     assert {name for _, call in _calls() for name in _names(call)} == set(ENTRIES)
 
 
+def test_no_error_is_made_otherwise() -> None:
+    """A text beside a ``raise`` would be in no catalogue, and on no page."""
+    assert [where for where, call in _calls(*KINDS) if call.args or call.keywords] == []
+
+
 def test_every_place_is_given() -> None:
     """A call gives what its texts name, and nothing that is neither in a text nor a coordinate."""
     for where, call in _calls():
@@ -83,12 +88,13 @@ def test_anchor_in_the_ui_is_the_printed_one() -> None:
     assert ANCHOR.findall(str(caught.value.metadata["described in"].value)) == ["some-code"]
 
 
-def _calls() -> Iterator[tuple[str, ast.Call]]:
-    """Every call of ``fault`` in the product, and where it is."""
+def _calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of these, or of ``fault``, in the product, and where it is."""
+    names = names or ("fault",)
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "fault":
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", node
 
 
