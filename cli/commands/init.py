@@ -219,7 +219,7 @@ def _broker_properties(given: tuple[str, ...]) -> dict[str, str]:
     properties = dict(_pairs(given, "--property"))
     for key, value in properties.items():
         if is_secret_key(key) and "${" not in value:
-            raise _in_plain_text("--property", key)
+            raise fault("secret-in-file", option="--property", key=key)
     return properties
 
 
@@ -232,7 +232,7 @@ def _registry_settings(url: str | None, given: tuple[str, ...]) -> dict[str, Any
             continue
         # What is written of a password is behind the last colon that is not within a reference.
         if REFERENCE.sub("", value).rpartition(":")[2] or not REFERENCE.search(value):
-            raise _in_plain_text("--registry-property", key)
+            raise fault("secret-in-file", option="--registry-property", key=key)
         settings.setdefault("auth", {})[key.removeprefix(_AUTH)] = value
     return settings
 
@@ -243,7 +243,3 @@ def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
         if not equals or not key:
             raise click.BadParameter("write KEY=VALUE", param_hint=option)
         yield key, value
-
-
-def _in_plain_text(option: str, key: str) -> SluiceError:
-    return fault("secret-in-file", option=option, key=key)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -288,11 +288,9 @@ def _refuse_unscaled(decoded: Decoded, values: Sequence[bytes], columns: pa.Sche
         if pa.types.is_decimal(kind):
             value = parse_object(values[bad.index]).get(bad.field)
             if type(value) is str:
-                _refuse_decimal(bad.field, value, kind)
-
-
-def _refuse_decimal(column: str, value: str, kind: pa.DataType) -> NoReturn:
-    raise fault("debezium-decimal-without-schema", value=value, column=column, declared=str(kind))
+                raise fault(
+                    "debezium-decimal-without-schema", value=value, column=bad.field, declared=str(kind)
+                )
 
 
 def _beside(
