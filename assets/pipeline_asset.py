@@ -1,6 +1,8 @@
 """What all assets of a pipeline have in common: name, owners, tag, source, and what their steps are given."""
 
+import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dagster import (
@@ -19,9 +21,9 @@ from dagster import (
 from assets.failures import named_failures
 from assets.keys import GROUP_REPLAY, named_owners, step_name, table_key
 from assets.limits import NO_END, TAG_MAX_RUNTIME, UPKEEP, pool_of
-from assets.run_log import told_in
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
+from spark_jobs.config.secrets import told_by
 from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def pipeline_asset(
         ) -> MaterializeResult[None]:
             with (
                 named_failures(),
-                told_in(context.log),
+                _told_in(context.log),
                 sluice.connections(pipeline.name, spark, kind=work, run_id=context.run.run_id) as connections,
             ):
                 if group == GROUP_REPLAY and TAG_MAX_RUNTIME not in context.run.tags:
@@ -108,3 +110,17 @@ def table_changed(
     # How far the table is, which the next drain compares, is as it was.
     reached = {name: told[name] for name in ("next_offsets",) if name in told}
     return AssetMaterialization(table_key(pipeline), metadata={**shown, **reached})
+
+
+class _Forward(logging.Handler):
+    def __init__(self, log: logging.Logger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(record.levelno, self.format(record))
+
+
+def _told_in(log: logging.Logger) -> AbstractContextManager[None]:
+    """Have a run's log in Dagster say what Sluice says on its way, as the terminal does for a command."""
+    return told_by(_Forward(log))

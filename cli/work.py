@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 _T = TypeVar("_T")
+DEFAULT_LIMIT = 20
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -91,24 +92,44 @@ def reason_option(why: str) -> Callable[[_Command], _Command]:
     return click.option("--reason", required=True, help=why)
 
 
-def act_command(
-    name: str, kind: str = "", *, of: click.Group | None = None, needs_kafka: bool = True
-) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a command of what is done to a pipeline: it gets its report, the work opened, and what was typed.
+def limit_option(what: str) -> Callable[[_Command], _Command]:
+    """Return the option of how many are told at most."""
+    most = click.IntRange(min=1)
+    return click.option("--limit", type=most, default=DEFAULT_LIMIT, show_default=True, help=what)
 
-    ``kind`` of work is the command's name unless it says otherwise; ``of`` is the group it belongs to.
+
+def listener_options(section: str, lets: str) -> Callable[[_Command], _Command]:
+    """Return the options of what listens: at another port than its section's, and for whom."""
+    where = f"Which port instead of {section}.listen's."
+    port = click.option("--port", type=click.IntRange(1, 65535), default=None, help=where)
+    who = f"Let others than this machine {lets} without tokens."
+    insecure = click.option("--insecure", is_flag=True, help=who)
+    return lambda command: port(insecure(command))
+
+
+def pipeline_command(
+    name: str,
+    kind: str = "",
+    *,
+    of: click.Group | None = None,
+    needs_kafka: bool = True,
+    is_told: bool = False,
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Make a command of what is done with one pipeline: it gets its report, the work opened, what was typed.
+
+    ``kind`` of work is the command's name unless it says otherwise; ``of`` is the group it belongs to,
+    ``is_told`` as ``reported`` has it.
     """
 
-    def make(act: Callable[..., None]) -> click.Command:
-        @wraps(act)
-        def run(report: output.Report, pipeline: str, **typed: Any) -> None:
+    def make(do: Callable[..., int | None]) -> click.Command:
+        @wraps(do)
+        def run(report: output.Report, pipeline: str, **typed: Any) -> int | None:
             with opened(pipeline, kind or name, needs_kafka=needs_kafka) as work:
-                report.add(pipeline=work.pipeline.name)
-                act(report, work, **typed)
+                return do(report, work, **typed)
 
         command = of.command if of else click.command
-        made = command(name)(click.argument("pipeline")(output.reported(run)))
-        made.params.append(made.params.pop(1))  # --json stands behind the act's own
+        made = command(name)(click.argument("pipeline")(output.reported(run, is_told=is_told)))
+        made.params.append(made.params.pop(1))  # --json stands behind the command's own
         return made
 
     return make

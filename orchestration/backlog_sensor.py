@@ -10,15 +10,13 @@ from dagster import (
     RunRequest,
     SensorEvaluationContext,
     SensorResult,
-    sensor,
 )
 
-from assets.failures import named_failures
 from assets.keys import table_key
-from orchestration import switches
 from orchestration.jobs import drain_job
 from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
+from orchestration.switches import watching
 from orchestration.topic_observations import topic_observations
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
@@ -34,14 +32,11 @@ from spark_jobs.protocol.source import drain_refusal, held_back
 SECONDS_BETWEEN_TICKS = 5
 
 
-@sensor(
-    name="backlog_sensor",
+@watching(
+    SECONDS_BETWEEN_TICKS,
+    "Asks for a drain of every pipeline whose backlog is due by count, size or age.",
     job=drain_job,
-    minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=switches.SENSOR,
-    description="Asks for a drain of every pipeline whose backlog is due by count, size or age.",
 )
-@named_failures()
 def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers only which problems and pauses were already logged."""
     announce_pools(context.instance, sluice.config.pipelines)

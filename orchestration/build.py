@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dagster import Definitions, in_process_executor
 
-from assets.checks import table_checks
-from assets.hot_check import hot_check
+from assets.checks import hot_check, table_checks
 from assets.limits import CHECKS, QUALITY
 from assets.quality_checks import quality_checks
-from assets.rebuilds import rebuild_asset
 from assets.redrives import redrive_asset
-from assets.replays import replay_asset
+from assets.replays import rebuild_asset, replay_asset
 from assets.tables import table_asset, topic_assets
 from assets.upkeep import upkeep_assets
 from orchestration.backlog_sensor import backlog_sensor
-from orchestration.checks_schedule import checks_schedule
-from orchestration.clock_schedules import clock_schedules
+from orchestration.clock_schedules import checks_schedule, clock_schedules
 from orchestration.event_log_upkeep import event_log_upkeep_job, event_log_upkeep_schedule
 from orchestration.jobs import drain_job, judging_job, upkeep_job
 from orchestration.quality_sensor import quality_sensor

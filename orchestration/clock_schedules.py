@@ -1,6 +1,7 @@
 """The schedules of pipelines that are drained or tidied up by the clock: one for each expression and zone.
 
 A tick asks for the runs that a sensor would ask for. What a late or missed tick leaves waits in the topic.
+And the schedule of all checks, every five minutes: what nobody looks at is judged all the same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dagster import (
     DagsterInstance,
     ResourceParam,
     RunRequest,
+    RunsFilter,
     ScheduleDefinition,
     ScheduleEvaluationContext,
     SkipReason,
@@ -21,18 +23,19 @@ from dagster import (
 
 from assets.failures import named_failures
 from assets.keys import step_name
-from assets.limits import DRAIN, SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS, TAG_MAX_RUNTIME, UPKEEP
+from assets.limits import CHECKS, DRAIN, SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS, TAG_MAX_RUNTIME, UPKEEP
 from orchestration import switches
 from orchestration.backlog_sensor import drains
 from orchestration.jobs import drain_job, upkeep_job
 from orchestration.pools import announce_pools
-from orchestration.run_requests import RunHistory
+from orchestration.run_requests import UNDER_WAY, RunHistory
 from orchestration.triggers import should_drain_now
 from orchestration.upkeep_sensor import tidying
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.monitoring.survey import Problem
 
+EVERY_FIVE_MINUTES = "*/5 * * * *"
 # A run that took its time must not make the next night's a second too early for what is done once a day.
 EARLY_SECONDS = 2 * 3600.0
 NAMES_SHOWN = 20
@@ -102,3 +105,16 @@ def _upkeeps(
         for request in tidying(look, history, {}, instance, now + EARLY_SECONDS)
     ]
     return requests, {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
+
+
+@schedule(
+    name="checks",
+    job_name=CHECKS,
+    cron_schedule=EVERY_FIVE_MINUTES,
+    default_status=switches.SCHEDULE,
+    description="Judges every pipeline, unless the last judgement is still under way.",
+)
+def checks_schedule(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+    """Ask for a run, unless the last one is under way: slow checks do not pile up."""
+    under_way = context.instance.get_runs(RunsFilter(job_name=CHECKS, statuses=UNDER_WAY), limit=1)
+    return SkipReason("The checks of five minutes ago still run.") if under_way else RunRequest()

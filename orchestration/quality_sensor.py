@@ -10,15 +10,13 @@ from dagster import (
     RunRequest,
     SensorEvaluationContext,
     SensorResult,
-    sensor,
 )
 
-from assets.failures import named_failures
 from assets.keys import table_key
 from assets.limits import QUALITY
 from assets.quality_checks import TAG_SINCE, check_name
-from orchestration import switches
 from orchestration.run_requests import TAG_PIPELINE
+from orchestration.switches import watching
 from orchestration.triggers import short_hash
 from resources.sluice import Sluice
 from spark_jobs.monitoring.survey import Surveyed
@@ -28,14 +26,11 @@ from spark_jobs.protocol.errors import SluiceError
 SECONDS_BETWEEN_TICKS = 60
 
 
-@sensor(
-    name="quality_sensor",
+@watching(
+    SECONDS_BETWEEN_TICKS,
+    "Asks for the quality suites of every pipeline that has committed, or holds a batch.",
     job_name=QUALITY,
-    minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=switches.SENSOR,
-    description="Asks for the quality suites of every pipeline that has committed, or holds a batch.",
 )
-@named_failures()
 def quality_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor is, by pipeline, the state up to which a run was asked for."""
     requested: dict[str, Any] = json.loads(context.cursor) if context.cursor else {}

@@ -10,10 +10,9 @@ import os
 import threading
 from collections.abc import Collection
 
-from dagster import ResourceParam, SensorEvaluationContext, SkipReason, sensor
+from dagster import ResourceParam, SensorEvaluationContext, SkipReason
 
-from assets.failures import named_failures
-from orchestration import switches
+from orchestration.switches import watching
 from resources.sluice import Sluice
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.words import count
@@ -22,13 +21,10 @@ SECONDS_BETWEEN_TICKS = 30
 _LOAD_SECONDS = 120
 
 
-@sensor(
-    name="topics_sensor",
-    minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=switches.SENSOR,
-    description="Lists the broker's topics for topics_regex, and has the definitions loaded again.",
+@watching(
+    SECONDS_BETWEEN_TICKS,
+    "Lists the broker's topics for topics_regex, and has the definitions loaded again.",
 )
-@named_failures()
 def topics_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SkipReason:
     """One tick; it asks for no run."""
     from spark_jobs.connections.broker_topics import refresh_topics  # noqa: PLC0415  (librdkafka, never at import)

@@ -14,14 +14,12 @@ from dagster import (
     RunRequest,
     SensorEvaluationContext,
     SensorResult,
-    sensor,
 )
 
-from assets.failures import named_failures
 from assets.keys import table_key, upkeep_key
-from orchestration import switches
 from orchestration.jobs import drain_job, upkeep_job
 from orchestration.run_requests import RunHistory
+from orchestration.switches import watching
 from orchestration.triggers import state_key
 from resources.sluice import Sluice
 from spark_jobs.books.entries import is_due
@@ -36,14 +34,11 @@ SECONDS_BETWEEN_TICKS = 60
 UNFINISHED_SECONDS = 120.0
 
 
-@sensor(
-    name="upkeep_sensor",
+@watching(
+    SECONDS_BETWEEN_TICKS,
+    "Asks for the upkeep that tables and logs are due for, and for drains that settle leftovers.",
     jobs=[upkeep_job, drain_job],
-    minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=switches.SENSOR,
-    description="Asks for the upkeep that tables and logs are due for, and for drains that settle leftovers.",
 )
-@named_failures()
 def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers since when each pipeline is watched: no orphan is older than that."""
     now = time.time()

@@ -8,12 +8,10 @@ from dagster import (
     ResourceParam,
     SensorEvaluationContext,
     SensorResult,
-    sensor,
 )
 
-from assets.failures import named_failures
 from assets.replays import windows_of
-from orchestration import switches
+from orchestration.switches import watching
 from resources.sluice import Sluice
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.replay.ranges import window_keys
@@ -24,13 +22,10 @@ SECONDS_BETWEEN_TICKS = 60
 Request = AddDynamicPartitionsRequest | DeleteDynamicPartitionsRequest
 
 
-@sensor(
-    name="windows_sensor",
-    minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=switches.SENSOR,
-    description="Registers the windows of offsets that can be replayed, and forgets those Kafka has deleted.",
+@watching(
+    SECONDS_BETWEEN_TICKS,
+    "Registers the windows of offsets that can be replayed, and forgets those Kafka has deleted.",
 )
-@named_failures()
 def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick."""
     requests: list[Request] = []

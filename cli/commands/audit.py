@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.output import Report, count, reported
-from cli.work import opened, verdict
+from cli.output import Report, count
+from cli.work import Work, pipeline_command, verdict
 from spark_jobs.config.file import load_config
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ NUMBERS = (
 )
 
 
-@click.command("audit")
-@click.argument("pipeline")
+@pipeline_command("audit")
 @click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
 @click.option("--pages", is_flag=True, help="With --metadata: read all of each file, page by page.")
 @click.option("--source", is_flag=True, help="Compare a mirror with the database that it is of.")
@@ -33,9 +32,8 @@ NUMBERS = (
     show_default=True,
     help="With --source: look again for so many seconds at what differs, as it may be on its way.",
 )
-@reported
 def command(
-    report: Report, pipeline: str, *, metadata: bool, pages: bool, source: bool, patience_seconds: float
+    report: Report, work: Work, *, metadata: bool, pages: bool, source: bool, patience_seconds: float
 ) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 
@@ -52,19 +50,18 @@ def command(
     if pages and not metadata:
         raise click.UsageError("--pages reads files; it goes with --metadata.")
     if source:
-        is_clean = _audit_source(report, pipeline, patience_seconds)
+        is_clean = _audit_source(report, work, patience_seconds)
     elif metadata:
-        is_clean = _audit_metadata(report, pipeline, pages=pages)
+        is_clean = _audit_metadata(report, work, pages=pages)
     else:
-        is_clean = _audit(report, pipeline)
+        is_clean = _audit(report, work)
     return 0 if is_clean else 1
 
 
-def _audit(report: Report, pipeline: str) -> bool:
-    with opened(pipeline, "audit") as work:
-        from spark_jobs.audit.audit import audit
+def _audit(report: Report, work: Work) -> bool:
+    from spark_jobs.audit.audit import audit
 
-        result = audit(*work)
+    pipeline, result = work.pipeline.name, audit(*work)
     report.add(result, records=result.records)
     numbers = [name.replace("_", " ") for name in NUMBERS]
     row = (pipeline, *(getattr(result, name) for name in NUMBERS))
@@ -92,20 +89,15 @@ def _audit(report: Report, pipeline: str) -> bool:
     return result.is_clean
 
 
-def _audit_source(report: Report, pipeline: str, patience_seconds: float) -> bool:
-    with opened(pipeline, "audit") as work:
-        from spark_jobs.audit.source_audit import audit_source
+def _audit_source(report: Report, work: Work, patience_seconds: float) -> bool:
+    from spark_jobs.audit.source_audit import audit_source
 
-        result = audit_source(
-            load_config(),
-            *work,
-            patience_seconds=patience_seconds,
-            on_progress=partial(click.echo, err=True),
-        )
+    tell = partial(click.echo, err=True)
+    result = audit_source(load_config(), *work, patience_seconds=patience_seconds, on_progress=tell)
     report.add(result)
     unlike = f"; not compared: {', '.join(result.left_out)}" if result.left_out else ""
     report.say(
-        f"{pipeline}: {count(result.rows, 'row')} in the database, {result.mirror_rows:,} in"
+        f"{work.pipeline.name}: {count(result.rows, 'row')} in the database, {result.mirror_rows:,} in"
         f" the mirror, compared by {', '.join(result.compared)}{unlike}"
     )
     if result.is_clean:
@@ -118,11 +110,10 @@ def _audit_source(report: Report, pipeline: str, patience_seconds: float) -> boo
     return result.is_clean
 
 
-def _audit_metadata(report: Report, pipeline: str, *, pages: bool) -> bool:
-    with opened(pipeline, "audit") as work:
-        from spark_jobs.audit.metadata import audit_metadata
+def _audit_metadata(report: Report, work: Work, *, pages: bool) -> bool:
+    from spark_jobs.audit.metadata import audit_metadata
 
-        result = audit_metadata(*work, pages=pages, on_progress=_tell_files)
+    result = audit_metadata(*work, pages=pages, on_progress=_tell_files)
     report.add(result)
     for finding in result.findings:
         report.say(f"{finding.what}\n  where: {finding.where}\n  mend:  {finding.mend}")
@@ -132,7 +123,7 @@ def _audit_metadata(report: Report, pipeline: str, *, pages: bool) -> bool:
         f"{count(result.snapshots, 'snapshot')}, {count(result.attempts, 'attempt')} in the log"
     )
     judged = "all is there and agrees" if result.is_clean else count(len(result.findings), "finding")
-    report.say(f"{pipeline}: {judged}; {seen}")
+    report.say(f"{work.pipeline.name}: {judged}; {seen}")
     return result.is_clean
 
 

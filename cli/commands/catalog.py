@@ -5,18 +5,13 @@ from __future__ import annotations
 import click
 
 from cli import output
+from cli.work import listener_options
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_CATALOG
 
 
 @click.command("catalog")
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=None,
-    help="Which port instead of catalog_server.listen's.",
-)
-@click.option("--insecure", is_flag=True, help="Let others than this machine read it without tokens.")
+@listener_options("catalog_server", "read it")
 def command(port: int | None, *, insecure: bool) -> None:
     """Serve the configured catalog to other engines over Iceberg's REST protocol until Ctrl-C; reads only.
 

@@ -10,7 +10,7 @@ from threading import Event
 import click
 
 from cli import output
-from cli.work import connections_for
+from cli.work import connections_for, listener_options
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_GATEWAY
 from spark_jobs.config.settings import SluiceConfig
@@ -21,10 +21,7 @@ _UNMOVED_SECONDS = 60.0
 
 
 @click.command("gateway")
-@click.option(
-    "--port", type=click.IntRange(1, 65535), default=None, help="Which port instead of gateway.listen's."
-)
-@click.option("--insecure", is_flag=True, help="Let others than this machine send without tokens.")
+@listener_options("gateway", "send")
 @click.option("--drain-spool", is_flag=True, help="Send what a gateway's spool has, and end.")
 def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
     """Take batches of events over WebSocket and HTTP into Kafka, exactly once, until Ctrl-C.

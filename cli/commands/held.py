@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cli.output import Report, count, reported, when
-from cli.work import Work, act_command, opened, reason_option
+from cli.output import Report, count, when
+from cli.work import Work, pipeline_command, reason_option
 from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
 
 _reason = reason_option("Why; kept with the table and in the log.")
@@ -20,15 +20,12 @@ def command() -> None:
     """
 
 
-@command.command("list")
-@click.argument("pipeline")
-@reported
-def list_held(report: Report, pipeline: str) -> int:
+@pipeline_command("list", "held", of=command)
+def list_held(report: Report, work: Work) -> int:
     """What is held of PIPELINE and which expectations were not met. Exit code 1 when something is."""
-    with opened(pipeline, "held") as work:
-        from spark_jobs.acts.held import held_batches
+    from spark_jobs.acts.held import held_batches
 
-        held = held_batches(*work)
+    pipeline, held = work.pipeline.name, held_batches(*work)
     report.add(pipeline=pipeline, held=[each.shown() for each in held])
     if not held:
         report.say(f"{pipeline}: no batch is held")
@@ -37,7 +34,7 @@ def list_held(report: Report, pipeline: str) -> int:
     return 1
 
 
-@act_command("publish", "held", of=command)
+@pipeline_command("publish", "held", of=command)
 @_attempt
 @_reason
 def publish_held(report: Report, work: Work, attempt: str | None, reason: str) -> None:
@@ -51,7 +48,7 @@ def publish_held(report: Report, work: Work, attempt: str | None, reason: str) -
     _tell_decided(report, work, "published", landed, f", snapshot {landed.snapshot_id}")
 
 
-@act_command("discard", "held", of=command)
+@pipeline_command("discard", "held", of=command)
 @_attempt
 @_reason
 def discard_held(report: Report, work: Work, attempt: str | None, reason: str) -> None:
@@ -68,7 +65,7 @@ def discard_held(report: Report, work: Work, attempt: str | None, reason: str) -
 def _tell_decided(
     report: Report, work: Work, decided: str, batch: AdoptedBatch | HeldBatch, what_now: str
 ) -> None:
-    report.add(**{decided: batch.shown()})
+    report.add(pipeline=work.pipeline.name, **{decided: batch.shown()})
     rows = count(batch.counts.balance.all_rows, "row")
     report.say(f"{work.pipeline.name}: {decided} {rows} of {batch.batch.ranges}{what_now}")
 

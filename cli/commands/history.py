@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.output import Report, count, fields, reported, when
-from cli.work import opened
+from cli.output import Report, count, fields, when
+from cli.work import Work, limit_option, pipeline_command
 from spark_jobs.config.file import load_config
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
@@ -16,16 +16,12 @@ from spark_jobs.protocol.batch import BatchKind
 if TYPE_CHECKING:
     from spark_jobs.books.history import HistoryLine
 
-DEFAULT_LIMIT = 20
 MAX_RANGES_SHOWN = 3
 LOGGED_KINDS = [kind.value for kind in BatchKind if kind is not BatchKind.REANCHOR]
 
 
-@click.command("history")
-@click.argument("pipeline")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, help="How many at most."
-)
+@pipeline_command("history", needs_kafka=False)
+@limit_option("How many at most.")
 @click.option(
     "--kind",
     "kinds",
@@ -33,8 +29,7 @@ LOGGED_KINDS = [kind.value for kind in BatchKind if kind is not BatchKind.REANCH
     type=click.Choice(LOGGED_KINDS),
     help="Only these.",
 )
-@reported
-def command(report: Report, pipeline: str, limit: int, kinds: tuple[str, ...]) -> None:
+def command(report: Report, work: Work, limit: int, kinds: tuple[str, ...]) -> None:
     """List the batches and acts of PIPELINE, newest first: when, what, how many, how long, who and why.
 
     \b
@@ -45,13 +40,12 @@ def command(report: Report, pipeline: str, limit: int, kinds: tuple[str, ...]) -
 
     What is finished comes from the books (the table sluice_batches), the rest from the log. Reads only.
     """  # noqa: D301  (click's mark for a block it must not wrap)
-    with opened(pipeline, "history", needs_kafka=False) as work:
-        from spark_jobs.books.history import history, unlisted_drains
-        from spark_jobs.notices.failures import read_failures
+    from spark_jobs.books.history import history, unlisted_drains
+    from spark_jobs.notices.failures import read_failures
 
-        lines = history(*work, limit=limit, kinds=kinds)
-        unlisted = unlisted_drains(*work)
-        failures = read_failures(load_config().home, pipeline).last.values()
+    pipeline, lines = work.pipeline.name, history(*work, limit=limit, kinds=kinds)
+    unlisted = unlisted_drains(*work)
+    failures = read_failures(load_config().home, pipeline).last.values()
     failed = {failure.attempt: failure.message for failure in failures}
     whys = {line.entry.attempt: _why(line, failed) for line in lines}
     told = [_to_json(line) | {"why": whys[line.entry.attempt]} for line in lines]

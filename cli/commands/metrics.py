@@ -5,15 +5,13 @@ from __future__ import annotations
 import click
 
 from cli import output
+from cli.work import listener_options
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_METRICS
 
 
 @click.command("metrics")
-@click.option(
-    "--port", type=click.IntRange(1, 65535), default=None, help="Which port instead of metrics.listen's."
-)
-@click.option("--insecure", is_flag=True, help="Let others than this machine read them without tokens.")
+@listener_options("metrics", "read them")
 def command(port: int | None, *, insecure: bool) -> None:
     """Serve Prometheus metrics of every pipeline at /metrics until Ctrl-C; reads only.
 

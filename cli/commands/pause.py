@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cli.output import Report
-from cli.work import Work, act_command, reason_option
+from cli.work import Work, pipeline_command, reason_option
 from spark_jobs.protocol.words import paused_line
 
 
-@act_command("pause")
+@pipeline_command("pause")
 @reason_option("Why, for whoever finds the pipeline standing.")
 def command(report: Report, work: Work, reason: str) -> None:
     """Stop PIPELINE's drains until `./sluice resume`: one under way ends with the batch it is at.
@@ -18,5 +18,5 @@ def command(report: Report, work: Work, reason: str) -> None:
     from spark_jobs.acts.act import pause
 
     paused = pause(*work, reason=reason)
-    report.add(paused=paused)
+    report.add(pipeline=work.pipeline.name, paused=paused)
     report.say(f"{work.pipeline.name}: {paused_line(paused)}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from cli.output import Report, count
-from cli.work import Work, act_command, reason_option
+from cli.work import Work, pipeline_command, reason_option
 
 
-@act_command("retype")
+@pipeline_command("retype")
 @click.argument("column")
 @click.argument("type_name", metavar="TYPE")
 @reason_option("Why, for the history.")
@@ -25,7 +25,7 @@ def command(report: Report, work: Work, column: str, type_name: str, reason: str
         report.say(f"{work.pipeline.name}: {words}")
 
     done = retype(*work, column, type_name, reason=reason, on_progress=say)
-    report.add(type=type_name)
+    report.add(pipeline=work.pipeline.name, type=type_name)
     report.add(done)
     offsets, files = count(done.replayed, "offset"), count(done.files, "file")
     say(f"{column} is {type_name}; {offsets} read again, {files} made anew")

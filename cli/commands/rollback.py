@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from cli.output import Report
-from cli.work import Read, Work, act_command, reason_option
+from cli.work import Read, Work, pipeline_command, reason_option
 from spark_jobs.lake.moments import Moment, parse_moment
 
 _MOMENT = Read("snapshot or time", parse_moment, "neither a snapshot id nor a time like 2026-11-21T10:00")
 
 
-@act_command("rollback")
+@pipeline_command("rollback")
 @click.option("--to", required=True, type=_MOMENT, metavar="SNAPSHOT|TIME", help="Where to go back.")
 @reason_option("Why, for the history.")
 @click.option(
@@ -27,10 +27,10 @@ def command(report: Report, work: Work, to: Moment, reason: str, force: bool) ->
 
     snapshot, time_ms = to.snapshot_id, to.at_ms
     done = rollback(*work, to_snapshot=snapshot, to_time_ms=time_ms, reason=reason, force=force)
-    at, now = done.to_snapshot_id, done.snapshot_id
-    report.add(to_snapshot=at, snapshot=now, undone=list(done.undone), lost=list(done.lost))
-    report.add(done, "next_offsets")
-    report.say(f"{work.pipeline.name}: as at snapshot {at} (now snapshot {now})")
+    name, at, now = work.pipeline.name, done.to_snapshot_id, done.snapshot_id
+    report.add(pipeline=name, to_snapshot=at, snapshot=now)
+    report.add(undone=list(done.undone), lost=list(done.lost), next_offsets=done.next_offsets)
+    report.say(f"{name}: as at snapshot {at} (now snapshot {now})")
     if done.undone:
         report.say(f"  to be drained again: {done.undone}")
     if done.lost:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.work import connections_for, pipelines_named
+from cli.work import connections_for, listener_options, pipelines_named
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_SERVE
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
@@ -28,10 +28,7 @@ _TELL_SECONDS = 5.0  # how often of one that goes on catching up
 
 @click.command("serve")
 @click.argument("pipelines", nargs=-1)
-@click.option(
-    "--port", type=click.IntRange(1, 65535), default=None, help="Which port instead of serve.listen's."
-)
-@click.option("--insecure", is_flag=True, help="Let others than this machine ask without tokens.")
+@listener_options("serve", "ask")
 def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> None:
     """Answer queries over tables and what Kafka has beyond them until Ctrl-C; reads only.
 

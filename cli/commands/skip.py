@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli.output import Report, count
-from cli.work import Read, Work, act_command, reason_option
+from cli.work import Read, Work, pipeline_command, reason_option
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 
@@ -25,7 +25,7 @@ def _one_a_partition(_: click.Context, __: click.Parameter, ranges: tuple[Offset
 _RANGE = Read("range", _range, "not P:START-END, like 0:17-18 (END is not skipped)")
 
 
-@act_command("skip")
+@pipeline_command("skip")
 @click.argument(
     "ranges", nargs=-1, required=True, type=_RANGE, callback=_one_a_partition, metavar="P:START-END..."
 )
@@ -40,6 +40,6 @@ def command(report: Report, work: Work, ranges: OffsetRanges, reason: str) -> No
     from spark_jobs.acts.act import skip
 
     committed = skip(*work, ranges, reason=reason)
-    now = committed.progress.next_offsets
-    report.add(skipped=list(ranges), snapshot=committed.snapshot_id, next_offsets=now)
-    report.say(f"{work.pipeline.name}: skipped {ranges} ({count(ranges.records, 'offset')}): {reason}")
+    name, now = work.pipeline.name, committed.progress.next_offsets
+    report.add(pipeline=name, skipped=list(ranges), snapshot=committed.snapshot_id, next_offsets=now)
+    report.say(f"{name}: skipped {ranges} ({count(ranges.records, 'offset')}): {reason}")

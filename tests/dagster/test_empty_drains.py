@@ -18,7 +18,7 @@ from dagster import (
 )
 
 from assets.limits import TAG_MAX_RUNTIME
-from assets.rebuilds import rebuild_asset
+from assets.replays import rebuild_asset
 from assets.tables import table_asset
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain import drain as drains

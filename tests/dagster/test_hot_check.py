@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from dagster import AssetCheckSeverity, DagsterInstance, Definitions
 
-from assets.hot_check import hot_check
+from assets.checks import hot_check
 from assets.limits import CHECKS
 from orchestration.jobs import judging_job
 from resources.sluice import Sluice

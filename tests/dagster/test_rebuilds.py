@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import AssetKey, DagsterInstance, materialize
 
-from assets.rebuilds import rebuild_asset
+from assets.replays import rebuild_asset
 from prove.lab.generated_changes import MadeUp
 from tests.support.new_lab import NewLab
 

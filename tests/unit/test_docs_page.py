@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from assets.hot_check import RUNBOOK as HOT
+from assets.checks import HOT_RUNBOOK as HOT
 from assets.quality_checks import RUNBOOK as QUALITY
 from servers.docs_page import PAGES
 from spark_jobs.checks.registry import BY_NAME
