@@ -70,7 +70,7 @@ def add_keys_and_headers(decoded: Decoded, records: Chunk, columns: pa.Schema) -
         bad = [
             BadValue(row, Phase.KEY, KEY, "the key is not UTF-8")
             for row in decoded.indices
-            if not _is_text(records.keys[row])
+            if not is_text(records.keys[row])
         ]
         if not bad:
             raise
@@ -79,7 +79,8 @@ def add_keys_and_headers(decoded: Decoded, records: Chunk, columns: pa.Schema) -
     return decoded.beside({KEY: keys, HEADERS: headers}, columns)
 
 
-def _is_text(key: bytes | None) -> bool:
+def is_text(key: bytes | None) -> bool:
+    """Return whether a key is UTF-8, or none."""
     try:
         return key is None or key.decode() is not None
     except UnicodeDecodeError:

@@ -15,7 +15,8 @@ from spark_jobs.txlog.phases import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOM = Path(__file__).resolve().parents[2] / "spark_jobs"
+ROOT = Path(__file__).resolve().parents[2]
+ROOM = ROOT / "spark_jobs"
 BATCH_KINDS = ("drain", "replay", "redrive", "rebuild")
 # What stands before the places that a file hands on without: `self._reach("after-sweep")`.
 PREFIXES = {
@@ -45,7 +46,7 @@ def test_every_place_is_struck() -> None:
 
 
 def _reached() -> Iterator[str]:
-    for path in ROOM.rglob("*.py"):
+    for path in (*ROOM.rglob("*.py"), *(ROOT / "gateway").rglob("*.py")):
         for call in _calls(path):
             if isinstance(call.func, ast.Attribute) and call.func.attr in {"reach", "_reach"}:
                 yield from _expanded(path.name, _text(call.args[0]))

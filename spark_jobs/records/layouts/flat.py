@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ from spark_jobs.records.decoder import (
 )
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.shape import add_keys_and_headers
+from spark_jobs.records.shape import add_keys_and_headers, is_text
 from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.column_source import (
@@ -71,8 +70,8 @@ def flat(
         values: Values = JsonDecoder(shaping.elsewhere, fields)
         again: PlainValues = PlainJsonDecoder(shaping.elsewhere, fields)
     else:
-        is_text = pipeline.value.format is ValueFormat.CSV  # numbers of epochs too
-        values, again = SchemaDecoder(schemas, converts=is_text), PlainSchemaDecoder(schemas)
+        converts = pipeline.value.format is ValueFormat.CSV  # from text, numbers of epochs too
+        values, again = SchemaDecoder(schemas, converts=converts), PlainSchemaDecoder(schemas)
     if (keys := schemas.keys) is None:
         return Format(FlatDecoder(values), PlainFlatDecoder(again), columns)
     names = frozenset(field.name for each in keys.every for field in each.columns.struct.fields)
@@ -141,18 +140,12 @@ class PlainFlatDecoder:
 def with_keys_and_headers(plain: Decoded, records: Chunk, columns: pa.Schema) -> Decoded:
     """Do what ``add_keys_and_headers`` does, for ``audit``."""
     if columns.field(KEY).type != pa.binary():
-        plain = plain.only([at for at, row in enumerate(plain.indices) if _is_text(records.keys[row])])
+        plain = plain.only([at for at, row in enumerate(plain.indices) if is_text(records.keys[row])])
     made = {
         name: column_of([each[row] for row in plain.indices], columns.field(name).type)
         for name, each in ((KEY, records.keys), (HEADERS, records.headers))
     }
     return plain.beside(made, columns)
-
-
-def _is_text(key: bytes | None) -> bool:
-    with suppress(UnicodeDecodeError):
-        return key is None or key.decode() is not None
-    return False
 
 
 def _split(columns: pa.Schema, names: frozenset[str]) -> tuple[pa.Schema, pa.Schema]:
