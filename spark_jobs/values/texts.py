@@ -17,7 +17,8 @@ from spark_jobs.values.literals import FractionLiteral
 _Read = TypeVar("_Read")
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,39})(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+# What a decimal column takes: a sign, and no digit before or behind the point, too.
+is_decimal = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII).fullmatch
 # An integer that fits a long whatever it is, for Arrow.
 SHORT_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 
@@ -26,11 +27,6 @@ def number_of(text: str) -> int | FractionLiteral | None:
     """Return the number that JSON would write so, of up to 40 digits; None of any other text."""
     match = _NUMBER.fullmatch(text)
     return None if match is None else FractionLiteral(text) if any(match.groups()) else int(text)
-
-
-def is_decimal(text: str) -> bool:
-    """True of what a decimal column takes: a sign, and no digit before or behind the point, too."""
-    return _DECIMAL.fullmatch(text) is not None
 
 
 def nearest_single(text: str) -> float:

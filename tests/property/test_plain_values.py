@@ -66,6 +66,14 @@ def test_a_text_is_the_same_time_to_both(text: str) -> None:
 
 
 @given(INTEGERS)
+@example(-719_163)
+@example(2_932_897)
+@example(-62_135_596_800_000_001)
+@example(253_402_300_799_999_999)
+@example(253_402_300_800_000_000)
+@example(86_400_000_000)
+@example(1 << 31)
+@example(1 << 63)
 def test_a_number_is_in_the_same_range_to_both(number: int) -> None:
     """Of bits, of days, of a day's microseconds, and of the years 1 to 9999."""
     for kind, read in (

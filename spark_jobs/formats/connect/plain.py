@@ -112,9 +112,8 @@ class MisfitError(ValueError):
 
 def bytes_of(text: Any, _leaf: Leaf | None = None) -> bytes:
     """Return the bytes that JSON writes as base64."""
-    encoded = _text(text)
     try:
-        return b64decode(encoded, validate=True)
+        return b64decode(_text(text), validate=True)
     except (Error, ValueError) as error:
         raise _misfit(text, "not base64") from error
 
@@ -131,11 +130,6 @@ def decimal_of(text: Any, leaf: Leaf) -> Decimal:
 def number_text(text: Any, scale: int) -> str:
     """Return the same of one that no decimal column has room for, as text."""
     return format(decimal_of(text, Leaf(Kind.NUMBER_TEXT, scale=scale)), "f")
-
-
-def uuid_of(text: Any, leaf: Leaf) -> Any:
-    """Return a UUID's bytes."""
-    return _uuid(_text(text), leaf)
 
 
 def time_text(number: int, leaf: Leaf) -> str:
@@ -168,7 +162,7 @@ def _held(read: Callable[[Any, Any], Any], why: str) -> Callable[[Any, Any], Any
 _int = _held(lambda number, _: plain.integer(plain.of(int, number), 32), "not an integer of 32 bits")
 _long = _held(lambda number, _: plain.integer(plain.of(int, number), 64), "not an integer of 64 bits")
 _nearest = _held(plain.floating, "a number that the column cannot hold")
-_uuid = _held(lambda text, _: plain.uuid(text), "not a UUID")
+uuid_of = _held(lambda text, _: plain.uuid(_text(text)), "not a UUID")
 
 
 def _zoned(value: Any, _leaf: Leaf) -> datetime:
@@ -211,7 +205,7 @@ def _scaled_text(value: Any, _leaf: Leaf) -> str:
 
 
 def _misfit(value: Any, why: str) -> MisfitError:
-    shown = str(value)
+    shown = str(value).encode(errors="backslashreplace").decode()  # halves of surrogate pairs too
     return MisfitError(f"{shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}: {why}")
 
 
