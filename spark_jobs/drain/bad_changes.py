@@ -37,11 +37,10 @@ def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int,
     """
     if not may_stop(run) or not bad:
         return
-    name, partition = run.pipeline.name, min(firsts)
+    partition = min(firsts)
     offset, why = firsts[partition]
     told = f"{count(bad, 'change')} of {run.batch.ranges.records:,} offsets"
-    place = {"ranges": run.batch.ranges, "partition": partition, "offset": offset}
-    at = {"pipeline": name, "table": run.batch.table, **place}
+    at = {**run.where, "ranges": run.batch.ranges, "partition": partition, "offset": offset}
     if run.batch.kind is BatchKind.REBUILD:
         raise fault("bad-change.rebuild", told=told, why=why, **at)
     error = fault(
@@ -91,8 +90,7 @@ def refuse_foreign(run: BatchRun, folded: Folded) -> None:
         "another-table" if is_other_table else "another-source",
         other=_named(event[SOURCE]),
         own=_named(own),
-        pipeline=run.pipeline.name,
-        table=run.batch.table,
+        **run.where,
         partition=event[PARTITION],
         offset=event[OFFSET],
     )

@@ -138,6 +138,11 @@ class BatchRun:
     columns: PlannedColumns | None = None
 
     @property
+    def where(self) -> dict[str, str]:
+        """Return what an error of the batch is told with."""
+        return {"pipeline": self.pipeline.name, "table": self.batch.table}
+
+    @property
     def takes_all_but(self) -> frozenset[str] | None:
         """The columns of a mirror that is made anew that nothing may be converted into: its key's."""
         cdc = progress_of(self.tables.data).cdc

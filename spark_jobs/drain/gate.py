@@ -169,18 +169,15 @@ def stop_above_share(run: BatchRun, written: Written) -> None:
     sums = written.balance
     if limit is None or sums.dead_letters < FEWEST_DEAD_LETTERS or sums.dead_letters <= limit * sums.records:
         return
-    name = run.pipeline.name
     partition, (offset, why) = min(_first_dead_letters(run, written).items())
     raise fault(
         "too-many-dead-letters",
         refused=sums.dead_letters,
         records=sums.records,
         limit=limit,
-        first_partition=partition,
-        first_offset=offset,
+        first=f"{partition}:{offset}",
         why=why,
-        pipeline=name,
-        table=run.batch.table,
+        **run.where,
         ranges=run.batch.ranges,
     )
 

@@ -60,12 +60,7 @@ def fold_written(
     whole = made_whole(table, written.data_files, folded, looks_in_table=not is_anew)
     if whole.waiting:
         partition, offset = next(iter(whole.waiting.items()))
-        error = fault(
-            "change-not-told-yet",
-            record=f"{partition}:{offset}",
-            pipeline=run.pipeline.name,
-            table=run.batch.table,
-        )
+        error = fault("change-not-told-yet", record=f"{partition}:{offset}", **run.where)
         error.before = run.batch.ranges.before(whole.waiting)
         raise error
     if whole.missing:
@@ -132,9 +127,7 @@ def _refuse_without_snapshot(run: BatchRun, table: Table, folded: Folded) -> Non
         return
     if pc.any(pc.equal(folded.events.column(OPERATION), SNAPSHOT)).as_py():
         return
-    raise fault(
-        "rebuild-without-snapshot", pipeline=run.pipeline.name, table=run.batch.table, topic=run.batch.topic
-    )
+    raise fault("rebuild-without-snapshot", **run.where, topic=run.batch.topic)
 
 
 def _refuse_unordered(run: BatchRun, folded: Folded) -> None:
@@ -155,12 +148,7 @@ def _refuse_unplaced_truncate(run: BatchRun, folded: Folded, partitions: int) ->
 
 def _where(run: BatchRun, event: Mapping[str, Any]) -> dict[str, object]:
     """Return an event's coordinates, for an error."""
-    return {
-        "pipeline": run.pipeline.name,
-        "table": run.batch.table,
-        "partition": event[PARTITION],
-        "offset": event[OFFSET],
-    }
+    return {**run.where, "partition": event[PARTITION], "offset": event[OFFSET]}
 
 
 def _stop_at(run: BatchRun, missing: Mapping[int, Mapping[int, str]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import zipfile
 from typing import TYPE_CHECKING
@@ -10,6 +12,17 @@ from spark_jobs.spark.shipped import package_zip
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_a_worker_tells_errors_from_the_zip(tmp_path: Path) -> None:
+    """What errors say is beside the code that tells them, wherever it is imported from."""
+    told = f"""
+import sys; sys.path.insert(0, {str(package_zip(tmp_path))!r})
+from spark_jobs.protocol.errors import fault; print(fault("table-gone", table="a.b"), fault.__code__)
+"""
+    said = subprocess.run([sys.executable, "-Ic", told], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("the table is gone (table a.b) [table-gone] Restore it")
+    assert str(tmp_path) in said
 
 
 def test_a_zip_that_is_there_is_not_written_again(tmp_path: Path) -> None:
