@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "bootstrap"
 UV_LOCK = LOCKS / "uv.txt"
 BUILD_LOCK = LOCKS / "build.txt"
+WHEEL = LOCKS / "wheel.py"
 JARS_LOCK = ROOT / "servers" / "jars.lock"
 TEST_JARS_LOCK = ROOT / "prove" / "lab" / "jars-test.lock"
 BENCH_JARS_LOCK = ROOT / "bench" / "jars-connect.lock"
@@ -51,5 +52,5 @@ def lock_path(dependency_set: str) -> Path:
 
 def lock_key(dependency_set: str) -> str:
     """Return what the stamp says when the environment holds this set."""
-    content = lock_path(dependency_set).read_bytes() + BUILD_LOCK.read_bytes() + JARS_LOCK.read_bytes()
+    content = b"".join(map(Path.read_bytes, (lock_path(dependency_set), BUILD_LOCK, WHEEL, JARS_LOCK)))
     return f"{dependency_set} {hashlib.sha256(content).hexdigest()[:16]}"

@@ -130,6 +130,7 @@ def test_a_value_in_another_type_is_the_same_to_both(data: Any, have: Any, kind:
 )
 @example(2_042_549_721_164_595_233_338_935_999_035_392_698, pa.decimal128(38, 0), (38, 7))
 @example(11, pa.int64(), (38, 38))
+@example(99_999_999_999_999_999_999_999_999_995_000_000_000, pa.decimal128(38, 9), (1, 0))
 def test_a_decimal_has_the_same_digits_or_no_value(
     number: int, have: pa.DataType, size: tuple[int, int]
 ) -> None:
@@ -138,8 +139,9 @@ def test_a_decimal_has_the_same_digits_or_no_value(
     if pa.types.is_integer(have):
         number %= 1 << 63
     kind = pa.decimal128(*size)
-    made, misfits = placed(pa.array([Decimal(number).scaleb(-scale) if scale else number], have), kind)
-    wanted = _plain_or_none(plain.decimals(kind), Decimal(f"{number}E-{scale}"))
+    exact = Decimal(f"{number}E-{scale}")  # `scaleb` would round to 28 digits
+    made, misfits = placed(pa.array([exact if scale else number], have), kind)
+    wanted = _plain_or_none(plain.decimals(kind), exact)
     assert (made[0].as_py(), bool(misfits)) == (wanted, wanted is None)
 
 
