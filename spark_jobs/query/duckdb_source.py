@@ -1,8 +1,8 @@
 """A table as DuckDB scans it: asked for columns and conditions, it opens the files that can matter.
 
-DuckDB tells a source which columns a query touches and offers it conditions. Those that Iceberg evaluates
-alike become the scan's row filter, which leaves out partitions and files by their statistics; the others
-DuckDB evaluates itself. Hot rows follow those of the files, by the same conditions.
+DuckDB tells a dataset of Arrow's which columns a query touches, and the conditions that Arrow can evaluate.
+What Iceberg evaluates alike becomes the scan's row filter, which leaves out partitions and files by their
+statistics (``pushed.py``); by the others Arrow filters what is read. Hot rows follow those of the files.
 
 DuckDB asks for the first column when it wants none, as ``count(*)`` does. So the source's first column is one
 that holds nothing, and that queries do not see: they read a view without it.
@@ -10,7 +10,7 @@ that holds nothing, and that queries do not see: they read a view without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -18,34 +18,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from duckdb._sources.arrow import ArrowScanSource
-from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, exact_value
-from pyiceberg.expressions import (
-    AlwaysTrue,
-    And,
-    BoundEqualTo,
-    BoundReference,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    NotNull,
-    Or,
-    Reference,
-)
-from pyiceberg.expressions import In as IsIn
+import pyarrow.dataset as ds
+from pyiceberg.expressions import AlwaysTrue, And, BoundEqualTo, BoundReference
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.types import IntegerType, LongType, StringType
 
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, row_counts, scan_schema, stream
+from spark_jobs.query.pushed import Pushed, pushed
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from duckdb._sources.nodes import Node
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
     from pyiceberg.table import DataScan
@@ -54,16 +38,15 @@ if TYPE_CHECKING:
 _NOTHING = pa.field("nothing", pa.null())
 
 
-class TableSource(ArrowScanSource):
+class TableSource(ds.Dataset):  # type: ignore[misc]
     """One table, as it is once what it is ``owed`` is in; ``open_scan`` gives the scan of all rows, once.
 
-    ``hot`` are rows beside those of the scan, other ones for each query.
+    ``hot`` are rows beside those of the scan, other ones for each query. DuckDB asks a dataset of Arrow's for
+    its schema, and then for columns and rows; nothing else of one is there.
     """
 
-    schema_is_stable = True
-
     def __init__(self, open_scan: Callable[[], DataScan], owed: Owed = NOTHING_OWED) -> None:
-        super().__init__(self)
+        # Without Arrow's own: there is none of its datasets behind this one.
         self._owed = owed
         self._open_scan = open_scan
         self.hot = HotRows()
@@ -71,38 +54,36 @@ class TableSource(ArrowScanSource):
     def register(self, connection: DuckDBPyConnection, name: str) -> None:
         """Let the connection's queries read the table as ``name``."""
         files = f"{name} in files"
-        connection._register_arrow_source(files, self)  # noqa: SLF001  (no public way takes a source)
+        connection.register(files, self)
         seen = f"* EXCLUDE {_NOTHING.name} FROM temp.{quoted(files)}"
         connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS SELECT {seen}")
 
-    def __arrow_c_schema__(self) -> object:
-        """Return the columns of all rows."""
-        return pa.schema([_NOTHING, *self._schema]).__arrow_c_schema__()
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of all rows."""
+        return pa.schema([_NOTHING, *self._schema])
 
-    def accepts(self, predicate: Node) -> bool:
-        """True if Iceberg keeps exactly the rows for which the condition is true."""
-        return row_filter(predicate, self._columns) is not None
-
-    def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
-        """The rows that meet the accepted conditions, with the asked columns in the order asked for."""
-        accepted = [row_filter(predicate, self._columns) for predicate in filters]
-        condition: BooleanExpression = AlwaysTrue()
-        for each in accepted:
-            if each is None:
-                raise AssertionError("only accepted conditions are handed over")
-            condition = And(condition, each)
-        if columns == [0]:
-            return self._nothings(condition).__arrow_c_stream__(), True
-        indexes = range(1, len(self._schema) + 1) if columns is None else columns
-        names = [self._schema.names[index - 1] for index in indexes]
-        in_order = pa.schema([self._schema.field(name) for name in names])
+    def scanner(self, columns: Sequence[str], filter: pc.Expression | None = None) -> _Scanned:  # noqa: A002
+        """Return the rows that meet the condition, with the asked columns in the order asked for."""
+        known = self.pushed(filter)
+        names = [name for name in columns if name != _NOTHING.name]
+        if not names and known.is_whole:
+            return _Scanned(self._nothings(known.condition))
+        read = names if known.is_whole else [*names, *sorted(known.columns.difference(names))]
+        in_order = pa.schema([self._schema.field(name) for name in read])
         # Choosing among columns takes some milliseconds.
-        asked = self._scan if names == self._schema.names else self._scan.select(*names)
-        in_files = stream(asked.filter(condition), in_order, self._owed)
-        hot = self.hot.stream(in_order, condition, self._scan.projection())
-        batches = chain(in_files, hot)
-        ordered = pa.RecordBatchReader.from_batches(in_order, batches)
-        return ordered.__arrow_c_stream__(), columns is not None
+        asked = self._scan if read == self._schema.names else self._scan.select(*read)
+        in_files = stream(asked.filter(known.condition), in_order, self._owed)
+        hot = self.hot.stream(in_order, known.condition, self._scan.projection())
+        batches: Iterator[pa.RecordBatch] = chain(in_files, hot)
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        if not known.is_whole:
+            batches = (part for batch in batches for part in _meeting(batch, filter, wanted))
+        return _Scanned(pa.RecordBatchReader.from_batches(wanted, batches))
+
+    def pushed(self, condition: pc.Expression | None) -> Pushed:
+        """Return what of a condition leaves out files."""
+        return pushed(condition, self.schema, self._columns)
 
     def _nothings(self, condition: BooleanExpression) -> pa.RecordBatchReader:
         """As many rows of nothing as meet the condition."""
@@ -132,57 +113,23 @@ class TableSource(ArrowScanSource):
         return {f.name: str(f.field_type) for f in fields if newest.get(f.field_id) == f.name}
 
 
-# DuckDB's conditions in Iceberg's terms, where both would keep exactly the same rows.
+@dataclass(frozen=True, slots=True)
+class _Scanned:
+    """What DuckDB reads of a scanner."""
+
+    rows: pa.RecordBatchReader
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows, once."""
+        return self.rows
 
 
-_COMPARISONS = {
-    "=": EqualTo,
-    "<": LessThan,
-    "<=": LessThanOrEqual,
-    ">": GreaterThan,
-    ">=": GreaterThanOrEqual,
-}
-_NULLS = {"IS NULL": IsNull, "IS NOT NULL": NotNull}
-# By DuckDB's name of a constant's type, the column's type in Iceberg that is equal and ordered the same way.
-# Floating point is not among them: DuckDB orders NaN, statistics leave it out.
-_ALIKE = {
-    "INTEGER": "int",
-    "BIGINT": "long",
-    "VARCHAR": "string",
-    "TIMESTAMP WITH TIME ZONE": "timestamptz",
-}
-
-
-def row_filter(predicate: Node, columns: Mapping[str, str]) -> BooleanExpression | None:
-    """The condition over ``columns`` (name to Iceberg type); None when Iceberg might keep other rows."""
-    match predicate:
-        case Binary(op="AND" | "OR" as op, left=left, right=right):
-            one, other = row_filter(left, columns), row_filter(right, columns)
-            if one is None or other is None:
-                return None
-            return And(one, other) if op == "AND" else Or(one, other)
-        # A dot in a column's name would be read as a path into a struct.
-        case Binary(left=Col(parts=(name,))) | In(operand=Col(parts=(name,))) if "." not in name:
-            return _compared(predicate, name, columns.get(name))
-        case Postfix(op=op, operand=Col(parts=(name,))) if "." not in name and op in _NULLS:
-            return _NULLS[op](Reference(name)) if columns.get(name) in _ALIKE.values() else None
-    return None
-
-
-def _compared(predicate: Node, name: str, kind: str | None) -> BooleanExpression | None:
-    compared: BooleanExpression | None = None
-    match predicate:
-        case Binary(op=op, right=Lit() as constant) if op in _COMPARISONS and _is_alike(constant, kind):
-            compared = _COMPARISONS[op](Reference(name), constant.value)
-        case In(values=values):
-            constants = {v.value for v in values if isinstance(v, Lit) and _is_alike(v, kind)}
-            is_whole = all(isinstance(v, Lit) and _is_alike(v, kind) for v in values)
-            compared = IsIn(Reference(name), constants) if is_whole else None  # type: ignore[arg-type, call-arg]
-    return compared
-
-
-def _is_alike(constant: Lit, kind: str | None) -> bool:
-    return kind is not None and _ALIKE.get(constant.type) == kind and exact_value(constant)
+def _meeting(batch: pa.RecordBatch, condition: pc.Expression, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows that meet what Iceberg has no terms for, with the columns that are wanted."""
+    rows = pa.Table.from_batches([batch]).filter(condition)
+    if _NOTHING.name in wanted.names:
+        rows = rows.append_column(_NOTHING, pa.nulls(len(rows)))
+    yield from rows.select(wanted.names).to_batches()
 
 
 # Rows that are not in the lake, as a source beside the table's files: asked for columns and a condition.
