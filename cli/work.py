@@ -108,17 +108,11 @@ def listener_options(section: str, lets: str) -> Callable[[_Command], _Command]:
 
 
 def pipeline_command(
-    name: str,
-    kind: str = "",
-    *,
-    of: click.Group | None = None,
-    needs_kafka: bool = True,
-    is_told: bool = False,
+    name: str, kind: str = "", *, of: click.Group | None = None, needs_kafka: bool = True
 ) -> Callable[[Callable[..., int | None]], click.Command]:
     """Make a command of what is done with one pipeline: it gets its report, the work opened, what was typed.
 
-    ``kind`` of work is the command's name unless it says otherwise; ``of`` is the group it belongs to,
-    ``is_told`` as ``reported`` has it.
+    ``kind`` of work is the command's name unless it says otherwise; ``of`` is the group it belongs to.
     """
 
     def make(do: Callable[..., int | None]) -> click.Command:
@@ -128,7 +122,7 @@ def pipeline_command(
                 return do(report, work, **typed)
 
         command = of.command if of else click.command
-        made = command(name)(click.argument("pipeline")(output.reported(run, is_told=is_told)))
+        made = command(name)(click.argument("pipeline")(output.reported(run)))
         made.params.append(made.params.pop(1))  # --json stands behind the command's own
         return made
 

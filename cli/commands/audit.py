@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.output import Report, count
-from cli.work import Work, pipeline_command, verdict
+from cli.output import Report, count, reported
+from cli.work import Work, opened, verdict
 from spark_jobs.config.file import load_config
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ NUMBERS = (
 )
 
 
-@pipeline_command("audit")
+@click.command("audit")
+@click.argument("pipeline")
 @click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
 @click.option("--pages", is_flag=True, help="With --metadata: read all of each file, page by page.")
 @click.option("--source", is_flag=True, help="Compare a mirror with the database that it is of.")
@@ -32,8 +33,9 @@ NUMBERS = (
     show_default=True,
     help="With --source: look again for so many seconds at what differs, as it may be on its way.",
 )
+@reported
 def command(
-    report: Report, work: Work, *, metadata: bool, pages: bool, source: bool, patience_seconds: float
+    report: Report, pipeline: str, *, metadata: bool, pages: bool, source: bool, patience_seconds: float
 ) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 
@@ -49,12 +51,13 @@ def command(
     """
     if pages and not metadata:
         raise click.UsageError("--pages reads files; it goes with --metadata.")
-    if source:
-        is_clean = _audit_source(report, work, patience_seconds)
-    elif metadata:
-        is_clean = _audit_metadata(report, work, pages=pages)
-    else:
-        is_clean = _audit(report, work)
+    with opened(pipeline, "audit") as work:
+        if source:
+            is_clean = _audit_source(report, work, patience_seconds)
+        elif metadata:
+            is_clean = _audit_metadata(report, work, pages=pages)
+        else:
+            is_clean = _audit(report, work)
     return 0 if is_clean else 1
 
 

