@@ -51,6 +51,9 @@ def _plain_or_none(read: Any, value: Any) -> Any:
 @given(st.one_of(TIMES, CLOCKS, DATES))
 @example("0000-12-31T23:59:59-23:59")
 @example("9999-12-31T23:59:59.999999-00:01")
+@example("2024-02-29T12:00:00+05:60")
+@example("2024-02-29T12:00:00.1234567Z")
+@example("12:00:00.1234567")
 def test_a_text_is_the_same_time_to_both(text: str) -> None:
     """Or none: with a zone and without, a date, and a time of day."""
     for kind, parse in (
