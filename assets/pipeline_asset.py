@@ -107,9 +107,8 @@ def table_changed(
     """Return the news that rows were made again, which wakes what hangs on the table as a drain's does."""
     event = instance.get_latest_materialization_event(table_key(pipeline))
     told = event.asset_materialization.metadata if event and event.asset_materialization else {}
-    # How far the table is, which the next drain compares, is as it was.
-    reached = {name: told[name] for name in ("next_offsets",) if name in told}
-    return AssetMaterialization(table_key(pipeline), metadata={**shown, **reached})
+    # What the table is and how far, which the next drain compares, is as it was.
+    return AssetMaterialization(table_key(pipeline), metadata={**told, **shown})
 
 
 class _Forward(logging.Handler):
