@@ -439,7 +439,9 @@ def test_what_kept_no_digests_is_known_by_its_number(tmp_path: Path) -> None:
     running.close()
 
 
-def test_what_another_gateway_wrote_under_its_number_is_no_duplicate(tmp_path: Path) -> None:
+def test_what_another_gateway_wrote_under_its_number_is_no_duplicate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A slot that is taken anew finds it: the batch is told of, and what is behind it finds no place."""
 
     class Moved(FakeKafka):
@@ -449,6 +451,7 @@ def test_what_another_gateway_wrote_under_its_number_is_no_duplicate(tmp_path: P
                 self.failures.append("before")
             super().write(records, stands)
 
+    monkeypatch.setattr("gateway.lane.TRIES", 1000)  # on a slow machine too there is time for the second
     running = Running(Moved(), Spool(tmp_path / "spool.db", 1 << 20))
     told = [running.give(events("s", number)) for number in (1, 2)]
     first, second = map(running.heard, told)
