@@ -127,13 +127,25 @@ class _Worker:
             self._connection.close()
             self._connection = None
 
-    def answers(self, work: Work, until: float, is_left: Callable[[], bool]) -> Iterator[pa.Table]:
-        """Ask, and yield its rows as they come, of which the first are none; its errors are raised."""
-        connection, pipeline = self._connection, work.asked.pipeline
-        if connection is None:
+    def ask(self, work: Work, until: float, is_left: Callable[[], bool]) -> bool:
+        """Return whether its process has taken the question; one that was gone is forgotten."""
+        if self._connection is None:
             raise AssertionError("it was started")
         try:
-            connection.send(work)
+            self._connection.send(work)
+            return _told(self._connection, until, is_left, work.asked.pipeline) == worker.TAKEN
+        except (EOFError, OSError):
+            self.kill()
+            return False
+
+    def answers(
+        self, pipeline: PipelineConfig, until: float, is_left: Callable[[], bool]
+    ) -> Iterator[pa.Table]:
+        """Yield the rows as they come, of which the first are none; its errors are raised."""
+        connection = self._connection
+        if connection is None:
+            raise AssertionError("it was asked")
+        try:
             while (told := _told(connection, until, is_left, pipeline))[-1:] == worker.ROWS:
                 yield pa.ipc.open_stream(memoryview(told)[:-1]).read_all()
         except (EOFError, OSError) as error:
@@ -188,8 +200,7 @@ class Workers:
         with self._lock:
             one = heapq.heappop(self._free)  # whoever asks has a slot
         try:
-            work = self._work(one, asked, prefix, until)
-            tables = one.answers(work, until, lambda: self._is_closed or is_left())
+            tables = self._tables(one, asked, prefix, until, lambda: self._is_closed or is_left())
             schema = next(tables).schema
             yield Answer(schema, (batch for table in tables for batch in table.to_batches()))
         finally:
@@ -197,6 +208,15 @@ class Workers:
                 if self._is_closed or not one.is_done:
                     one.kill()
                 heapq.heappush(self._free, one)
+
+    def _tables(
+        self, one: _Worker, asked: Asked, prefix: Prefix, until: float, is_left: Callable[[], bool]
+    ) -> Iterator[pa.Table]:
+        # A process may have died since its last query, and its socket not have told so yet.
+        for _ in range(2):
+            if one.ask(self._work(one, asked, prefix, until), until, is_left):
+                return one.answers(asked.pipeline, until, is_left)
+        raise out_of_memory(_ENDED, asked.pipeline)
 
     def _work(self, one: _Worker, asked: Asked, prefix: Prefix, until: float) -> Work:
         segments = [segment for share in prefix.shares for segment in share.segments]

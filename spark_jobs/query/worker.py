@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 # What is told of a worker: its number and the memory of its queries; a socket with it is one to start.
 TOLD = struct.Struct("!QQ")
+TAKEN = b"T"  # told as soon as a question is read
 ROWS, END = b"R", b"."  # the last byte of what is told: Arrow's lies at the beginning
 _IDLE_SECONDS = 1.0
 _BEYOND_SECONDS = 2  # after which one ends whose time is over, if nobody is left to kill it
@@ -80,6 +81,7 @@ class _Worker:
                 while not self._connection.poll(_IDLE_SECONDS):
                     self._maps.clear()  # which would keep what the table has by now
                 work: Work = self._connection.recv()
+                self._connection.send_bytes(TAKEN)
                 signal.setitimer(signal.ITIMER_REAL, work.seconds + _BEYOND_SECONDS)
                 self._answer(work)
                 signal.setitimer(signal.ITIMER_REAL, 0)
