@@ -64,7 +64,7 @@ def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
     """Bring a jar lock's sets (all when none is named) into the cache; at once when they are there."""
     # What pip is told of proxies and certificates counts here too.
     environment = child_environment(os.environ | _pip_variables(), places)
-    _run([places.python, "-P", "-m", "servers.fetch", lock, *set_names], environment)
+    _run([places.python, "-P", "-m", "servers.jars", lock, *set_names], environment)
 
 
 def is_installed(places: Places, dependency_set: str, extras: Collection[str] = ()) -> bool:

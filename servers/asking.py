@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import urllib3
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import NewConnectionError
 
 from servers.certificates import fingerprint
 from servers.listener import guard_of, url_of
@@ -13,9 +14,6 @@ from serving.lake_id import lake_id
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import SluiceError, error_from_json, fault
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
 
 _CONNECT_SECONDS = 2.0
 _LOOK_SECONDS = 2.0
@@ -32,38 +30,55 @@ def followed(config: SluiceConfig) -> list[dict[str, Any]] | None:
 
 def asked(
     config: SluiceConfig, method: str, path: str, body: Any = None, *, seconds: float | None = None
-) -> BaseHTTPResponse | None:
-    """Return what is answered, None where nobody listens who serves this; the caller releases it.
+) -> requests.Response | None:
+    """Return what is answered, None where nobody listens who serves this; the caller closes it.
 
     Raises what it refuses, and ``RetryableError`` (``serve-away``).
     """
     if (url := _url(config)) is None:
         return None
-    headers = {"Sluice-Lake": lake_id(config), "Content-Type": "application/json"}
+    headers = {"Sluice-Lake": lake_id(config), "Accept-Encoding": "identity"}
     if tokens := guard_of(config.serve)["tokens"]:
         headers["Authorization"] = f"Bearer {tokens[0]}"
+    session = requests.Session()
+    session.trust_env = False  # no proxy between, and no file of the user's (.netrc) says who asks
+    if config.serve.tls is not None:
+        session.mount("https://", _Pinned(fingerprint(config.serve.tls.cert)))
+        session.verify = False  # by an authority; the fingerprint says more
     try:
-        answered = urllib3.PoolManager(**_pinned(config)).request(
+        answered = session.request(
             method,
             f"{url}{path}",
-            body=json.dumps(body).encode() if body else None,
+            json=body,
             headers=headers,
-            preload_content=False,
-            retries=False,
-            timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=seconds),
+            timeout=(_CONNECT_SECONDS, seconds),
+            allow_redirects=False,
+            stream=True,
         )
-        if answered.status == 200:  # noqa: PLR2004  (OK)
+        if answered.status_code == requests.codes.ok:
             return answered
-        refusal = json.loads(answered.data)
-    except urllib3.exceptions.NewConnectionError:
-        return None
-    except (urllib3.exceptions.HTTPError, ValueError) as error:
-        raise away(str(error)) from error
+        refusal = answered.json()
+    except requests.RequestException as error:
+        cause = getattr(error.args[0], "reason", error) if error.args else error
+        if isinstance(cause, NewConnectionError):
+            return None
+        raise away(str(cause)) from error
     if refusal.get("code") == "not-served":
         return None
     if "kind" in refusal:
         raise error_from_json(refusal)
-    raise away(f"it answered {answered.status}: {refusal.get('message')}")
+    raise away(f"it answered {answered.status_code}: {refusal.get('message')}")
+
+
+class _Pinned(HTTPAdapter):
+    """Has TLS show the very certificate that is configured, under whatever name it is asked here."""
+
+    def __init__(self, certificate: str) -> None:
+        self._certificate = certificate
+        super().__init__()
+
+    def init_poolmanager(self, *sizes: Any, **options: Any) -> None:
+        super().init_poolmanager(*sizes, assert_fingerprint=self._certificate, **options)
 
 
 def away(why: str) -> SluiceError:
@@ -75,10 +90,3 @@ def _url(config: SluiceConfig) -> str | None:
     if (started := read_endpoints(config.home).serve) is not None:
         return started
     return url_of(config.serve, config.serve.listen) if config.serve.listen else None
-
-
-def _pinned(config: SluiceConfig) -> dict[str, Any]:
-    """Have TLS show the very certificate that is configured, under whatever name it is asked here."""
-    if config.serve.tls is None:
-        return {}
-    return {"assert_fingerprint": fingerprint(config.serve.tls.cert), "cert_reqs": "CERT_NONE"}

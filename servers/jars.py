@@ -2,12 +2,14 @@
 
 No transitive resolving happens at run time. The repository's address is the default of ``maven-artifact``
 unless ``SLUICE_MAVEN_MIRROR`` names another; proxies come from the standard variables.
+``python -m servers.jars LOCK [SET ...]`` brings a lock's jars into the cache, showing how far it is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +31,7 @@ OnProgress: TypeAlias = Callable[[int, int, str], None]
 
 _PARALLEL_DOWNLOADS = 12
 _CHUNK_BYTES = 256 * 1024
+_BYTES_PER_MB = 1_000_000
 _TIMEOUT_SECONDS = (20, 60)
 _ATTEMPTS = 3
 
@@ -172,3 +175,37 @@ def _unreachable(jar: Jar, error: requests.RequestException) -> SluiceError:
     status = getattr(error.response, "status_code", None)
     what = f"HTTP {status}" if status else type(error).__name__
     return fault("jar-download", jar=jar.file_name, what=what)
+
+
+def main(arguments: list[str]) -> int:
+    """Fetch and return the exit code."""
+    jars = read_lock(Path(arguments[0]), *arguments[1:])
+    wanted = missing(jars)
+    if not wanted:
+        return 0
+    size_mb = sum(jar.size_bytes for jar in wanted) / _BYTES_PER_MB
+    _say(f"Fetching {len(wanted)} jars, {size_mb:.0f} MB, into {cache_folder('jars')}\n")
+    try:
+        fetch(jars, _show if sys.stderr.isatty() else None)
+    except SluiceError as error:
+        _say(f"\n{error}\n")
+        return error.exit_code
+    _say(
+        "\rJars fetched and verified.             \n"
+        if sys.stderr.isatty()
+        else "Jars fetched and verified.\n"
+    )
+    return 0
+
+
+def _show(done_bytes: int, total_bytes: int, _file_name: str) -> None:
+    _say(f"\r  {done_bytes / _BYTES_PER_MB:5.0f} of {total_bytes / _BYTES_PER_MB:.0f} MB")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

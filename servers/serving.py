@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
 import logging
@@ -11,10 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from servers.browser_guard import BrowserGuard
 from servers.listener import guard_of, refuse_open, tls_of, url_of
-from servers.request_heads import heads_within
 from spark_jobs.config.listener import Address, ListenerSettings
 from spark_jobs.protocol.errors import fault
 
@@ -98,3 +99,38 @@ def _bound(address: Address) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise fault("port-taken", address=address) from error
         raise
+
+
+class _InTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+    """Closes a connection whose request does not begin in time: else a few clients hold all descriptors.
+
+    Between requests uvicorn closes by itself who says nothing, until there is a first byte.
+    """
+
+    head_seconds = 10.0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        has_begun = self.cycle is not None and not self.cycle.response_complete
+        if has_begun and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        elif not has_begun and self._timer is None:
+            self._timer = self.loop.call_later(self.head_seconds, self._close)
+
+    def _close(self) -> None:
+        if self.transport.get_protocol() is self:  # else it is a WebSocket's by now
+            self.transport.close()
+
+
+def heads_within(seconds: float) -> type[asyncio.Protocol]:
+    """Return what uvicorn takes as ``http``: requests' headers end within so many seconds."""
+    return type("InTime", (_InTime,), {"head_seconds": seconds})

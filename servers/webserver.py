@@ -20,7 +20,7 @@ from starlette.middleware import Middleware
 from servers.browser_guard import BrowserGuard
 from servers.docs_page import PAGES
 from servers.listener import INSECURE, guard_of, refuse_open, tls_of
-from servers.request_heads import heads_within
+from servers.serving import heads_within
 from spark_jobs.config.file import load_written
 from spark_jobs.config.listener import Address
 

@@ -18,7 +18,7 @@ from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
+    from requests import Response
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.watermark import Watermark
@@ -81,10 +81,10 @@ def _served(method: str, path: str, body: Any = None) -> Iterator[tuple[Answer, 
     try:
         yield _streamed(answered), answered.headers["Sluice-Watermark"]
     finally:
-        answered.release_conn()
+        answered.close()
 
 
-def _streamed(answered: BaseHTTPResponse) -> Answer:
+def _streamed(answered: Response) -> Answer:
     import pyarrow as pa
 
     from spark_jobs.query.query import Answer
@@ -94,18 +94,18 @@ def _streamed(answered: BaseHTTPResponse) -> Answer:
             yield from reader
 
     with _whole():
-        reader = pa.ipc.open_stream(answered)
+        reader = pa.ipc.open_stream(answered.raw)
     return Answer(reader.schema, batches())
 
 
 @contextmanager
 def _whole() -> Iterator[None]:
     import pyarrow as pa
-    import urllib3
+    from urllib3.exceptions import HTTPError
 
     try:
         yield
-    except (OSError, pa.ArrowException, urllib3.exceptions.HTTPError) as error:
+    except (OSError, pa.ArrowException, HTTPError) as error:
         raise away(f"its answer broke off: {error}") from error
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import urllib3
+import requests
 import yaml
 
 from prove.lab.pipeline_lab import PIPELINE
@@ -60,8 +59,8 @@ class ServeProcess:
         if answered is None:
             raise away("nobody listens")
         try:
-            answer = json.loads(answered.data)
-        except urllib3.exceptions.HTTPError as error:
+            answer = answered.json()
+        except requests.RequestException as error:
             raise away(f"its answer broke off: {error}") from error
         assert answered.headers["Sluice-Watermark"] == answer["watermark"]
         names = [column["name"] for column in answer["columns"]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,7 @@ from spark_jobs.config.listener import Address, ServeSettings
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from tests.support.asked import Drained, answering
-from tests.support.certificates import make_certificates
+from tests.support.certificates import Certificates, make_certificates
 from tests.support.lake import Lake
 from tests.support.recovery_scene import make_scene
 
@@ -72,3 +74,29 @@ def test_only_ones_own_serve_is_asked_and_only_a_whole_answer_is_one(
             with pytest.raises(RetryableError) as away:
                 _ask(wrong, sql)
             assert away.value.code == "serve-away"
+
+
+def test_over_tls_a_token_is_told_to_nobody_but_who_shows_the_configured_certificate(tmp_path: Path) -> None:
+    """Its fingerprint says so: neither another certificate for the same address nor a proxy will do."""
+    ours, others = (make_certificates(tmp_path / name) for name in ("ours", "others"))
+    told: list[str | None] = []
+
+    class Serve(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"pipelines": []}')
+
+    with HTTPServer(("127.0.0.1", 0), Serve) as server:
+        server.socket = ours.server_context().wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def ask(certificates: Certificates) -> object:
+            tls = {"cert": str(certificates.server)}
+            return followed(_config(tmp_path, server.server_port, tokens=[TOKEN], tls=tls))
+
+        with pytest.raises(RetryableError, match=r"(?i)fingerprint"):
+            ask(others)
+        assert (ask(ours), told) == ([], [f"Bearer {TOKEN}"])
+        server.shutdown()

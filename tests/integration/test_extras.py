@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kafka
 ROOT = Path(__file__).resolve().parents[2]
 # What speaks HTTP: the parts of the extras `gateway` and `serve`, and what Dagster's own webserver goes with.
 HTTP = re.compile(
-    r"gateway\.|serving\.|servers\.(browser_guard|catalog|docs_page|gateway|request_heads|serving|webserver)$"
+    r"gateway\.|serving\.|servers\.(browser_guard|catalog|docs_page|gateway|serving|webserver)$"
 )
 
 
