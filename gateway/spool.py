@@ -18,7 +18,7 @@ import orjson
 from gateway.messages import Batch, Event
 from gateway.tokens import WINDOW_BYTES
 from spark_jobs.config.gateway import SPOOLED_BYTES
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.state_files import make_private
 
 _TABLE = """CREATE TABLE IF NOT EXISTS batches (
@@ -84,7 +84,7 @@ class Spool:
                     self._file.execute(_ADD_DIGEST)
                 self._batches, self._bytes = self._file.execute(_SIZE).fetchone()
             except (OSError, sqlite3.Error) as error:
-                raise self._failed(error) from error
+                raise fault("gateway-spool", why=error, path=self._path) from error
             self._opened = opened.pop_all()
 
     def put(self, topic: str, slot: int, batches: Sequence[Batch]) -> None:
@@ -166,12 +166,9 @@ class Spool:
                 with self._file:
                     self._file.executemany(statement, rows)
             except sqlite3.Error as error:
-                raise self._failed(error) from error
+                raise fault("gateway-spool", why=error, path=self._path) from error
             self._batches += len(rows) if size > 0 else -len(rows)
             self._bytes += size
-
-    def _failed(self, error: sqlite3.Error | OSError) -> SluiceError:
-        return fault("gateway-spool", why=error, path=self._path)
 
 
 def _row(topic: str, slot: int, batch: Batch) -> tuple[Any, ...]:

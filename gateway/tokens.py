@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.messages import Reason, RefusedError
 from spark_jobs.config.quantities import parse_size_bytes
-from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
+from spark_jobs.protocol.errors import RetryableError, fault
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -167,7 +167,7 @@ class Tokens:
         self._by_hash = dict(_token(line) for line in lines if line)
         self._anybody = None if given else Token(None, Bucket(None), Bucket(None), None)
         if given and not self._by_hash:  # else who has them all taken out lets everybody in
-            raise _unreadable("there is none")
+            raise fault("gateway-tokens-unreadable", why="there is none")
 
     def find(self, secret: str | None) -> Token | None:
         """Return what a secret allows, None where it is none of these."""
@@ -187,11 +187,11 @@ def secret_of(headers: Headers) -> str | None:
 
 def _token(columns: list[str]) -> tuple[str, Token]:
     if len(columns) < _COLUMNS or not _HASH.fullmatch(columns[0]):
-        raise _unreadable("a line has other columns")
+        raise fault("gateway-tokens-unreadable", why="a line has other columns")
     digest, streams, events, size, connections, *words = columns
     told = dict(word.partition("=")[::2] for word in words)
     if told.keys() - _WORDS:
-        raise _unreadable("behind its columns a line has other words")
+        raise fault("gateway-tokens-unreadable", why="behind its columns a line has other words")
     try:
         return digest, Token(
             None if streams == "*" else frozenset(streams.split(",")),
@@ -203,11 +203,7 @@ def _token(columns: list[str]) -> tuple[str, Token]:
             "look" in told,
         )
     except ValueError as error:
-        raise _unreadable(str(error)) from None
-
-
-def _unreadable(why: str) -> SluiceError:
-    return fault("gateway-tokens-unreadable", why=why)
+        raise fault("gateway-tokens-unreadable", why=str(error)) from None
 
 
 def _limit(text: str, read: Callable[[str], int]) -> int | None:

@@ -83,7 +83,7 @@ class Writer:
         self._topics.make()
         # Who was away must not take back what another gateway has taken since.
         if self._was_ours and self._topics.owner(self._slot) != self._own:
-            raise self._fenced()
+            raise fault("gateway-fenced", topic=self._topics.topic, slot=self._slot)
         timeout = {"transaction.timeout.ms": str(round(self._most_seconds * 1000))}
         own = _PROPERTIES | timeout | dict(self._topics.kafka)
         name = f"sluice-gateway-{self._topics.topic}-{self._slot}"
@@ -219,11 +219,8 @@ class Writer:
 
     def _named(self, error: KafkaError) -> SluiceError:
         if is_of_fenced(error):
-            return self._fenced()
+            return fault("gateway-fenced", topic=self._topics.topic, slot=self._slot)
         return translate(error, "writing events", right="Write", topic=self._topics.topic, slot=self._slot)
-
-    def _fenced(self) -> SluiceError:
-        return fault("gateway-fenced", topic=self._topics.topic, slot=self._slot)
 
     def _away(self, why: str) -> SluiceError:
         return fault("broker-away.gateway", why=why, topic=self._topics.topic, slot=self._slot)

@@ -13,7 +13,7 @@ from servers.listener import guard_of, url_of
 from serving.lake_id import lake_id
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
-from spark_jobs.protocol.errors import SluiceError, error_from_json, fault
+from spark_jobs.protocol.errors import error_from_json, fault
 
 _CONNECT_SECONDS = 2.0
 _LOOK_SECONDS = 2.0
@@ -62,12 +62,12 @@ def asked(
         cause = getattr(error.args[0], "reason", error) if error.args else error
         if isinstance(cause, NewConnectionError):
             return None
-        raise away(str(cause)) from error
+        raise fault("serve-away", why=str(cause)) from error
     if refusal.get("code") == "not-served":
         return None
     if "kind" in refusal:
         raise error_from_json(refusal)
-    raise away(f"it answered {answered.status_code}: {refusal.get('message')}")
+    raise fault("serve-away", why=f"it answered {answered.status_code}: {refusal.get('message')}")
 
 
 class _Pinned(HTTPAdapter):
@@ -79,11 +79,6 @@ class _Pinned(HTTPAdapter):
 
     def init_poolmanager(self, *sizes: Any, **options: Any) -> None:
         super().init_poolmanager(*sizes, assert_fingerprint=self._certificate, **options)
-
-
-def away(why: str) -> SluiceError:
-    """Return the error of a ``serve`` that is there and does not answer."""
-    return fault("serve-away", why=why)
 
 
 def _url(config: SluiceConfig) -> str | None:

@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessages
 
-from serving.flight_statement import MOST_BYTES, too_long
+from serving.flight_statement import MOST_BYTES
 from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Command(NamedTuple):
 def read_command(data: bytes) -> Command:
     """Read a packed message. Raises ``ConfigError`` (``unreadable-request``) for bytes that are none."""
     if len(data) > MOST_BYTES + _FRAME_BYTES:
-        raise too_long()
+        raise fault("unreadable-request.long", most=MOST_BYTES)
     try:
         packed = Packed.FromString(data)
         name = packed.type_url.rpartition("/")[2].removeprefix(f"{_PACKAGE}.")

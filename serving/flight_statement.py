@@ -53,7 +53,7 @@ class Statement:
             writer.write_table(table)
         written: bytes = sink.getvalue().to_pybytes()
         if len(written) > MOST_BYTES:
-            raise too_long()
+            raise fault("unreadable-request.long", most=MOST_BYTES)
         return hmac.digest(key, written, _DIGEST) + written
 
 
@@ -188,11 +188,6 @@ def read_parameters(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.
     return pa.table(decoded, names=[str(n) for n in range(len(decoded))])
 
 
-def too_long() -> SluiceError:
-    """Return the refusal of a statement that has too much in it."""
-    return fault("unreadable-request.long", most=MOST_BYTES)
-
-
 def _checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for column in schema:
         _check_kind(column.type)
@@ -204,7 +199,7 @@ def _checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             batch.validate(full=True)
             left -= sum(map(_values, batch.columns))
         if left < 0:
-            raise too_long()
+            raise fault("unreadable-request.long", most=MOST_BYTES)
         yield batch
 
 

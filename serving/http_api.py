@@ -26,15 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from serving.http_requests import (
-    MOST_BODY_BYTES,
-    Format,
-    error_body,
-    read_lookup,
-    read_query,
-    status_of,
-    unreadable,
-)
+from serving.http_requests import MOST_BODY_BYTES, Format, error_body, read_lookup, read_query, status_of
 from serving.service import Answered, QueryService, Question, RecordKey
 from spark_jobs.config.secrets import scrub
 from spark_jobs.hot.told import State, TailStatus
@@ -224,7 +216,7 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > MOST_BODY_BYTES:
-            raise unreadable(f"it has more than {MOST_BODY_BYTES:,} bytes")
+            raise fault("unreadable-request", why=f"it has more than {MOST_BODY_BYTES:,} bytes")
     return bytes(body)
 
 

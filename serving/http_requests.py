@@ -52,7 +52,7 @@ class QueryRequest(_Request):
         seconds = None if self.timeout_ms is None else self.timeout_ms / 1000
         at = None if self.at is None else parse_watermark(self.at)
         if at is not None and self.after:
-            raise unreadable("after and at are two points in time: choose one")
+            raise fault("unreadable-request", why="after and at are two points in time: choose one")
         return Question(self.sql, self.after, at, seconds)
 
 
@@ -68,7 +68,7 @@ def read_query(body: bytes) -> QueryRequest:
     try:
         return QueryRequest.model_validate_json(body)
     except ValidationError as error:
-        raise unreadable(_told(error)) from None
+        raise fault("unreadable-request", why=_told(error)) from None
 
 
 def read_lookup(parameters: dict[str, str]) -> LookupRequest:
@@ -76,12 +76,7 @@ def read_lookup(parameters: dict[str, str]) -> LookupRequest:
     try:
         return LookupRequest.model_validate(parameters)
     except ValidationError as error:
-        raise unreadable(_told(error)) from None
-
-
-def unreadable(why: str) -> SluiceError:
-    """Return the refusal of a request."""
-    return fault("unreadable-request", why=why)
+        raise fault("unreadable-request", why=_told(error)) from None
 
 
 def status_of(error: SluiceError) -> HTTPStatus:

@@ -13,9 +13,10 @@ from urllib.parse import urlencode
 import click
 
 from cli import output
-from servers.asking import asked, away
+from servers.asking import asked
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     from requests import Response
@@ -106,7 +107,7 @@ def _whole() -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException, HTTPError) as error:
-        raise away(f"its answer broke off: {error}") from error
+        raise fault("serve-away", why=f"its answer broke off: {error}") from error
 
 
 def answering(command: Callable[..., None]) -> Callable[..., None]:

@@ -15,7 +15,7 @@ from cli import output
 from cli.stand.running import Servers
 from cli.stand.sample_data import WEATHER, Delivery, end_offsets, read_sample
 from cli.work import connections_for, verdict
-from servers.asking import asked, away
+from servers.asking import asked
 from servers.beside import SERVE
 from spark_jobs.audit.audit import audit
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
@@ -23,7 +23,7 @@ from spark_jobs.connections.endpoints import embedded_kafka
 from spark_jobs.drain.drain import drain
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyor
-from spark_jobs.protocol.errors import CommitConflict, RetryableError
+from spark_jobs.protocol.errors import CommitConflict, RetryableError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.replay import replay
 from spark_jobs.upkeep.registry import BY_NAME
@@ -155,7 +155,7 @@ def _answer_from_table(config: SluiceConfig, body: dict[str, Any]) -> dict[str, 
 def _answer(config: SluiceConfig, body: dict[str, Any]) -> dict[str, Any]:
     answered = asked(config, "POST", "/v1/query", body)
     if answered is None:
-        raise away("nobody listens")
+        raise fault("serve-away", why="nobody listens")
     return dict(answered.json())
 
 

@@ -11,11 +11,12 @@ import requests
 import yaml
 
 from prove.lab.pipeline_lab import PIPELINE
-from servers.asking import asked, away
+from servers.asking import asked
 from servers.environment import clean_environment
 from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, free_ports
 from spark_jobs.config.file import load_config
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
@@ -57,11 +58,11 @@ class ServeProcess:
         body = {"pipeline": PIPELINE, "sql": sql}
         answered = asked(self._config, "POST", "/v1/query", body, seconds=_ANSWER_SECONDS)
         if answered is None:
-            raise away("nobody listens")
+            raise fault("serve-away", why="nobody listens")
         try:
             answer = answered.json()
         except requests.RequestException as error:
-            raise away(f"its answer broke off: {error}") from error
+            raise fault("serve-away", why=f"its answer broke off: {error}") from error
         assert answered.headers["Sluice-Watermark"] == answer["watermark"]
         names = [column["name"] for column in answer["columns"]]
         return [dict(zip(names, row, strict=True)) for row in answer["rows"]]

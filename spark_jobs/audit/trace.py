@@ -16,7 +16,7 @@ from spark_jobs.books.history import HistoryLine, State, line_of
 from spark_jobs.books.table import covering
 from spark_jobs.checks.facts import Removal
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import PipelineTables, load_fresh, no_table_yet, tables_as_one
+from spark_jobs.connections.tables import PipelineTables, load_fresh, tables_as_one
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.lake.tables import progress_of
@@ -116,7 +116,7 @@ def _gather(pipeline: PipelineConfig, connections: Connections) -> _Facts:
     source = connections.admin.source_state(pipeline.topic)
     tables = tables_as_one(connections, pipeline.table)
     if tables is None:
-        raise no_table_yet(pipeline)
+        raise fault("no-table-yet", **pipeline.where)
     # The log before the books: what a fold moves meanwhile is then seen in one of the two.
     attempts = connections.txlog.attempts(str(tables.data.metadata.table_uuid))
     return _Facts(

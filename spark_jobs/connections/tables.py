@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
-from spark_jobs.protocol.errors import ConfigError, SluiceError, SourceChanged, fault
+from spark_jobs.protocol.errors import ConfigError, SourceChanged, fault
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -81,10 +81,5 @@ def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:
     """Return the table as it is now; raises ``ConfigError`` (``no-table-yet``) before its first batch."""
     table = load_fresh(connections, pipeline.table)
     if table is None:
-        raise no_table_yet(pipeline)
+        raise fault("no-table-yet", **pipeline.where)
     return table
-
-
-def no_table_yet(pipeline: PipelineConfig) -> SluiceError:
-    """Return the error for a pipeline before its first batch."""
-    return fault("no-table-yet", **pipeline.where)

@@ -18,14 +18,13 @@ import pyarrow as pa
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import no_table_yet
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.look import Looked
 from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, PipelineFollower
 from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import dead_letters_of, load_table
-from spark_jobs.protocol.errors import RetryableError, SluiceError
+from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -147,7 +146,7 @@ class Follower:
         try:
             table = self._load(pipeline.table)
             if table is None:
-                raise no_table_yet(pipeline)
+                raise fault("no-table-yet", **pipeline.where)
             letters = self._load(dead_letters_of(pipeline.table))
             is_same = _places(table, letters) == _places(held.seam.table, held.seam.dead_letters)
             seam = held.seam if is_same else load_seam(pipeline, self._connections)

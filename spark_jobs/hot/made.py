@@ -17,11 +17,11 @@ import numpy as np
 
 from spark_jobs.config.columns import NewFields
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import no_table_yet
 from spark_jobs.hot.asked_schemas import SchemasAsked
 from spark_jobs.hot.seam import Seam
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.watermark import Epoch
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.shape import Origin
@@ -47,7 +47,7 @@ class SegmentMaker:
     ) -> None:
         """Raises ``ConfigError`` as planning a drain does, and what asking for schemas raises."""
         if seam.dead_letters is None:  # dropped: the next drain makes it again
-            raise no_table_yet(pipeline)
+            raise fault("no-table-yet", **pipeline.where)
         check_declared(pipeline, seam.table)
         self._epoch, self._columns = epoch, seam.table.schema()
         self._letters = arrow_schema(seam.dead_letters.schema())

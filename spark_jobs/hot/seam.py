@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import no_table_yet, tables_as_one
+from spark_jobs.connections.tables import tables_as_one
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema
 from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.record_offsets import as_read, owed_by, owed_to
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -93,5 +94,5 @@ def load_seam(pipeline: PipelineConfig, connections: Connections) -> Seam:
     """Load all tables as one state. Raises ``ConfigError`` (``no-table-yet``) and as ``load_table``."""
     tables = tables_as_one(connections, pipeline.table)
     if tables is None:
-        raise no_table_yet(pipeline)
+        raise fault("no-table-yet", **pipeline.where)
     return Seam(tables.data, tables.dead_letters, connections.state, tables.routed)

@@ -168,16 +168,11 @@ def not_authorised(right: str, doing: str, said: str = "it is not granted", **wh
     return fault("not-authorised", right=right, doing=doing, said=said, **where)
 
 
-def no_token(doing: str, said: str, **where: object) -> SluiceError:
-    """Return the error of a client to which nobody gives a token."""
-    return fault("no-token", doing=doing, said=said, **where)
-
-
 def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where: object) -> SluiceError:
     """Return the error to raise; ``doing`` completes "while ...", ``right`` is the operation it asks for."""
     code, said = error.code(), error.str()
     if is_no_token(error):
-        return no_token(doing, said.removeprefix(_NOT_ACQUIRED), **where)
+        return fault("no-token", doing=doing, said=said.removeprefix(_NOT_ACQUIRED), **where)
     if code in _CREDENTIALS:
         return fault("authentication-failed", doing=doing, said=said, **where)
     if code in _RIGHTS:

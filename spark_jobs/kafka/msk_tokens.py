@@ -11,8 +11,7 @@ from threading import Lock, Timer
 
 from confluent_kafka.cimpl import Consumer, Producer, _AdminClientImpl
 
-from spark_jobs.kafka.errors import no_token
-from spark_jobs.protocol.errors import needs
+from spark_jobs.protocol.errors import fault, needs
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
@@ -96,7 +95,7 @@ def _token(region: str) -> tuple[str, float]:
     try:
         token, ends_ms = MSKAuthTokenProvider.generate_auth_token(region)
     except (AttributeError, ValueError) as error:  # its words for no credentials at all, or empty ones
-        raise no_token("signing", "AWS's SDK finds no credentials here") from error
+        raise fault("no-token", doing="signing", said="AWS's SDK finds no credentials here") from error
     except (BotoCoreError, ClientError) as error:
-        raise no_token("signing", str(error)) from error
+        raise fault("no-token", doing="signing", said=str(error)) from error
     return token, ends_ms / 1000

@@ -72,12 +72,8 @@ def refused_commit(error: Exception, **where: object) -> ConfigError | None:
 def birth_error(error: Exception, **where: object) -> SluiceError:
     """Return what ended the making of a table, of which what PyIceberg does before it asks is a part."""
     if isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError | InvalidAnswer):
-        return _cannot_commit(error, **where)
+        return fault("cannot-commit", why=first_line(error), **where)
     return catalog_error(error, "could not make the table", **where)
-
-
-def _cannot_commit(error: Exception, **where: object) -> SluiceError:
-    return fault("cannot-commit", why=first_line(error), **where)
 
 
 @contextmanager
@@ -95,7 +91,7 @@ def staging(table: Table) -> Iterator[None]:
     except OSError as error:
         raise manifest_error(error, "writing manifests", table) from error
     except _SAME_AGAIN as error:
-        raise _cannot_commit(error, table=name) from error
+        raise fault("cannot-commit", why=first_line(error), table=name) from error
     except Exception as error:
         raise catalog_error(error, "could not take the commit's manifests", table=name) from error
 

@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_jobs.connections.tables import no_table_yet, tables_as_one
+from spark_jobs.connections.tables import tables_as_one
 from spark_jobs.drain.letter_source import CHUNK_LETTERS, chunk_of_letters
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.kept_letters import letters_of
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import fault
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.replay.redrive_plan import Wanted, plan_redrive
 from spark_jobs.schema.additions import check_declared, declared_evolution
@@ -85,7 +86,7 @@ def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Want
     """Make rows of the wanted letters in this process, batch by batch. Raises as ``plan_redrive``."""
     tables = tables_as_one(connections, pipeline.table)
     if tables is None:
-        raise no_table_yet(pipeline)
+        raise fault("no-table-yet", **pipeline.where)
     table, dead_letters = tables.data, tables.dead_letters
     check_declared(pipeline, table)
     if dead_letters is None:
