@@ -7,14 +7,14 @@ it meets; who planned the work learns them and has it done again, as for new fie
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.types import IcebergType, ListType, MapType, StructType
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.lanes.packed_values import joined
@@ -23,19 +23,10 @@ from spark_jobs.records.decoder import TERMS, BadValue, Decoded, Phase, Terms
 from spark_jobs.records.framing import Encoded, Framed, Naming, bare, by_place, unframe
 from spark_jobs.records.keeping import fallbacks_of, project_keeping
 from spark_jobs.records.projection import project
-from spark_jobs.schema.arrow_schema import fields_of, no_rows
+from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.inference import (
-    Field,
-    FieldType,
-    ListOf,
-    MapOf,
-    StructOf,
-    by_lower_case,
-    count_columns,
-    name_clash,
-)
+from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.writer_schema import WriterSchema
 
 if TYPE_CHECKING:
@@ -88,7 +79,7 @@ class SchemaDecoder:
             return False
         if self._new(framed):
             return True
-        schemas = self.schemas.of(_named(framed))
+        schemas = self.schemas.of(_named(framed)) if growth.room else ()
         return any(_lacks(columns, schema, growth.room) for schema in schemas)
 
     def _of_one_schema(
@@ -127,8 +118,10 @@ class SchemaDecoder:
 
 @lru_cache(_MOST_LOOKED_AT)
 def _lacks(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
-    """True if columns can be added for what the schema has."""
-    return bool(room) and any(missing_columns(fields_of(columns), schema.columns.struct, max_columns=room))
+    """True if columns can be added for what the schema has; a column there is takes it, whatever it says."""
+    rules = Rules(room, takes_all_but=frozenset())
+    lacks, _ = place([schema.columns], pyarrow_to_schema(columns), {}, rules)
+    return bool(lacks.additions)
 
 
 def schema_ids(encoded: Encoded, schemas: KnownSchemas) -> pa.Array:
@@ -203,52 +196,3 @@ def in_order(parts: Sequence[Part], bad: Sequence[BadValue], count: int, columns
     left = None if len(rows) == count else rows.tolist()
     decoded = Decoded(table, left, tuple(every_bad), ignored=ignored, passed=passed)
     return decoded.named(columns, count)
-
-
-# The columns that a schema has and a table lacks.
-
-
-def missing_columns(
-    known: Sequence[Field], written: StructType, *, max_columns: int
-) -> Iterator[tuple[tuple[str, ...], IcebergType]]:
-    """Yield paths and types of the columns to add, through lists by ``element``, through maps by ``value``.
-
-    A name that cannot stand beside the table's own is left out, and so is what there is no room for: see
-    ``name_clash`` and ``max_columns``, columns inside structs counted.
-    """
-    room = max_columns - count_columns(tuple(known))
-    for path, kind in _missing(known, written, ()):
-        room -= _count(kind)
-        if room >= 0:
-            yield path, kind
-
-
-def _missing(
-    known: Sequence[Field], written: StructType, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], IcebergType]]:
-    types = {column.name: column.type for column in known}
-    names = by_lower_case(known)
-    for column in written.fields:
-        if column.name in types:
-            yield from _inside(types[column.name], column.field_type, (*path, column.name))
-        elif name_clash(column.name, names, is_top=not path) is None:
-            yield (*path, column.name), column.field_type
-
-
-def _inside(
-    known: FieldType, written: IcebergType, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], IcebergType]]:
-    if isinstance(known, StructOf) and isinstance(written, StructType):
-        yield from _missing(known.fields, written, path)
-    elif isinstance(known, ListOf) and isinstance(written, ListType):
-        yield from _inside(known.element, written.element_type, (*path, "element"))
-    elif isinstance(known, MapOf) and isinstance(written, MapType):
-        yield from _inside(known.value, written.value_type, (*path, "value"))
-
-
-def _count(kind: IcebergType) -> int:
-    if isinstance(kind, StructType):
-        return 1 + sum(_count(column.field_type) for column in kind.fields)
-    if isinstance(kind, ListType):
-        return max(1, _count(kind.element_type))
-    return max(1, _count(kind.value_type)) if isinstance(kind, MapType) else 1

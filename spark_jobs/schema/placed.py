@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, ListType, MapType, NestedField, StringType, StructType
 
-from spark_jobs.schema.arrow_schema import arrow_schema, entries_of, items_of, list_of, map_of, one_array
+from spark_jobs.schema.arrow_schema import arrow_schema, one_array, renamed
 from spark_jobs.schema.writer_schema import (
     Names,
     ReadValues,
@@ -42,12 +42,7 @@ class Placed:
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         read = self.schema.read(values)
-        table = read.table
-        made = {
-            column: table.column(name) if _are_same(inside) else _renamed(table.column(name), inside)
-            for name, column, inside in self.names
-        }
-        return replace(read, table=pa.table(made))
+        return replace(read, table=renamed(read.table, _arrow_schema(self)))
 
     def read_plain(self, value: bytes) -> Mapping[str, Any]:
         """See ``WriterSchema``."""
@@ -61,6 +56,11 @@ def placed(schema: WriterSchema, names: Names) -> WriterSchema:
 
 def _are_same(names: Names) -> bool:
     return all(name == column and _are_same(inside) for name, column, inside in names)
+
+
+@lru_cache(256)
+def _arrow_schema(schema: Placed | OneColumn) -> pa.Schema:
+    return arrow_schema(Schema(*schema.columns.struct.fields))
 
 
 @lru_cache(256)
@@ -89,26 +89,6 @@ def _renamed_type(kind: IcebergType, inside: Names) -> IcebergType:
         item = _renamed_type(kind.value_type, inside)
         return MapType(kind.key_id, kind.key_type, kind.value_id, item, value_required=kind.value_required)
     return kind
-
-
-def _renamed(column: pa.ChunkedArray, inside: Names) -> pa.ChunkedArray:
-    parts = [_renamed_array(chunk, inside) for chunk in column.chunks]
-    return pa.chunked_array(parts, None if parts else _renamed_array(pa.nulls(0, column.type), inside).type)
-
-
-def _renamed_array(array: pa.Array, inside: Names) -> pa.Array:
-    if pa.types.is_list(array.type):
-        return list_of(array, _renamed_array(items_of(array), inside))
-    if pa.types.is_map(array.type):
-        keys, items = entries_of(array)
-        return map_of(array, keys, _renamed_array(items, inside))
-    parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    made = {
-        column: parts[name] if _are_same(deeper) else _renamed_array(parts[name], deeper)
-        for name, column, deeper in inside
-    }
-    fields = [pa.field(name, part.type) for name, part in made.items()]
-    return pa.StructArray.from_arrays([*made.values()], fields=fields, mask=array.is_null())
 
 
 def _renamed_row(row: Mapping[str, Any], struct: StructType, names: Names) -> dict[str, Any]:
@@ -160,7 +140,7 @@ class OneColumn:
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         read = self.schema.read(values)
-        (kind,) = arrow_schema(Schema(*self.columns.struct.fields)).types
+        (kind,) = _arrow_schema(self).types
         if self._is_bare:
             column = read.table.column(0)
         else:
