@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from math import inf, nan
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
 from spark_jobs.formats.connect.types import Field, Kind, Leaf, Type
+from spark_jobs.formats.json.plain import UNREADABLE, read_exactly
 from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.told import clock_text, instant_text
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
@@ -30,10 +30,8 @@ class PlainRows:
     def read(self, value: bytes) -> dict[str, Any]:
         """Return a row by column. Raises ``UnreadableValueError``."""
         try:
-            record = _JSON.decode(value.decode())
-        except UnreadableValueError:
-            raise
-        except (ValueError, RecursionError) as error:
+            record = read_exactly(value)
+        except UNREADABLE as error:
             raise UnreadableValueError(f"not JSON: {error}") from error
         if not self._is_whole and type(record) is dict:
             # A key may have more than its rows, as a router's name of the physical table.
@@ -76,27 +74,6 @@ def _read(kind: Type, value: Any, path: tuple[str, ...]) -> Any:
             return [(key, _read(item, each, (*path, "value"))) for key, each in value.items()]
         case Record():
             return _record(kind, value, path)
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise UnreadableValueError("a name is there twice")
-    return made
-
-
-def _refuse(text: str) -> NoReturn:
-    raise UnreadableValueError(f"not JSON: {text}")
-
-
-def _fraction(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:  # an exponent past what it knows; doubles have no place for it
-        return Decimal(float(text))
-
-
-_JSON = json.JSONDecoder(parse_float=_fraction, parse_constant=_refuse, object_pairs_hook=_pairs)
 
 
 # One value as its column holds it. What Iceberg has no form for is refused, in words with the value.

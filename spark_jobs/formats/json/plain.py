@@ -117,14 +117,6 @@ class Beside:
     has_more: bool = False
     rounded: set[tuple[str, str]] = field(default_factory=set)
 
-    def note_more(self) -> None:
-        """Take note of a field without a column."""
-        self.has_more = True
-
-    def note_rounded(self, column: str, kind: str) -> None:
-        """Take note of an integer that the column rounds, and the type would not."""
-        self.rounded.add((column, kind))
-
 
 def _table(items: Mapping[str, list[Any]], rows: Sequence[int], columns: pa.Schema) -> pa.Table:
     arrays = [
@@ -241,7 +233,7 @@ def _struct(fields: Iterable[pa.Field], beside: Beside, path: tuple[str, ...]) -
         if not of(dict, value).keys() <= reads.keys():
             unknown = (value[name] for name in value.keys() - reads.keys())
             if any(map(says_something, unknown)):
-                beside.note_more()
+                beside.has_more = True
         return {
             name: None if (item := value.get(name)) is None else read_it(item)
             for name, read_it in reads.items()
@@ -274,7 +266,7 @@ def _floating(kind: pa.DataType, beside: Beside, column: str) -> Read:
             return value
         number = nearest(of(int | Decimal, value), kind)
         if not isinstance(value, Decimal) and number != value:
-            beside.note_rounded(column, "long" if -_MAX_LONG <= value <= _MAX_LONG else "decimal(38,0)")
+            beside.rounded.add((column, "long" if -_MAX_LONG <= value <= _MAX_LONG else "decimal(38,0)"))
         return number
 
     return read

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.formats.json.nesting import is_too_deep
 from spark_jobs.formats.json.plain import UNREADABLE, Beside, read_exactly, read_of, says_something
@@ -19,19 +19,25 @@ class PlainReader:
 
     def __init__(self, root: Root, columns: pa.Schema, *, ignores: bool) -> None:
         self._root = root
-        self._beside = _MayBeMore() if ignores else _Nothing()
+        self._ignores = ignores
+        self._beside = Beside()
         self._reads = {each.name: read_of(each.type, self._beside, (each.name,)) for each in columns}
 
     def read(self, value: bytes) -> dict[str, Any]:
         """Return a value by column; raises ``UnreadableValueError``."""
+        self._beside.has_more = False
+        self._beside.rounded.clear()
         try:
             record = self._record(value)
-            return {
+            row = {
                 name: None if (item := record.get(name)) is None else read(item)
                 for name, read in self._reads.items()
             }
+            if self._beside.rounded or (self._beside.has_more and not self._ignores):
+                raise ValueError("more than its columns hold")
         except UNREADABLE as error:
             raise UnreadableValueError(f"not as the schema says: {error}") from error
+        return row
 
     def _record(self, value: bytes) -> dict[str, Any]:
         parsed = read_exactly(value)
@@ -41,30 +47,7 @@ class PlainReader:
         json.dumps(record, ensure_ascii=False, default=str).encode()  # no halves of surrogate pairs
         for _path, item in forbidden(record, self._root.record):
             if says_something(item):
-                _refuse_more()
+                raise ValueError("more than the schema names")
         if any(says_something(record[name]) for name in record.keys() - self._reads.keys()):
-            self._beside.note_more()
+            self._beside.has_more = True
         return record
-
-
-class _MayBeMore(Beside):
-    """What a row cannot hold is refused at once, but for fields without a column."""
-
-    def note_more(self) -> None:
-        """Pass over it."""
-
-    def note_rounded(self, column: str, kind: str) -> None:
-        """Refuse it."""
-        raise ValueError(f"{column} does not hold it, as {kind} would")
-
-
-class _Nothing(_MayBeMore):
-    """Those are refused too."""
-
-    def note_more(self) -> None:
-        """Refuse it."""
-        _refuse_more()
-
-
-def _refuse_more() -> NoReturn:
-    raise ValueError("more than the schema names")
