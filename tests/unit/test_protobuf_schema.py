@@ -194,13 +194,13 @@ def test_groups_are_refused_and_proto2_tells_what_is_there() -> None:
             "".join(f"message A{n} {{ A{n + 1} a = 1; A{n + 1} b = 2; }}" for n in range(30))
             + "message A30 { int32 a = 1; }",
             "schema-unsupported",
-            "more than 10,000 fields",
+            "more than 10,000 types",
         ),
         (
             "".join(f"message A{n} {{ A{n + 1} a = 1; }}" for n in range(100))
             + "message A100 { int32 a = 1; }",
             "schema-unsupported",
-            "nests deeper",
+            "nest deeper",
         ),
         ("message A0 { map<double, int32> a = 1; }", "schema-unreadable", "Key in map fields"),
     ],

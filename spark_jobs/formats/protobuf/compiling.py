@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.resources import files as files_of
 from pathlib import Path, PurePosixPath
 
@@ -22,7 +23,8 @@ from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from spark_jobs.protocol.errors import SluiceError, fault, needs
+from spark_jobs.formats import tree
+from spark_jobs.protocol.errors import needs
 from spark_jobs.schema.writer_schema import SchemaText
 
 MAIN = "the-schema.proto"
@@ -31,6 +33,7 @@ _MOST_REASONS = 3
 _IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;')
 # What serializers register no schema of, since every reader has it.
 _WELL_KNOWN = ("google/", "confluent/")
+unreadable = partial(tree.unreadable, "Protobuf schema")
 
 
 def compiled(source: SchemaText) -> bytes:
@@ -148,8 +151,3 @@ def _found(name: str) -> FileDescriptorProto | None:
     found = FileDescriptorProto()
     file.CopyToProto(found)
     return found
-
-
-def unreadable(why: str) -> SluiceError:
-    """Return the error of what is no schema."""
-    return fault("schema-unreadable.protobuf", why=why)

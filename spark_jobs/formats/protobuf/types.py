@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from spark_jobs.formats import tree
-from spark_jobs.formats.tree import MAX_NESTING, Array, Map, Record
+from spark_jobs.formats.tree import Array, Bounded, Map, Record
 from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.told import Form
 
@@ -127,7 +126,6 @@ _KNOWN = {
 }
 WELL_KNOWN = "google/protobuf/"  # where Google's own files are
 _MOST_CHARACTERS = 500  # of a comment
-_MOST_FIELDS = 10_000  # messages that hold each other twice double with every one of them
 
 
 def tree_of(message: Descriptor, docs: Mapping[str, str]) -> Message:
@@ -138,22 +136,19 @@ def tree_of(message: Descriptor, docs: Mapping[str, str]) -> Message:
     return _Tree(docs).message(message, (message.full_name,))
 
 
-class _Tree:
-    """Writes messages out, of so many fields in all; ``inside`` are those around one."""
+class _Tree(Bounded):
+    """Writes messages out; ``inside`` are those around one."""
 
     def __init__(self, docs: Mapping[str, str]) -> None:
+        super().__init__()
         self._docs = docs
-        self._numbers = count(1)
 
     def message(self, message: Descriptor, inside: tuple[str, ...]) -> Message:
-        if len(inside) > MAX_NESTING:
-            raise fault("schema-unsupported.messages", most=MAX_NESTING)
         return Record(tuple(self._field(each, inside) for each in message.fields))
 
     def _field(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Field:
-        if next(self._numbers) > _MOST_FIELDS:
-            raise fault("schema-unsupported.fields", most=_MOST_FIELDS)
         name = field_.full_name
+        self.count((name,), len(inside))
         if field_.type == _OF.TYPE_GROUP:
             raise fault("schema-unsupported.group", name=name)
         oneof = field_.containing_oneof.name if field_.containing_oneof else None
