@@ -15,7 +15,7 @@ from prove.lab.debezium_events import DATA, TIME, Column, Source
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.avro.types import parse
-from spark_jobs.formats.connect.avro_schemas import connect_schema
+from spark_jobs.formats.connect.avro_documents import connect_schema
 from spark_jobs.formats.connect.types import Kind, Leaf, Type, row_type
 from spark_jobs.formats.tree import Map
 from spark_jobs.protocol.errors import ConfigError

@@ -5,5 +5,4 @@ types.py     a schema's text as a tree of types, each as often as it is reached
 columns.py   the tree as columns
 plain.py     a value read by itself: strict, and what every other reader must agree with
 block.py     many values side by side, each believed by itself
-leaves.py    what was passed over, as columns of the table's types
 """

@@ -1,19 +1,24 @@
-"""Values in Avro as the documents that Kafka's JSON converter would have written of the same values."""
+"""Values in Avro as the documents that Kafka's JSON converter would have written of the same values.
+
+The converters keep in an Avro schema what Connect's own said: `connect.name`, `connect.parameters`. So a
+value in Avro becomes what the JSON converter writes of the same value, and is read as that is.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import orjson
 import pyarrow as pa
 
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.avro.types import parse
-from spark_jobs.formats.connect.avro_schemas import Show, connect_schema, shown
 from spark_jobs.formats.connect.documents import NotReadError
 from spark_jobs.formats.connect.events import WHOSE
 from spark_jobs.schema.arrow_schema import one_array
@@ -96,19 +101,6 @@ def _asked(column: pa.ChunkedArray, name: str) -> pa.Array:
     return pa.StructArray.from_arrays([*parts.values()], names=[*parts], mask=array.is_null())
 
 
-@dataclass(frozen=True, slots=True)
-class ReadDocuments:
-    """Values of a schema: ``rows`` are the indices of those that were read, in order."""
-
-    columns: _Columns
-    rows: Sequence[int]
-    unread: Sequence[Unread]
-
-    def __iter__(self) -> Iterator[tuple[int, AvroDocument]]:
-        """Yield the index of each value that was read, and it."""
-        return ((row, AvroDocument(self.columns, at)) for at, row in enumerate(self.rows))
-
-
 def documents_of(schema: WriterSchema) -> AvroDocuments:
     """Return what reads values of a schema, or keys of one."""
     bare = schema.schema if isinstance(schema, OneColumn) else schema
@@ -132,11 +124,11 @@ class AvroDocuments:
         fields = connect.get("fields", ()) if self._is_record else ()
         self._shows = {each["field"]: show for each in fields if (show := shown(each)) is not None}
 
-    def read(self, values: Sequence[bytes]) -> ReadDocuments:
-        """Return many values, read side by side."""
+    def read(self, values: Sequence[bytes]) -> tuple[dict[int, AvroDocument], Sequence[Unread]]:
+        """Return many values, read side by side, by index, and those that are unread."""
         read = self._bare.read(values)
-        members = dict(zip(read.table.column_names, read.table.columns, strict=True))
-        return ReadDocuments(self._columns(members), read.indices, read.unread)
+        columns = self._columns(dict(zip(read.table.column_names, read.table.columns, strict=True)))
+        return {row: AvroDocument(columns, at) for at, row in enumerate(read.indices)}, read.unread
 
     def read_plain(self, value: bytes) -> AvroDocument:
         """Return one by other means. Raises ``UnreadableValueError``."""
@@ -159,3 +151,126 @@ def _without_meaning(text: str) -> str:
 
 def _without_logical_type(written: dict[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in written.items() if name != "logicalType"}
+
+
+# Connect's schema of an Avro one, and what makes its values what JSON has.
+
+
+# Makes a value what it is in JSON.
+Show: TypeAlias = Callable[[Any], Any]
+
+_TYPES = {
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "bytes",
+    "enum": "string",
+    "fixed": "bytes",
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+# Connect's own types are also said in Avro's words, of which other writers have no more.
+_LOGICAL = {
+    ("bytes", "decimal"): _DECIMAL,
+    ("int", "date"): "org.apache.kafka.connect.data.Date",
+    ("int", "time-millis"): "org.apache.kafka.connect.data.Time",
+    ("long", "timestamp-millis"): "org.apache.kafka.connect.data.Timestamp",
+}
+
+
+def connect_schema(
+    written: Any, named: Mapping[str, Any], inside: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Return Connect's schema of an Avro one, by full name what its text says of each named type.
+
+    A type that Connect has no form of is called by what it is: no column is made of it.
+    """
+    if isinstance(written, list):
+        members = [each for each in written if each not in ("null", {"type": "null"})]
+        if len(members) != 1:
+            return {"type": "a union of several"}
+        return connect_schema(members[0], named, inside) | {"optional": len(written) > 1}
+    if isinstance(written, str):
+        if written in inside:
+            return {"type": f"{written} inside itself"}
+        written = named.get(written, {"type": written})
+    return _of(written, named, inside) | _meant(written)
+
+
+def _of(written: Mapping[str, Any], named: Mapping[str, Any], inside: frozenset[str]) -> dict[str, Any]:
+    match written["type"]:
+        case "record":
+            within = inside | {written["name"]}
+            fields = [_field(each, named, within) for each in written["fields"]]
+            return {"type": "struct" if fields else "a record of nothing", "fields": fields}
+        case "array":
+            items = written["items"]
+            if "MapEntry" in (_internal(written), _internal(named.get(str(items), items))):
+                return {"type": "a map by other than text"}
+            return {"type": "array", "items": connect_schema(items, named, inside)}
+        case "map":
+            values = connect_schema(written["values"], named, inside)
+            return {"type": "map", "keys": {"type": "string"}, "values": values}
+    return {"type": _TYPES.get(written["type"], written["type"])}
+
+
+def _internal(written: Any) -> Any:
+    return written.get("connect.internal.type") if isinstance(written, Mapping) else None
+
+
+def _field(field: Mapping[str, Any], named: Mapping[str, Any], inside: frozenset[str]) -> dict[str, Any]:
+    doc = {"doc": field["doc"]} if isinstance(field.get("doc"), str) else {}
+    return {"optional": False} | connect_schema(field["type"], named, inside) | doc | {"field": field["name"]}
+
+
+def _meant(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a type stands for, and what Connect says of it beside that."""
+    kind: str = written["type"]
+    name = written.get("connect.name") or _LOGICAL.get((kind, str(written.get("logicalType"))))
+    if name is None and kind == "record":
+        name = written["name"]
+    parameters = written.get("connect.parameters")
+    if name == _DECIMAL and not parameters:
+        precision = {"connect.decimal.precision": str(written["precision"])} if "precision" in written else {}
+        parameters = {"scale": str(written.get("scale", 0)), **precision}
+    doc = written.get("connect.doc") or written.get("doc")
+    said = {"name": name, "parameters": parameters, "doc": doc}
+    return {key: item for key, item in said.items() if item is not None}
+
+
+def shown(schema: Mapping[str, Any]) -> Show | None:
+    """Return what makes values of Connect's schema what JSON has; None where they are that already."""
+    match schema["type"]:
+        case "bytes":
+            return lambda value: b64encode(value).decode()
+        case "float" | "double":
+            return lambda value: value if isfinite(value) else _NOT_FINITE[str(value)]
+        case "array":
+            item = shown(schema["items"])
+            return None if item is None else lambda items: [_or_none(item, each) for each in items]
+        case "map":
+            value = shown(schema["values"]) or _as_it_is
+            return lambda entries: {key: _or_none(value, each) for key, each in entries}
+        case "struct":
+            return _struct({each["field"]: show for each in schema["fields"] if (show := shown(each))})
+    return None
+
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _struct(fields: Mapping[str, Show]) -> Show | None:
+    def show(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {**row, **{name: _or_none(of, row[name]) for name, of in fields.items()}}
+
+    return show if fields else None
+
+
+def _or_none(show: Show, value: Any) -> Any:
+    return None if value is None else show(value)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

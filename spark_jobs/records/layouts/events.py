@@ -111,9 +111,9 @@ def documents_in(encoded: Encoded, schemas: KnownSchemas) -> tuple[dict[int, Avr
         if schema is None:
             bad += [BadValue(row, Phase.SCHEMA, None, schemas.why_none(key)) for row in rows]
             continue
-        read = documents_of(schema).read(framed.values[key])
-        bad += [BadValue(rows[each.index], Phase.DECODE, each.field, each.error) for each in read.unread]
-        found |= {rows[at]: document for at, document in read}
+        read, unread = documents_of(schema).read(framed.values[key])
+        bad += [BadValue(rows[each.index], Phase.DECODE, each.field, each.error) for each in unread]
+        found |= {rows[at]: document for at, document in read.items()}
     return found, bad
 
 
