@@ -85,7 +85,11 @@ def _flow(value: Any) -> str:
         return f"{{{', '.join(f'{_flow(name)}: {_flow(each)}' for name, each in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
-    is_plain = re.fullmatch(r"[A-Za-z_]\w*(\(\w+\))?", value, re.ASCII)
+    if value is True:
+        return "true"
+    is_word = re.fullmatch(r"[A-Za-z_]\w*(\(\w+\))?", value, re.ASCII)
+    # A field may be called `null`, or `no`.
+    is_plain = is_word and yaml.safe_load(value) == value
     return value if is_plain else _printable(json.dumps(value, ensure_ascii=False))
 
 

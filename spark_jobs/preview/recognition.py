@@ -209,8 +209,8 @@ def _lines(sample: Sample) -> Iterator[Recognized]:
     names = [name.strip() for name in cut[delimiter][0]]
     has_header = all(map(str.isidentifier, names)) and len({*names}) == fields == len(names)
     columns = names if has_header else [f"field_{number}" for number in range(1, fields + 1)]
-    value = {"format": "csv", "delimiter": delimiter, "columns": columns}
-    value |= ({"header": "true"} if has_header else {}) | ({"encoding": encoding} if encoding else {})
+    value: dict[str, Any] = {"format": "csv", "delimiter": delimiter, "columns": columns}
+    value |= ({"header": True} if has_header else {}) | ({"encoding": encoding} if encoding else {})
     told = f"{sample.of_values(times)} are lines of {fields} fields"
     yield Recognized(told, {"value": value}, Use.VALUES)
 

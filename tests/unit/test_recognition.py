@@ -290,6 +290,12 @@ def test_proposals_stand_in_the_file_of_init() -> None:
         assert text.splitlines().count(line) == 1
 
 
+@pytest.mark.parametrize("name", ["null", "no", "FALSE", "On"])
+def test_a_field_called_as_yaml_has_a_word_is_told_by_its_name(name: str) -> None:
+    """What is proposed for it is a column of that name."""
+    assert pasted(seen([{name: NOON_MS}]))["columns"].keys() == {name}
+
+
 VALUES = st.binary(max_size=30) | st.dictionaries(st.text(), st.integers() | st.text() | st.floats())
 
 
