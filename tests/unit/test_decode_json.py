@@ -221,6 +221,15 @@ def test_numbers_at_the_edges_are_exact() -> None:
     assert list(map(repr, numbers)) == ["-0.0", "5e-324", "0.0", "0.1", "9007199254740992.0", "7.0"]
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+@pytest.mark.parametrize("text", [b"0e999", b"-0E+999", b"0.00e123456789"])
+def test_zero_is_zero_whatever_its_exponent(text: bytes, kind: pa.DataType) -> None:
+    """An exponent past all doubles says nothing of it, and a neighbour stays right."""
+    schema = pa.schema([("id", pa.int64()), ("x", kind)])
+    decoded = only(b'{"x":%b}' % text, schema)
+    assert (values_of(decoded, "x"), decoded.unread) == ([0.0, None], ())
+
+
 @pytest.mark.parametrize(
     ("kind", "held", "rounded"),
     [

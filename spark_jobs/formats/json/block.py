@@ -29,8 +29,8 @@ from spark_jobs.values.literals import says_something, shortened
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
 _BLOCK_RECORDS = 250
-# Zeros behind a microsecond's digits, which the reader does not take for none.
-_ZEROS = re.compile(rb":[0-9]{2}\.[0-9]{6}0+[Z\"+-]")
+# Zeros behind a microsecond's digits, or before an exponent, which the reader does not take for none.
+_ZEROS = re.compile(rb":[0-9]{2}\.[0-9]{6}0+[Z\"+-]|[^0-9.]0(?:\.0+)?[eE]\+?[0-9]{3}")
 
 
 def decode_chunk(
