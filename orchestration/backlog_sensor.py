@@ -2,9 +2,12 @@
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dagster import (
+    AssetObservation,
     DagsterInstance,
     ResourceParam,
     RunRequest,
@@ -12,12 +15,10 @@ from dagster import (
     SensorResult,
 )
 
-from assets.keys import table_key
+from assets.keys import table_key, topic_key
 from orchestration.jobs import drain_job
-from orchestration.pools import announce_pools
-from orchestration.run_requests import RunHistory
+from orchestration.run_requests import RunHistory, announce_pools
 from orchestration.switches import watching
-from orchestration.topic_observations import topic_observations
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig
@@ -26,10 +27,15 @@ from spark_jobs.monitoring.heartbeat import beat
 from spark_jobs.monitoring.survey import Problem, Surveyed
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.source import drain_refusal, held_back
+from spark_jobs.protocol.source import SourceState, drain_refusal, held_back
 
 # The daemon's own loop takes 5 s: less would change nothing.
 SECONDS_BETWEEN_TICKS = 5
+# Dagster keeps each observation of a topic for ever, so they are few.
+OBSERVED_EVERY_SECONDS = 3600.0
+# For all topics together: about 1,400 observations a day, however many there are.
+OBSERVED_SECONDS_EACH = 60.0
+PARTITIONS_SHOWN = 64
 
 
 @watching(
@@ -132,3 +138,33 @@ def _held(look: Surveyed, sluice: Sluice, now: float) -> str | None:
     except SluiceError:
         return None  # the run itself says what is wrong with the log
     return held[0].tell(look.pipeline.name) if held else None
+
+
+def topic_observations(looks: Sequence[object], sluice: Sluice, now: float) -> list[AssetObservation]:
+    """Return one for each topic that changed since it was told of last, long enough ago; ``now`` in seconds.
+
+    What was told is remembered for as long as the code server runs.
+    """
+    readers: dict[str, list[Surveyed]] = defaultdict(list)
+    for look in looks:
+        if isinstance(look, Surveyed):
+            readers[look.pipeline.topic].append(look)
+    pause = max(OBSERVED_EVERY_SECONDS, OBSERVED_SECONDS_EACH * len(readers))
+    found = []
+    for topic, its in readers.items():
+        told_at, before = sluice.topics_told.get(topic, (float("-inf"), None))
+        metadata = _ends(its[0].source) | {f"lag_{look.pipeline.name}": _lag(look) for look in its}
+        if metadata != before and not 0 <= now - told_at < pause:
+            sluice.topics_told[topic] = (now, metadata)
+            found.append(AssetObservation(topic_key(topic), metadata=metadata))
+    return found
+
+
+def _ends(source: SourceState) -> dict[str, Any]:
+    held = sum(source.end[partition] - low for partition, low in source.low.items())
+    ends = {"end_offsets": {str(p): end for p, end in sorted(source.end.items())}}
+    return {"offsets_held": held, **(ends if len(source.end) <= PARTITIONS_SHOWN else {})}
+
+
+def _lag(look: Surveyed) -> int:
+    return look.source.lag(look.table.progress.next_offsets if look.table else {})

@@ -7,8 +7,7 @@ from dagster import Definitions, in_process_executor
 from assets.checks import hot_check, table_checks
 from assets.limits import CHECKS, QUALITY
 from assets.quality_checks import quality_checks
-from assets.redrives import redrive_asset
-from assets.replays import rebuild_asset, replay_asset
+from assets.replays import rebuild_asset, redrive_asset, replay_asset
 from assets.tables import table_asset, topic_assets
 from assets.upkeep import upkeep_assets
 from orchestration.backlog_sensor import backlog_sensor

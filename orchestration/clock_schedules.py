@@ -27,8 +27,7 @@ from assets.limits import CHECKS, DRAIN, SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS, TA
 from orchestration import switches
 from orchestration.backlog_sensor import drains
 from orchestration.jobs import drain_job, upkeep_job
-from orchestration.pools import announce_pools
-from orchestration.run_requests import UNDER_WAY, RunHistory
+from orchestration.run_requests import UNDER_WAY, RunHistory, announce_pools
 from orchestration.triggers import should_drain_now
 from orchestration.upkeep_sensor import tidying
 from resources.sluice import Sluice

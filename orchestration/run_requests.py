@@ -6,11 +6,14 @@ What happened is read from the instance, not from a cursor: people start runs to
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dagster import DagsterRunStatus, RunRequest, RunsFilter
 
+from assets.limits import pools_of
 from orchestration.triggers import retry_delay_seconds
+from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
     from dagster import AssetKey, DagsterInstance
@@ -75,3 +78,18 @@ class RunHistory:
                 ended = last.end_time or last.create_timestamp.timestamp()
                 return 1 + int(last.dagster_run.tags[attempt_tag]), ended
         return 0, 0.0
+
+
+def announce_pools(instance: DagsterInstance, pipelines: Iterable[PipelineConfig]) -> None:
+    """Give each pool that the instance has not met its default limit; one query when there is none.
+
+    Dagster (1.13) gives a pool that limit when it first meets it in the queue, but that first look still lets
+    every run go that waits for it: both windows of a first backfill ran at once, and the second took the
+    first for dead.
+    """
+    storage = instance.event_log_storage
+    if not storage.supports_global_concurrency_limits or not instance.global_op_concurrency_default_limit:
+        return
+    pools = {pool for pipeline in pipelines for pool in pools_of(pipeline)}
+    for pool in sorted(pools - storage.get_concurrency_keys()):
+        storage.initialize_concurrency_limit_to_default(pool)

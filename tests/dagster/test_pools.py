@@ -71,5 +71,5 @@ def test_a_pool_is_limited_from_its_first_runs_on(tmp_path: Path) -> None:
         assert {pool: _let_go(instance, pool) for pool in pools_of(ORDERS)} == dict.fromkeys(
             pools_of(ORDERS), 1
         )
-        # When this fails, Dagster has mended it and orchestration/pools.py can go.
+        # When this fails, Dagster has mended it and announce_pools can go.
         assert _let_go(instance, "nobody-announced-it") == 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import AssetKey, DagsterInstance, materialize
 
-from assets.redrives import redrive_asset
+from assets.replays import redrive_asset
 from prove.lab.pipeline_lab import by_offset, configure, orders
 from resources.sluice import Sluice
 from resources.spark import SparkSessions

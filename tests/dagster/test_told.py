@@ -8,7 +8,7 @@ from dagster import AssetKey, DagsterInstance
 
 from assets.told import instance_home, tell
 from cli.work import tell_dagster
-from orchestration.topic_observations import topic_observations
+from orchestration.backlog_sensor import topic_observations
 from resources.sluice import Sluice
 from servers.dagster import prepare_dagster_home
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
