@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.hot.look import look
 from spark_jobs.hot.made import SegmentMaker
 from spark_jobs.hot.prefix import Prefix, prefix_of
+from spark_jobs.hot.seam import look
 from spark_jobs.hot.segment import Segment, Tail
 from spark_jobs.hot.told import not_yet, other_epoch
 from spark_jobs.hot.watermark import Watermark

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.asked_schemas import AskedSchemas
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.look import Looked, look
 from spark_jobs.hot.made import SegmentMaker, segments_of
 from spark_jobs.hot.prefix import Held
+from spark_jobs.hot.seam import Looked, look
 from spark_jobs.hot.told import (
     State,
     TailStatus,

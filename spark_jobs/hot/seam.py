@@ -1,23 +1,28 @@
 """Where the lake ends and Kafka goes on: one loaded table, its offsets and what is beside it as one state.
 
 Any state that the table ever had does: rows of its snapshot lie below its offsets, hot ones at or past them.
+A look at both sides sees the lake first, then the topic, which a drain would go on from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import tables_as_one
+from spark_jobs.hot.watermark import Epoch
+from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema
 from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.record_offsets import as_read, owed_by, owed_to
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.source import SourceState, drain_refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.progress import PendingDeadLetters, Progress
     from spark_jobs.storage.create_only import CreateOnlyStore
+
 
 _NO_END = (1 << 63) - 1  # past every offset
 
@@ -96,3 +102,30 @@ def load_seam(pipeline: PipelineConfig, connections: Connections) -> Seam:
     if tables is None:
         raise fault("no-table-yet", **pipeline.where)
     return Seam(tables.data, tables.dead_letters, connections.state, tables.routed)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What somebody saw who looks at all pipelines: the table, if it is a newer one, the topic, and when."""
+
+    at: float
+    seam: Seam | SluiceError | None
+    source: SourceState | SluiceError
+
+
+def look(pipeline: PipelineConfig, connections: Connections) -> tuple[Seam, Epoch, SourceState]:
+    """Return what a drain would go on from.
+
+    Raises ``ConfigError`` (``no-table-yet``, ``hot-needs-topic-ids``), and what planning a drain raises.
+    """
+    seam = load_seam(pipeline, connections)
+    check_anchor(seam.table)
+    progress, source = seam.progress, connections.admin.source_state(pipeline.topic)
+    ask_leader = partial(cut_below, connections.kafka, progress, source)
+    refusal = drain_refusal(progress, source, table=pipeline.table, ask_leader=ask_leader)
+    if refusal is not None:
+        raise refusal
+    if source.topic_id is None or progress.topic_id is None:
+        raise fault("hot-needs-topic-ids", pipeline=pipeline.name, topic=pipeline.topic)
+    uuid = str(seam.table.metadata.table_uuid)
+    return seam, Epoch(uuid, source.topic_id, progress.generation, progress.rollbacks), source

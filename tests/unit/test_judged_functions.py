@@ -7,7 +7,7 @@ import pytest
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.query.judged_functions import check_functions, judged
+from spark_jobs.query.query import check_functions, judged
 
 PIPELINE = PipelineConfig(name="one", topic="t", table="shop.t")
 
