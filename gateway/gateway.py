@@ -18,7 +18,7 @@ from gateway.lane import Lane
 from gateway.messages import Answer, Batch, Nack, Reason, State, slot_of
 from gateway.metrics import IDS, KNOWN, GatewayMetrics
 from gateway.spool import Spool
-from gateway.tokens import Buckets, Limits
+from gateway.tokens import Token
 from gateway.topics import Owner, StreamTopics
 from gateway.writer import Writer
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
@@ -80,8 +80,6 @@ class Gateway:
         self.metrics = GatewayMetrics(self.spool.size, lambda: self.connected)
         self.metrics.watch(KNOWN, lambda: sum(len(lane.intake.stands) for lane in self._lanes()))
         self.metrics.watch(IDS, lambda: sum(len(lane.intake.ids) for lane in self._lanes()))
-        self.addresses = Buckets(settings.rates.address)
-        self.posters = Buckets(settings.rates.connection)
         memory, slots = settings.memory, len(settings.sources)
         # Sources fall into slots alike.
         self._memory = memory.model_copy(
@@ -126,7 +124,7 @@ class Gateway:
         """Return why the gateway cannot go on, None while it can."""
         return next((lane.intake.ended for lane in self._lanes() if lane.intake.ended is not None), None)
 
-    def offer(self, stream: Stream, batch: Batch, limits: Limits, listener: Listener) -> None:
+    def offer(self, stream: Stream, batch: Batch, token: Token, listener: Listener) -> None:
         """Take a batch of a source of ours; ``listener`` is told once or twice, on the loop that asks.
 
         See ``Intake.offer``.
@@ -142,7 +140,7 @@ class Gateway:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(told, answer)
 
-        if (wait_ms := limits.wait_ms(len(batch.events), batch.size_bytes)) > 0:
+        if (wait_ms := token.wait_ms(len(batch.events), batch.size_bytes)) > 0:
             told(Nack(Reason.RATE_LIMITED, "too much at once", batch.sequence, retry_after_ms=wait_ms))
         elif (answer := stream.intake_of(batch.source).offer(batch, tell)) is not None:
             told(answer)

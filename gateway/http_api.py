@@ -35,7 +35,7 @@ from gateway.messages import (
     too_large,
 )
 from gateway.session import Session
-from gateway.tokens import PROTOCOLS, Bucket, Limits, secret_of
+from gateway.tokens import PROTOCOLS, secret_of
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
@@ -105,8 +105,7 @@ class GatewayApi:
         try:
             with suppress(OSError):
                 await socket.accept(next((each for each in PROTOCOLS if each in offered), None))
-                limits = self._limits(socket, token, Bucket(self.gateway.settings.rates.connection))
-                await Session(socket, self.gateway, stream, token, limits, self.persisted, self.flush).run()
+                await Session(socket, self.gateway, stream, token, self.persisted, self.flush).run()
         finally:
             token.connections -= 1
             self.gateway.connected -= 1
@@ -132,8 +131,7 @@ class GatewayApi:
             if not answered.done():
                 answered.set_result(answer)
 
-        limits = self._limits(request, token, self.gateway.posters.of(request.client))
-        self.gateway.offer(stream, batch, limits, listener)
+        self.gateway.offer(stream, batch, token, listener)
         try:
             answer = await asyncio.wait_for(answered, _ANSWER_SECONDS)
         except TimeoutError:
@@ -149,10 +147,6 @@ class GatewayApi:
         if stream is None or not token.may_send(name):
             raise RefusedError("no such stream, or not for this token", "stream", HTTPStatus.NOT_FOUND)
         return stream, token
-
-    def _limits(self, connection: HTTPConnection, token: Token, own: Bucket) -> Limits:
-        address = self.gateway.addresses.of(connection.client.host if connection.client else "")
-        return Limits((token.events, own, address), token.bytes)
 
     async def _body(self, request: Request) -> bytes:
         most, body = self.gateway.settings.max_batch_bytes, bytearray()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from gateway.gateway import Gateway, Stream
     from gateway.persisted import Persisted
-    from gateway.tokens import Limits, Token
+    from gateway.tokens import Token
 
 WINDOW = 16
 _MOST_UNSENT = 1_000
@@ -52,7 +52,6 @@ class Session:
     gateway: Gateway
     stream: Stream
     token: Token
-    limits: Limits
     persisted: Persisted
     flush: Callable[[Stream], str]
     _unsent: asyncio.Queue[str] = field(init=False, default_factory=asyncio.Queue)
@@ -170,7 +169,7 @@ class Session:
         if not self._source:
             raise RefusedError("connect comes first", "type")
         batch = read_batch(message, self._source, self.stream.settings, size)
-        self.gateway.offer(self.stream, batch, self.limits, partial(self._answer, batch.id))
+        self.gateway.offer(self.stream, batch, self.token, partial(self._answer, batch.id))
 
     def _answer(self, batch_id: str | None, answer: Answer) -> None:
         self._say(answer.to_json(batch_id))

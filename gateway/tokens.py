@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -55,46 +55,6 @@ class Bucket:
         """Take it out."""
         self._level -= amount
 
-    @property
-    def is_full(self) -> bool:
-        """True if nothing is owed: forgetting the bucket changes nothing."""
-        return self.rate is None or (self.wait_ms() == 0 and self._level == self.rate)
-
-
-class Buckets:
-    """A bucket for each of what is counted apart, such as addresses; those that are full are forgotten."""
-
-    _KEPT = 10_000
-
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._buckets: dict[Hashable, Bucket] = {}
-
-    def of(self, name: Hashable) -> Bucket:
-        """Return the bucket of that name."""
-        if name not in self._buckets:
-            if len(self._buckets) >= self._KEPT:
-                self._buckets = {key: each for key, each in self._buckets.items() if not each.is_full}
-            self._buckets[name] = Bucket(self._rate)
-        return self._buckets[name]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a connection, or a request, is held to: by its token, by itself, and by its address."""
-
-    events: tuple[Bucket, ...]
-    bytes: Bucket
-
-    def wait_ms(self, events: int, size_bytes: int) -> int:
-        """Take what a batch costs from all, or from none; return when to try again, 0 if it was taken."""
-        costs = [*((bucket, events) for bucket in self.events), (self.bytes, size_bytes)]
-        if wait_ms := max(bucket.wait_ms() for bucket, _ in costs):
-            return wait_ms
-        for bucket, amount in costs:
-            bucket.take(amount)
-        return 0
-
 
 @dataclass(slots=True)
 class Pace:
@@ -143,6 +103,14 @@ class Token:
     def may_send(self, stream: str) -> bool:
         """True if the stream is one of its own."""
         return self.streams is None or stream in self.streams
+
+    def wait_ms(self, events: int, size_bytes: int) -> int:
+        """Take what a batch costs of both, or of none; return when to try again, 0 if it was taken."""
+        if wait_ms := max(self.events.wait_ms(), self.bytes.wait_ms()):
+            return wait_ms
+        self.events.take(events)
+        self.bytes.take(size_bytes)
+        return 0
 
     def refuse_other(self, source: str) -> None:
         """Raise ``RefusedError`` for a source that is none of its own."""

@@ -48,8 +48,7 @@ def guarded(
 ) -> uvicorn.Config:
     """Return what uvicorn serves: the application behind the guard, by TLS where that is wanted."""
     behind = BrowserGuard(app, **{**guard_of(settings), **(guard or {})})
-    graceful: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1}
-    graceful["http"] = heads_within(settings.head_seconds)
+    graceful = {"log_level": "warning", "timeout_graceful_shutdown": 1, "http": HeadsInTime}
     config = uvicorn.Config(behind, **{**graceful, **tls_of(settings), **(options or {})})
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     return config
@@ -101,7 +100,7 @@ def _bound(address: Address) -> socket.socket:
         raise
 
 
-class _InTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+class HeadsInTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     """Closes a connection whose request does not begin in time: else a few clients hold all descriptors.
 
     Between requests uvicorn closes by itself who says nothing, until there is a first byte.
@@ -111,10 +110,12 @@ class _InTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first request."""
         super().connection_made(transport)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
+        """Wait for the next request once one is answered."""
         super().data_received(data)
         self._wait_for_head()
 
@@ -129,8 +130,3 @@ class _InTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def _close(self) -> None:
         if self.transport.get_protocol() is self:  # else it is a WebSocket's by now
             self.transport.close()
-
-
-def heads_within(seconds: float) -> type[asyncio.Protocol]:
-    """Return what uvicorn takes as ``http``: requests' headers end within so many seconds."""
-    return type("InTime", (_InTime,), {"head_seconds": seconds})

@@ -20,7 +20,7 @@ from starlette.middleware import Middleware
 from servers.browser_guard import BrowserGuard
 from servers.docs_page import PAGES
 from servers.listener import INSECURE, guard_of, refuse_open, tls_of
-from servers.serving import heads_within
+from servers.serving import HeadsInTime
 from spark_jobs.config.file import load_written
 from spark_jobs.config.listener import Address
 
@@ -51,5 +51,5 @@ if __name__ == "__main__":
     sys.argv = [each for each in sys.argv if each != INSECURE]
     app.DagsterWebserver = guarded(guard_of(ui))  # type: ignore[attr-defined]
     # Dagster has no options for these.
-    uvicorn.run = partial(uvicorn.run, **tls_of(ui), http=heads_within(ui.head_seconds))
+    uvicorn.run = partial(uvicorn.run, **tls_of(ui), http=HeadsInTime)
     main()  # type: ignore[no-untyped-call]

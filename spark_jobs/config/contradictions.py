@@ -61,8 +61,6 @@ def _check_pipeline(path: tuple[str, ...], pipeline: dict[str, Any]) -> Iterator
         )
     if not sources:
         yield Finding(path, "names no topic", "Add topic, topics or topics_regex.")
-    if {"key", "key_format"} <= pipeline.keys():
-        yield Finding((*path, "key_format"), "is there beside key", "Keep key: it says the format as well.")
     is_many = sources in (["topics"], ["topics_regex"])
     table = pipeline.get("table")
     if is_many and isinstance(table, str) and "{topic}" not in table:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
 from spark_jobs.config.iceberg_terms import check_partition_by, parse_partition_term
 from spark_jobs.config.problems import Finding, Path
-from spark_jobs.config.settings import KeyFormat, PipelineSettings, PipelineTemplate
+from spark_jobs.config.settings import PipelineSettings, PipelineTemplate
 from spark_jobs.config.suites import ROW_CONDITION
 from spark_jobs.config.value_format import Layout, ValueFormat
 
@@ -99,7 +99,7 @@ def judge_row_conditions(entry: PipelineSettings, *, folds: bool = True) -> Iter
 
         declared = {name: duckdb_type(column.type) for name, column in entry.columns.items()}
         known = {**KAFKA_NAMES, **{name: _AS_COMPARED.get(kind, kind) for name, kind in declared.items()}}
-        if _Judging(entry, folds).key_is_binary:
+        if entry.record_key.is_binary:
             known["_kafka_key"] = "BLOB"
         try:
             expression = judge_condition(condition)
@@ -238,7 +238,7 @@ class _Judging:
         declared = {each.lower(): column for each, column in self.entry.columns.items() if each != own}
         if lower in declared:
             return duckdb_type(declared[lower].type)
-        if lower == "_kafka_key" and self.key_is_binary:
+        if lower == "_kafka_key" and self.entry.record_key.is_binary:
             return "BLOB"
         if lower in KAFKA_NAMES:
             return KAFKA_NAMES[lower]
@@ -248,8 +248,3 @@ class _Judging:
             hint = _OTHER_NAME if name == own else _DECLARE
             raise ExpressionError(f"speaks of {name}, which has no column of its own", hint)
         return None
-
-    @property
-    def key_is_binary(self) -> bool:
-        """True if ``_kafka_key`` is bytes."""
-        return self.entry.record_key.is_binary or self.entry.key_format is KeyFormat.BINARY

@@ -86,13 +86,6 @@ class SpoolSettings(Frozen):
     )
 
 
-class RateSettings(Frozen):
-    """Events a second, whatever a token allows."""
-
-    connection: Count | None = key(None, "Of one connection.", shown="no limit")
-    address: Count | None = key(None, "Of one client's address, all its connections.", shown="no limit")
-
-
 class MemorySettings(Frozen):
     """What a gateway keeps in memory of a stream; beyond these it reads Kafka, or says so."""
 
@@ -139,16 +132,13 @@ class GatewaySettings(ListenerSettings):
     memory: MemorySettings = key(
         MemorySettings(), "What it remembers of a stream: `sources`, `event_ids`, `persisted`."
     )
-    rates: RateSettings = key(
-        RateSettings(), "Most events a second: `connection`, `address`.", shown="no limit"
-    )
     sources: Annotated[
         tuple[int, ...],
         parsed(_slots, tuple),
         WithJsonSchema({"type": "string", "pattern": r"^\d-\d/8$"}),
     ] = key("0-7/8", "Which of eight slots of sources this gateway serves; others have the rest.")
     trusted_proxies: OneOrMany[Annotated[str, parsed(_network)]] = key(
-        (), "Networks of proxies whose `X-Forwarded-For` says where a client is.", shown="none"
+        (), "Networks of proxies whose `X-Forwarded-Proto` says that a client came by TLS.", shown="none"
     )
     idle_seconds: Duration = key("10m", "A connection that says nothing for so long is closed.", alias="idle")
 

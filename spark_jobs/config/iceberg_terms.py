@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from spark_jobs.config.problems import Finding, UnreadableValueError, closest, did_you_mean
 
@@ -31,13 +30,6 @@ _RULES = (
         "none, counts, full or truncate(LENGTH)",
     ),
 )
-
-
-class Encoding(StrEnum):
-    """Which encodings drains write (Spark's compaction cannot be told): any reader's, or smaller ones too."""
-
-    COMPATIBLE = "compatible"
-    COMPACT = "compact"
 
 
 def wrong_property(key: str, properties: Mapping[str, str]) -> tuple[str, str] | None:

@@ -37,41 +37,11 @@ ALIASES = {
     "auto.commit.enable": "enable.auto.commit",
 }
 
-_DECODES = "Leave it out: Sluice decodes values itself; the key's type is the pipeline's key_format."
-_BOUNDED = "Leave it out: reads are bounded by max_batch_records and the task's memory."
-_PEM = "Convert the store to PEM files (openssl pkcs12 -in ... )"
-_OIDC = "Set sasl.oauthbearer.method: oidc and its sasl.oauthbearer.* properties."
-_JAVA_NAMES = {
-    "key.deserializer": _DECODES,
-    "value.deserializer": _DECODES,
-    "key.serializer": _DECODES,
-    "value.serializer": _DECODES,
-    "max.poll.records": _BOUNDED,
-    "fetch.max.wait.ms": "librdkafka calls it fetch.wait.max.ms.",
-    "receive.buffer.bytes": "librdkafka calls it socket.receive.buffer.bytes.",
-    "send.buffer.bytes": "librdkafka calls it socket.send.buffer.bytes.",
-    "default.api.timeout.ms": "Leave it out, or set socket.timeout.ms.",
-    "exclude.internal.topics": "Leave it out: topics are named one by one.",
-    "interceptor.classes": "Leave it out: Java classes cannot be loaded here.",
-    "metric.reporters": "Leave it out: Java classes cannot be loaded here.",
-    "ssl.truststore.location": f"{_PEM} and set ssl.ca.location.",
-    "ssl.truststore.password": f"{_PEM} and set ssl.ca.location; a PEM file has no password.",
-    "ssl.truststore.type": f"{_PEM} and set ssl.ca.location.",
-    "ssl.truststore.certificates": "librdkafka calls it ssl.ca.pem.",
-    "ssl.keystore.type": "Leave it out: ssl.keystore.location is PKCS#12 here; PEM goes into"
-    " ssl.certificate.location and ssl.key.location.",
-    "ssl.keystore.key": "librdkafka calls it ssl.key.pem.",
-    "ssl.keystore.certificate.chain": "librdkafka calls it ssl.certificate.pem.",
-    "ssl.protocol": "Leave it out: the newest TLS version both sides know is used.",
-    "ssl.enabled.protocols": "Leave it out: the newest TLS version both sides know is used.",
-    "sasl.jaas.config": "Write its user and password as sasl.username and sasl.password, or for Kerberos"
-    " sasl.kerberos.principal and sasl.kerberos.keytab.",
-    "sasl.login.callback.handler.class": _OIDC,
-    "sasl.client.callback.handler.class": _OIDC,
-    "sasl.login.class": "Leave it out: Java classes cannot be loaded here.",
-    "sasl.kerberos.kinit.cmd.path": "librdkafka calls it sasl.kerberos.kinit.cmd, the whole command.",
-    "schema.registry.url": "It is no property of Kafka's own; Sluice reads JSON and needs no registry.",
-}
+# Those of the Java client alone, and what to write instead.
+_JAVA_NAMES = dict(
+    line.split(" ", 1)
+    for line in (resources.files(__package__) / "java_keys.txt").read_text("utf-8").splitlines()
+)
 
 
 def validate_kafka_properties(properties: Mapping[str, str]) -> list[Finding]:

@@ -123,10 +123,6 @@ class ListenerSettings(Frozen):
         None, "`{cert: FILE, key: FILE}` (PEM; no `key` where `cert` holds it): speak TLS.", shown="none"
     )
 
-    head_seconds: Duration = key(
-        "10s", "A connection is closed whose request's headers do not end within that.", alias="head"
-    )
-
     @property
     def addresses(self) -> tuple[Address, ...]:
         """Return where it listens."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,12 @@ import yaml
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.problems import Path as KeyPath
 from spark_jobs.config.suites import ROW_CONDITION
+from spark_jobs.config.written import retired
 from spark_jobs.storage.state_files import write_whole
 
 _ANCHOR_AND_TAG = re.compile(r"(?:[&!]\S*\s+)*")
+_COMMA, _LAST_COMMA = re.compile(r"\s*,[ \t]*"), re.compile(r",\s*\Z")
+_REST_OF_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(?:\r?\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,47 @@ class Edit:
 Mend = Callable[[str, yaml.Node], Iterator[Edit]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A key of a map and its value, which no alias stands for; ``path`` leads to it."""
+
+    path: KeyPath
+    holder: yaml.MappingNode
+    key: yaml.Node
+    value: yaml.Node
+
+
 def _row_conditions(text: str, root: yaml.Node) -> Iterator[Edit]:
     """Conditions that were read as Python, as the SQL that keeps the same rows."""
-    for path, node in _scalars(root, (), set()):
-        if path[-1:] == (ROW_CONDITION,) and path[-4:-3] == ("expectations",):
+    for each in _entries(root, (), set()):
+        path, node = each.path, each.value
+        is_condition = path[-1:] == (ROW_CONDITION,) and path[-4:-3] == ("expectations",)
+        if is_condition and isinstance(node, yaml.ScalarNode):
             from spark_jobs.expressions.conditions import line_instead  # noqa: PLC0415  (DuckDB)
 
             if (line := line_instead(node.value)) is not None and _is_condition(line):
-                yield _of_scalar(text, path, node, line)
+                start, end = _extent(text, node)
+                told = node.start_mark.line + 1, path, " ".join(node.value.split()), line
+                yield Edit(start, end, _quoted(line), told)
 
 
-MENDS: tuple[Mend, ...] = (_row_conditions,)
+def _retired_keys(text: str, root: yaml.Node) -> Iterator[Edit]:
+    """Keys that there are no more, as what says the same now, or left out."""
+    for each in _entries(root, (), set()):
+        gone = retired(each.path, each.value.value)
+        if gone is None or text.startswith("&", each.value.start_mark.index):
+            continue  # what an anchor names stands elsewhere too
+        start, end = each.key.start_mark.index, _extent(text, each.value)[1]
+        told = each.key.start_mark.line + 1, each.path, " ".join(text[start:end].split())
+        if not gone.instead:
+            yield Edit(*_with_its_place(text, each, start, end), (*told, "left out"))
+        elif not _is_said(each.holder, gone.instead.partition(":")[0]) and not _is_said(
+            each.holder, "layout", ("changes", "mirror")
+        ):
+            yield Edit(start, end, gone.instead, (*told, gone.instead))
+
+
+MENDS: tuple[Mend, ...] = (_row_conditions, _retired_keys)
 
 
 def rewrite(file: Path) -> tuple[list[Change], list[ConfigProblem]]:
@@ -83,39 +116,69 @@ def rewritten(file: str, text: str) -> tuple[str, list[Change]]:
     """Return a file's text as it is said now, and what is changed; of what is no YAML nothing is."""
     changes = []
     for mend in MENDS:
-        try:
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
-        except (yaml.YAMLError, RecursionError):
-            break
-        edits = sorted(mend(text, root), key=lambda edit: edit.start) if root else []
-        for edit in reversed(edits):
-            text = text[: edit.start] + edit.text + text[edit.end :]
-        for line, path, was, now in (edit.told for edit in edits):
-            changes.append(Change(file, line, ".".join(path), was, now))
+        while edits := _edits(mend, text):
+            for edit in reversed(edits):
+                text = text[: edit.start] + edit.text + text[edit.end :]
+            for line, path, was, now in (edit.told for edit in edits):
+                changes.append(Change(file, line, ".".join(path), was, now))
     return text, changes
 
 
-def _scalars(node: yaml.Node, path: KeyPath, seen: set[int]) -> Iterator[tuple[KeyPath, yaml.ScalarNode]]:
-    """Give every text with the keys that lead to it; what aliases repeat comes once."""
+def _edits(mend: Mend, text: str) -> list[Edit]:
+    """Return what a mend finds, by place; of two that meet the second is found again, later."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        return []
+    apart: list[Edit] = []
+    for edit in sorted(mend(text, root), key=lambda each: each.start) if root else ():
+        if not apart or apart[-1].end < edit.start:
+            apart.append(edit)
+    return apart
+
+
+def _entries(node: yaml.Node, path: KeyPath, seen: set[int]) -> Iterator[_Entry]:
+    """Give every key with its value, in the order of the text; what aliases repeat comes once."""
     if id(node) in seen:
         return
     seen.add(id(node))
-    if isinstance(node, yaml.ScalarNode):
-        yield path, node
-    elif isinstance(node, yaml.MappingNode):
+    if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            yield from _scalars(value, (*path, str(key.value)), seen)
-    else:
+            inside = (*path, str(key.value))
+            if id(value) not in seen:
+                yield _Entry(inside, node, key, value)
+            yield from _entries(value, inside, seen)
+    elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            yield from _scalars(item, (*path, str(index)), seen)
+            yield from _entries(item, (*path, str(index)), seen)
 
 
-def _of_scalar(text: str, path: KeyPath, node: yaml.ScalarNode, now: str) -> Edit:
+def _is_said(holder: yaml.MappingNode, name: str, values: Sequence[str] = ()) -> bool:
+    return any(key.value == name and (not values or value.value in values) for key, value in holder.value)
+
+
+def _extent(text: str, node: yaml.Node) -> tuple[int, int]:
+    """Return where a value begins, behind its anchor, and ends, without what is between it and the next."""
     start, end = node.start_mark.index, node.end_mark.index
     if kept := _ANCHOR_AND_TAG.match(text, start, end):
         start = kept.end()
-    told = node.start_mark.line + 1, path, " ".join(node.value.split()), now
-    return Edit(start, start + len(text[start:end].rstrip()), _quoted(now), told)
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return start, _extent(text, last[1] if isinstance(last, tuple) else last)[1]
+    return start, start + len(text[start:end].rstrip())
+
+
+def _with_its_place(text: str, entry: _Entry, start: int, end: int) -> tuple[int, int, str]:
+    """Return from where to where the text of an entry goes: its line, or its comma; a comment stays."""
+    if entry.holder.flow_style:
+        if comma := _COMMA.match(text, end):
+            return start, comma.end(), ""
+        return len(_LAST_COMMA.sub("", text[:start])), end, ""
+    line = text.rfind("\n", 0, start) + 1
+    rest = _REST_OF_LINE.match(text, end)
+    if text[line:start].strip() or rest is None:
+        return start, end, ""
+    return (start, rest.start(1), "") if rest[1] else (line, rest.end(), "")
 
 
 def _quoted(value: str) -> str:

@@ -9,7 +9,6 @@ unresolved. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -17,7 +16,6 @@ from pydantic import Field
 from spark_jobs.config import values
 from spark_jobs.config.columns import Columns, Growth, Incompatible, LetterColumn, NewFields
 from spark_jobs.config.gateway import GatewaySettings
-from spark_jobs.config.iceberg_terms import Encoding
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import StartText, next_tick_ms
@@ -29,13 +27,6 @@ from spark_jobs.config.values import Frozen, key
 from spark_jobs.config.written_checks import WrittenChecks
 
 DEAD_LETTERS_SUFFIX = "_dead_letters"
-
-
-class KeyFormat(StrEnum):
-    """The type of the column ``_kafka_key``."""
-
-    STRING = "string"
-    BINARY = "binary"
 
 
 class _WithSecrets(Frozen):
@@ -325,16 +316,6 @@ class PipelineSettings(Frozen):
     cdc: CdcSettings = key(CdcSettings(), "What change events are written as.")
     mirror: MirrorSettings = key(MirrorSettings(), "What a mirror is of, and what stops it.")
     record_key: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
-    key_format: Annotated[KeyFormat, values.choice(KeyFormat)] = key(
-        "string", "Type of the column `_kafka_key`: short for `key: {format: string}` or `{format: raw}`."
-    )
-    encoding: Annotated[Encoding, values.choice(Encoding)] = key(
-        "compatible",
-        "How files hold integers and times that mostly differ: `compatible`, as any reader takes them, or"
-        " `compact`, as distances (Parquet's `DELTA_BINARY_PACKED`), which take fewer bytes; docs/TABLES.md"
-        " names the readers that were tried. Holds for what is drained next; what compaction writes anew is"
-        " compatible.",
-    )
     upkeep: UpkeepSettings = key(UpkeepSettings(), "When the tables are tidied up.")
     dead_letters: DeadLetterSettings = key(
         DeadLetterSettings(), "What happens when many records cannot become rows, and what is kept of them."
@@ -425,7 +406,7 @@ class PipelineConfig(PipelineSettings):
     @property
     def key_is_binary(self) -> bool:
         """True if ``_kafka_key`` holds bytes, not text."""
-        return self.is_archive or self.record_key.is_binary or self.key_format is KeyFormat.BINARY
+        return self.is_archive or self.record_key.is_binary
 
     @property
     def routed_tables(self) -> tuple[str, ...]:

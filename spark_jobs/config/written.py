@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -10,13 +11,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from spark_jobs.config import values
-from spark_jobs.config.contradictions import check_main_file, check_team_file
+from spark_jobs.config.contradictions import LISTENERS, check_main_file, check_team_file
 from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.problems import (
     ConfigProblem,
     Document,
     Finding,
+    Path,
     UnreadableValueError,
     closest,
     did_you_mean,
@@ -24,6 +26,7 @@ from spark_jobs.config.problems import (
 )
 from spark_jobs.config.settings import KafkaAuth, PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import Frozen, key
+from spark_jobs.protocol.errors import SluiceError, fault
 
 
 class Extra(StrEnum):
@@ -239,6 +242,29 @@ def _read(content: dict[str, Any], model: type[_Model]) -> _Model:
     return model.model_validate(content, by_alias=True, by_name=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What is said of a key that there is no more, and what says the same now, if anything does."""
+
+    error: SluiceError
+    instead: str = ""
+
+
+def retired(path: Path, value: object) -> Retired | None:
+    """Return what became of a key of earlier versions, None for any other; ``value`` is what it has."""
+    match path:
+        case ("defaults", "key_format") | ("pipelines", _, "key_format"):
+            instead = f"key: {{format: {'raw' if value == 'binary' else value}}}"
+            return Retired(fault("retired-key.key_format", instead=instead), instead)
+        case ("defaults", "encoding") | ("pipelines", _, "encoding"):
+            return Retired(fault("retired-key.encoding"))
+        case ("gateway", "rates"):
+            return Retired(fault("retired-key.rates"))
+        case (listener, "head") if listener in LISTENERS:
+            return Retired(fault("retired-key.head"))
+    return None
+
+
 # What other tools have under these names: a wish deserves more than the nearest key.
 _FORMAT = "What values are written in is a pipeline's `value`: `value: {format: avro, registry: main}`."
 _MIRROR = "A table that is as its database's is `layout: mirror`: docs/CHANGE_DATA.md."
@@ -270,6 +296,8 @@ def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
     if isinstance(cause, UnreadableValueError):
         return Finding(path, cause.message, cause.hint)
     kind = detail["type"]
+    if (gone := retired(path, detail["input"])) is not None:
+        return Finding(path, gone.error.message, gone.error.hint)
     if kind == "extra_forbidden":
         if (wish := _WISHES.get(path[-1])) is not None:
             return Finding(path, "is not a key Sluice knows", wish)

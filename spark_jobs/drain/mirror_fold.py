@@ -69,7 +69,7 @@ def fold_written(
     tell_first_source(run, progress_of(table), folded)
     # They take the place of those in the tasks' files: the last of a place counts.
     prefix = f"{run.batch.attempt}-whole-{uuid.uuid4().hex[:8]}"
-    files = (*written.data_files, *write_files(table, prefix, [whole.rows], run.pipeline.encoding))
+    files = (*written.data_files, *write_files(table, prefix, [whole.rows]))
     return replace(written, data_files=files, balances=folded.balances(written.balances)), {}
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from spark_jobs.config.columns import Growth
-    from spark_jobs.config.iceberg_terms import Encoding
     from spark_jobs.kafka.reader import Chunk
 
 
@@ -102,7 +101,6 @@ class SplitTask:
     data: TableTarget
     dead_letters: TableTarget
     fail_points: FailPoints
-    encoding: Encoding
     routed: Mapping[str, TableTarget] = field(default_factory=dict)
 
     def open_writer(self, target: TableTarget, file_prefix: str, beside: int = 1) -> SplitWriter:
@@ -116,7 +114,6 @@ class SplitTask:
             file_prefix=file_prefix,
             row_group_bytes=self.source.task_memory_bytes // 8 // beside,
             max_open_files=max(1, MAX_OPEN_FILES // beside),
-            encoding=self.encoding,
         )
 
     def open_routed(self, file_prefix: str) -> RoutedWriters:

@@ -87,6 +87,5 @@ def _task(run: BatchRun, plan: ReadingPlan, tables: Tables, rejected: Rejected) 
         data=table_target(tables.data),
         dead_letters=table_target(tables.dead_letters),
         fail_points=connections.fail_points,
-        encoding=run.pipeline.encoding,
         routed={name: table_target(each) for name, each in tables.routed.items()},
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
-from spark_jobs.config.iceberg_terms import ROW_GROUP_BYTES, Encoding, with_fitting_values
+from spark_jobs.config.iceberg_terms import ROW_GROUP_BYTES, with_fitting_values
 from spark_jobs.lake.data_files import to_written_file
 from spark_jobs.lake.partition_fan_out import fan_out
 from spark_jobs.protocol.batch import WrittenFile
@@ -48,9 +48,7 @@ _WRITTEN_OUT_BYTES = 32 << 20
 _COLUMN_BYTES = 768
 
 
-def write_files(
-    table: Table, file_prefix: str, rows: Iterable[pa.Table], encoding: Encoding = Encoding.COMPATIBLE
-) -> tuple[WrittenFile, ...]:
+def write_files(table: Table, file_prefix: str, rows: Iterable[pa.Table]) -> tuple[WrittenFile, ...]:
     """Write what no task writes. Raises as ``SplitWriter.write``, and what taking ``rows`` raises."""
     writer = SplitWriter(
         table.metadata,
@@ -58,7 +56,6 @@ def write_files(
         file_prefix=file_prefix,
         row_group_bytes=_WRITTEN_OUT_BYTES,
         max_open_files=MAX_OPEN_FILES,
-        encoding=encoding,
     )
     try:
         for each in rows:
@@ -107,12 +104,10 @@ class SplitWriter:
         file_prefix: str,
         row_group_bytes: int,
         max_open_files: int,
-        encoding: Encoding = Encoding.COMPATIBLE,
     ) -> None:
         self._metadata = metadata
         self._io = io
         self._file_prefix = file_prefix
-        self._encoding = encoding
         self._properties = with_fitting_values(metadata.properties)
         # Cut here, by what is held in memory: PyIceberg's writer only warns that it does not know the key.
         wanted_bytes = int(self._properties.pop(ROW_GROUP_BYTES, row_group_bytes))
@@ -130,7 +125,7 @@ class SplitWriter:
         self._waiting_bytes = 0
         self._closed: list[WrittenFile] = []
         self._files_begun = 0
-        self._encodings: dict[str, Any] | None = None
+        self._with_dictionary: list[str] | bool | None = None
 
     def write(self, rows: pa.Table) -> None:
         """Take rows whose columns are the table's, found by name; their types must be the table's exactly.
@@ -204,17 +199,17 @@ class SplitWriter:
         writer = model.create_writer(output, self._file_schema, self._properties)
         # PyIceberg has no properties for them (a contract test holds the name); Spark's writer does the same.
         writer._parquet_writer_kwargs.update(  # type: ignore[attr-defined]  # noqa: SLF001
-            write_page_checksum=True, **self._encodings_for(first_rows)
+            write_page_checksum=True, use_dictionary=self._dictionaries_for(first_rows)
         )
         return _OpenFile(output, writer)
 
-    def _encodings_for(self, first_rows: pa.Table) -> dict[str, Any]:
+    def _dictionaries_for(self, first_rows: pa.Table) -> list[str] | bool:
         """Judge by a file's first rows, once there were enough of them for all files that follow."""
-        if self._encodings is not None:
-            return self._encodings
-        judged = encodings(first_rows, self._properties, self._encoding)
+        if self._with_dictionary is not None:
+            return self._with_dictionary
+        judged = with_dictionary(first_rows, self._properties)
         if len(first_rows) >= SAMPLE_ROWS:
-            self._encodings = judged
+            self._with_dictionary = judged
         return judged
 
     def _finish(self, identity: tuple[object, ...]) -> None:
@@ -243,8 +238,7 @@ class SplitWriter:
 # How a file's columns are encoded: with a dictionary those that repeat, judged by the file's first rows.
 #
 # Where most values differ a dictionary is built, outgrown and given up, and its part of the column is written
-# twice. Offsets and times of records differ in every topic. Any reader takes a column without one; integers
-# and times among them are smaller as the distances between them, which fewer readers take.
+# twice. Offsets and times of records differ in every topic. Any reader takes a column without one.
 
 
 DICTIONARY_BYTES = "write.parquet.dict-size-bytes"
@@ -257,30 +251,18 @@ SAMPLE_ROWS = 5_000
 _DISTINCT_SHARE, _DISTINCT_SHARE_OF_BYTES = 0.5, 0.95
 
 
-def encodings(rows: pa.Table, properties: Mapping[str, str], encoding: Encoding) -> dict[str, Any]:
-    """Return what PyArrow's writer is to be told for a file that begins with these rows.
+def with_dictionary(rows: pa.Table, properties: Mapping[str, str]) -> list[str] | bool:
+    """Return which columns have a dictionary in a file that begins with these rows, as PyArrow is told.
 
-    All columns have a dictionary but those of which most values are distinct, inside of structs too; what
-    lies inside of lists and maps keeps its own. A table with a dictionary size of its own has chosen: all
-    that may have one.
+    All but those of which most values are distinct, inside of structs too; what lies inside of lists and
+    maps keeps its own. A table with a dictionary size of its own has chosen: all that may have one.
     """
-    is_compact = encoding is Encoding.COMPACT
-    has_chosen = properties.get(DICTIONARY_BYTES, DEFAULT_DICTIONARY_BYTES) != DEFAULT_DICTIONARY_BYTES
-    if has_chosen and not is_compact:
-        return {"use_dictionary": True}
+    if properties.get(DICTIONARY_BYTES, DEFAULT_DICTIONARY_BYTES) != DEFAULT_DICTIONARY_BYTES:
+        return True
     sample = rows.slice(0, SAMPLE_ROWS)
     leaves = chain.from_iterable(map(_leaves, sample.column_names, sample.columns))
-    distinct = {path: column.type for path, column in leaves if _is_mostly_distinct(column)}
-    deltas = [path for path, kind in distinct.items() if is_compact and _has_distances(kind)]
-    plain = {*deltas} if has_chosen else distinct.keys()
-    return {
-        "use_dictionary": [path for path in _leaf_paths(rows.schema) if path not in plain],
-        "column_encoding": dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
-    }
-
-
-def _has_distances(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
+    plain = {path for path, column in leaves if _is_mostly_distinct(column)}
+    return [path for path in _leaf_paths(rows.schema) if path not in plain]
 
 
 def _leaves(path: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 _MOST_CHARACTERS = 60  # of a value
-KEY_ADVICE = " (key_format: binary keeps it as it is)"
+KEY_ADVICE = " (key: {format: raw} keeps it as it is)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.commit.birth import create_table
-from spark_jobs.config.iceberg_terms import Encoding
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import ConfigError, RetryableError
@@ -337,40 +336,6 @@ def test_a_dictionary_size_of_its_own_keeps_dictionaries_for_all_columns(sqlite_
     writer.write(pa.Table.from_pylist(_rows(100), schema=arrow_schema(table.schema())))
     (file,) = writer.close()
     assert {"id", "_kafka_offset"} <= _columns_with_dictionary(normalise_path(file.path))
-
-
-@pytest.mark.parametrize("dictionary_bytes", [None, 1 << 20])
-def test_compact_files_hold_distances_of_what_does_not_repeat_and_read_the_same(
-    sqlite_lake: Lake, dictionary_bytes: int | None
-) -> None:
-    """Integers and times alone, whatever size of dictionary the table names; every value comes back."""
-    table = _table(sqlite_lake)
-    if dictionary_bytes:
-        with table.transaction() as transaction:
-            transaction.set_properties({"write.parquet.dict-size-bytes": str(dictionary_bytes)})
-    rows = pa.Table.from_pylist(_rows(3_000), schema=arrow_schema(table.schema()))
-    (compact, plain) = (
-        _written(table, rows, encoding) for encoding in (Encoding.COMPACT, Encoding.COMPATIBLE)
-    )
-    deltas = {"id", "small", "at", "local", "inner.when", "_kafka_offset"}
-    assert _columns_with("DELTA_BINARY_PACKED", compact) == deltas
-    assert not _columns_with("DELTA_BINARY_PACKED", plain)
-    assert not _columns_with("RLE_DICTIONARY", compact) & deltas
-    assert {"yes", "raw", "_kafka_partition"} <= {
-        *_columns_with("RLE_DICTIONARY", compact),
-        *_columns_with("RLE", compact),
-    }
-    by_pyarrow = [pq.read_table(path).drop_columns("ratio") for path in (compact, plain)]
-    assert by_pyarrow[0].equals(by_pyarrow[1])
-    by_duckdb = [duckdb.read_parquet(path).order("id").fetchall() for path in (compact, plain)]
-    assert str(by_duckdb[0]) == str(by_duckdb[1])  # one of them is nan
-
-
-def _written(table: Table, rows: pa.Table, encoding: Encoding) -> str:
-    writer = _writer(table, encoding=encoding, file_prefix=encoding.value)
-    writer.write(rows)
-    (file,) = writer.close()
-    return normalise_path(file.path)
 
 
 def _columns_with_dictionary(path: str) -> set[str]:

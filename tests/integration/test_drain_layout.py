@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -210,64 +209,6 @@ def test_every_codec_is_written_read_and_compacted(new_lab: NewLab) -> None:
         assert sum(lab.rows()["id"].to_pylist()) == ids
     assert lab.table().properties[LEVEL] == "1"
     assert lab.audit().is_clean
-
-
-def test_compact_files_are_read_by_every_engine_and_compacted(new_lab: NewLab) -> None:
-    """PyIceberg, DuckDB and Spark's vectorised reader; the key holds for the next files, nulls included."""
-    lab = new_lab(_days(5), partitions=1)
-    configure(lab, "catalog", {"name": _name("lab")})
-    lab.drain()
-    configure(lab, "pipelines/orders", {"encoding": "compact"})
-    said = [
-        {"id": 3 * n, "at": f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z"} if n % 9 else {} for n in range(600)
-    ]
-    new_lab.produce(
-        lab,
-        [replace(each, timestamp_ms=1_767_225_600_000 + n) for n, each in enumerate(as_json(*said))],
-    )
-    lab.drain()
-    files = [task.file for task in lab.table().scan().plan_files()]
-    assert sorted(map(_deltas, files), key=len) == [
-        set(),
-        {"id", "at", "_kafka_offset", "_kafka_timestamp"},
-    ]
-    ids, ends = lab.rows()["id"], sum(range(5)) + 3 * sum(n for n in range(600) if n % 9)
-    assert (sum(filter(None, ids.to_pylist())), ids.null_count, len(ids)) == (ends, 67, 605)
-    columns = (
-        "sum(id) AS ids, count(_kafka_offset) AS records, count(id) AS with_id, max(_kafka_offset) AS last"
-    )
-    wanted = {"ids": ends, "records": 605, "with_id": 538, "last": 604}
-    by_duckdb = duckdb.read_parquet([file.file_path.removeprefix("file://") for file in files])
-    assert by_duckdb.aggregate(columns).fetchall() == [tuple(wanted.values())]
-    query = f"SELECT {columns} FROM {{catalog}}.lab.orders"  # noqa: S608  (no value in it)
-    (plan,) = _spark(lab, "EXPLAIN SELECT id, at, _kafka_offset FROM {catalog}.lab.orders")
-    assert "ColumnarToRow" in plan["plan"]
-    assert _spark(lab, query) == [wanted]
-    before = by_offset(lab)
-    (times,) = _spark(
-        lab,
-        "SELECT sum(unix_micros(at)) AS at, sum(unix_micros(_kafka_timestamp)) AS _kafka_timestamp"
-        " FROM {catalog}.lab.orders",
-    )
-    for name, micros in times.items():
-        assert micros == sum(_micros(row[name]) for row in before.values() if row[name])
-    (compacted,) = _spark(lab, REWRITE_ALL)
-    assert compacted["rewritten_data_files_count"] == 2
-    assert _spark(lab, query) == [wanted]
-    assert by_offset(lab) == before
-    (rewritten,) = (task.file for task in lab.table().scan().plan_files())
-    assert not _deltas(rewritten)  # as the option's text says
-    assert lab.audit().is_clean
-
-
-def _micros(at: dt.datetime) -> int:
-    return (at - dt.datetime.fromtimestamp(0, dt.UTC)) // dt.timedelta(microseconds=1)
-
-
-def _deltas(file: DataFile) -> set[str]:
-    group = pq.read_metadata(file.file_path.removeprefix("file://")).row_group(0)
-    columns = map(group.column, range(group.num_columns))
-    return {each.path_in_schema for each in columns if "DELTA_BINARY_PACKED" in each.encodings}
 
 
 def test_a_table_that_spark_compacts_is_drained_on(new_lab: NewLab) -> None:

@@ -122,8 +122,8 @@ def test_coordinates_keys_headers_and_times_arrive_as_they_were_sent(new_lab: Ne
 
 
 def test_binary_keys_keep_their_bytes(new_lab: NewLab) -> None:
-    """With ``key_format: binary`` no key is refused."""
-    lab = new_lab([Record(b'{"id": 0}', key=b"\xff\x00")], key_format="binary")
+    """With ``key: {format: raw}`` no key is refused."""
+    lab = new_lab([Record(b'{"id": 0}', key=b"\xff\x00")], key={"format": "raw"})
     assert lab.drain().balance.rows == 1
     assert by_offset(lab)[0, 0]["_kafka_key"] == b"\xff\x00"
 

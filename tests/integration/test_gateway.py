@@ -159,13 +159,15 @@ def test_a_browser_keeps_a_table_of_changes(new_lab: NewLab) -> None:
     settings = {"layout": "changes", "cdc": {"envelope": "sluice"}}
     lab = new_lab(**settings)
     mirror = mirror_of(lab, new_lab)
+    by_tab: dict[str, Any] = {"params": {"sourceId": "tab"}, "headers": BY_TOKEN}
     events = [
         {"operation": "c", "key": {"id": 1}, "value": {"id": 1, "text": "a"}, "timestamp": 1_000},
         {"operation": "u", "key": {"id": 1}, "value": {"id": 1, "text": "b"}},
         {"operation": "d", "key": {"id": 1}},
     ]
-    with taking_events(lab, stream={"envelope": "sluice"}, rates={"address": 100}) as gateway:
-        sent = [httpx.post(gateway.url, params={"sourceId": "tab"}, json=events) for _ in range(2)]
+    limited = f"{hashlib.sha256(TOKEN.encode()).hexdigest()} * 100 - -"
+    with taking_events(lab, stream={"envelope": "sluice"}, tokens=limited) as gateway:
+        sent = [httpx.post(gateway.url, **by_tab, json=events) for _ in range(2)]
         assert [each.status_code for each in sent] == [200, 200]
         mirror.drain()
         assert live(mirror) == []
@@ -173,9 +175,9 @@ def test_a_browser_keeps_a_table_of_changes(new_lab: NewLab) -> None:
             {"operation": "u", "key": {"id": 2 + n % 2}, "value": {"id": 2 + n % 2, "text": str(n)}}
             for n in range(200)
         ]
-        assert httpx.post(gateway.url, params={"sourceId": "tab"}, json=many).status_code == 200
-        limited = httpx.post(gateway.url, params={"sourceId": "tab"}, json=events)
-        assert (limited.status_code, limited.headers["Retry-After"]) in {(429, "1"), (429, "2")}
+        assert httpx.post(gateway.url, **by_tab, json=many).status_code == 200
+        late = httpx.post(gateway.url, **by_tab, json=events)
+        assert (late.status_code, late.headers["Retry-After"]) in {(429, "1"), (429, "2")}
         mirror.drain()
         assert live(mirror) == [(2, "198"), (3, "199")]
         gateway.stop()
@@ -186,7 +188,7 @@ def test_a_browser_keeps_a_table_of_changes(new_lab: NewLab) -> None:
             {"operation": "u", "key": {"id": 3}, "value": {"id": 3, "text": "b"}},
             {"operation": "c", "key": {"id": 1}, "value": {"id": 1, "text": "c"}},
         ]
-        assert httpx.post(gateway.url, params={"sourceId": "tab"}, json=changes).status_code == 200
+        assert httpx.post(gateway.url, **by_tab, json=changes).status_code == 200
     mirror.drain()
     assert live(mirror) == [(1, "c"), (3, "b")]
     assert mirror.audit().is_clean

@@ -223,12 +223,12 @@ def test_each_generation_is_told(new_lab: NewLab) -> None:
     assert [(t.spot.generation, t.where) for t in past] == [(2, Where.NOT_WRITTEN), (1, Where.ROW)]
 
 
-@pytest.mark.parametrize("key_format", ["string", "binary"])
+@pytest.mark.parametrize("key_format", ["string", "raw"])
 def test_every_record_of_a_key(new_lab: NewLab, key_format: str) -> None:
     """Rows and dead letters with the key, the newest first, and no others."""
     values = [(b"a", {"id": 1}), (b"b", {"id": 2}), (b"a", {"id": 3}), (b"a", {"id": "x"}), (None, {"id": 4})]
     records = [Record(json.dumps(value).encode(), key=key) for key, value in values]
-    lab = new_lab(records, key_format=key_format)
+    lab = new_lab(records, key={"format": key_format})
     lab.drain()
     with lab.connections() as connections:
         found = trace_key(lab.pipeline, connections, "a", limit=10)

@@ -181,8 +181,10 @@ def pipeline(lines):
             "itself",
         ),
         (pipeline(["table: l.a", "owners: [me]"]), 6, "pipelines.a.owners.0", "team:name"),
-        (pipeline(["table: l.a", "key_format: json"]), 6, "pipelines.a.key_format", "'string' or 'binary'"),
-        (pipeline(["table: l.a", "encoding: small"]), 6, "pipelines.a.encoding", "'compatible' or 'compact'"),
+        (pipeline(["table: l.a", "key_format: binary"]), 6, "pipelines.a.key_format", "key: {format: raw}"),
+        (pipeline(["table: l.a", "encoding: compact"]), 6, "pipelines.a.encoding", "Leave it out"),
+        ("version: 1\ngateway: {rates: {address: 5}}\n", 2, "gateway.rates", "a line of `tokens`"),
+        ("version: 1\nserve: {head: 7s}\n", 2, "serve.head", "Leave it out"),
         (
             pipeline(["table: l.a", "table_properties:", "  sluice.offsets: 0"]),
             7,

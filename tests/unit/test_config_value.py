@@ -78,7 +78,6 @@ def test_what_cannot_be_meant_is_one_clear_line(tmp_path: Path, value: str, wron
         ("key: {format: avro, registry: main, as: _kafka_key}", "key.as", "Sluice's own"),
         ("key: {format: avro, registry: main, as: ''}", "key.as", "is empty"),
         ("key: {registry: main}", "key.registry", "not used by string"),
-        ("key: {format: raw}, key_format: string", "key_format", "is there beside key"),
     ],
 )
 def test_what_keys_cannot_be_is_one_clear_line(tmp_path: Path, written: str, wrong: str, told: str) -> None:

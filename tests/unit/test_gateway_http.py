@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import ssl
 import time
@@ -19,6 +20,7 @@ from gateway import lane as lane_module
 from gateway.messages import SLOTS, slot_of
 from gateway.topics import Owner, StreamTopics
 from servers.gateway import options_of
+from servers.serving import HeadsInTime
 from spark_jobs.config.gateway import GatewaySettings
 from tests.support.certificates import make_certificates
 from tests.support.fake_gateway_kafka import FakeKafka
@@ -34,26 +36,17 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lane_module, name, 0.05)
 
 
-@pytest.mark.parametrize(("trusted", "second"), [("127.0.0.1", 200), ("10.0.0.0/8", 429)])
-def test_an_address_is_what_a_trusted_proxy_says(tmp_path: Path, trusted: str, second: int) -> None:
-    """Behind one each client is held to its own rate; whoever else says it is not believed."""
-    with gateway(tmp_path, rates={"address": 5}, trusted_proxies=[trusted]) as address:
-        assert posted(address, "a", headers={"X-Forwarded-For": "10.1.1.1"}).status_code == 200
-        assert posted(address, "b", headers={"X-Forwarded-For": "10.1.1.2"}).status_code == second
-        assert posted(address, "a", headers={"X-Forwarded-For": "10.1.1.1"}).status_code == 429
-
-
-def test_an_address_is_held_over_all_its_connections_and_each_connection_by_itself(tmp_path: Path) -> None:
-    """What one owes the other waits for too, where it is the address's; a heartbeat costs nothing."""
-    with gateway(tmp_path / "a", rates={"address": 5}) as address, talking(address, "a") as one:
-        assert sent(one) == "ok"
-        with talking(address, "b") as other:
-            assert sent(other) == "rate_limited"
-            assert ask(other, {"type": "heartbeat"})["type"] == "pong"
-    with gateway(tmp_path / "b", rates={"connection": 5}) as address, talking(address, "a") as one:
-        assert (sent(one), sent(one, 2)) == ("ok", "rate_limited")
-        with talking(address, "b") as other:
-            assert sent(other) == "ok"
+def test_a_token_is_held_to_its_rate_over_all_its_connections(tmp_path: Path) -> None:
+    """What one owes the other waits for too, by POST as well; a heartbeat costs nothing."""
+    by_token = {"Authorization": "Bearer secret"}
+    line = f"{hashlib.sha256(b'secret').hexdigest()} * 5 - -"
+    with gateway(tmp_path, tokens=line) as address:
+        with talking(address, "a", additional_headers=by_token) as one:
+            assert sent(one) == "ok"
+            with talking(address, "b", additional_headers=by_token) as other:
+                assert sent(other) == "rate_limited"
+                assert ask(other, {"type": "heartbeat"})["type"] == "pong"
+        assert posted(address, "c", headers=by_token).status_code == 429
 
 
 @pytest.mark.parametrize("number", ["abc", "-1", "0", "1.0", "", "9" * 17])
@@ -192,17 +185,6 @@ def test_who_has_a_slot_now_is_told_once_it_has_moved(
     assert told == [f"http://{each}/v1/streams/clicks" for each in ("before", "now")]
 
 
-def test_a_connection_by_http_is_held_to_its_rate(tmp_path: Path) -> None:
-    """As long as it is kept; another one is another."""
-    with gateway(tmp_path, rates={"connection": 5}) as address:
-
-        def post(client: httpx.Client) -> int:
-            return client.post(f"http://{address}", params={"sourceId": "a"}, json=MANY).status_code
-
-        with httpx.Client(trust_env=False) as one, httpx.Client(trust_env=False) as other:
-            assert [post(one), post(one), post(other)] == [200, 429, 200]
-
-
 def test_cloud_events_are_events_of_their_one_source(tmp_path: Path) -> None:
     """Of two sources one would be filed under the other; bytes would be lost."""
     headers = {"Content-Type": "application/cloudevents-batch+json"}
@@ -218,9 +200,10 @@ def test_cloud_events_are_events_of_their_one_source(tmp_path: Path) -> None:
         assert post({**one, "id": "3", "data_base64": "AA=="})["error"]["reason"] == "invalid_format"
 
 
-def test_headers_that_do_not_end_are_given_up(tmp_path: Path) -> None:
+def test_headers_that_do_not_end_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However they drip, on a new connection or a kept one; who is answered, or connected, goes on."""
-    with gateway(tmp_path, head="1s") as address, talking(address, "a") as connected:
+    monkeypatch.setattr(HeadsInTime, "head_seconds", 1.0)
+    with gateway(tmp_path) as address, talking(address, "a") as connected:
         host, port = address.removesuffix(PATH).split(":")
         begun = [b"", b"GET / HTTP/1.1\r\nX-A: 1\r\n"]
         whole = f"GET /v1/health HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.messages import MOST_EVENTS, RefusedError, parse, parse_lines, read_batch
-from gateway.tokens import WINDOW_BYTES, Bucket, Buckets, Limits, Pace, Tokens
+from gateway.tokens import WINDOW_BYTES, Bucket, Pace, Token, Tokens
 from spark_jobs.config.gateway import GatewaySettings, StreamEnvelope, StreamSettings
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
@@ -106,30 +106,12 @@ def test_a_bucket_takes_what_flows_in_and_says_when() -> None:
     """A batch larger than a second's share waits once; refused in one bucket nothing is taken of another."""
     now = [0.0]
     bucket, other = Bucket(100, lambda: now[0]), Bucket(1_000, lambda: now[0])
-    limits = Limits((bucket,), other)
+    limits = Token(None, bucket, other, None)
     assert limits.wait_ms(250, 250) == 0
     assert limits.wait_ms(1, 500) == 1501
     now[0] = 1.51
     assert limits.wait_ms(1, 900) == 0
     assert other.wait_ms() == 0
-    assert Buckets(5).of("a") is not Buckets(5).of("a")
-
-
-@pytest.mark.parametrize("rate", [None, 5.0])
-def test_addresses_that_owe_nothing_are_forgotten(
-    monkeypatch: pytest.MonkeyPatch, rate: float | None
-) -> None:
-    """Else each that ever came would be kept; one that owes stays, however many come."""
-    monkeypatch.setattr(Buckets, "_KEPT", 10)
-    buckets = Buckets(rate)
-    for number in range(100):
-        buckets.of(number)
-    assert len(buckets._buckets) <= 10
-    owing = Buckets(5.0)
-    owing.of("a").take(1_000)
-    for number in range(100):
-        owing.of(number)
-    assert owing.of("a").wait_ms() > 0
 
 
 def test_a_token_is_known_by_its_hash_and_sends_its_streams() -> None:

@@ -24,7 +24,7 @@ from servers import beside, gateway, listener
 from servers.beside import SERVE, Beside
 from servers.listener import bound_at, guard_of, refuse_open, refuse_taken, tls_of, url_of
 from servers.process import free_ports
-from servers.serving import guarded
+from servers.serving import HeadsInTime, guarded
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.file import read_config
 from spark_jobs.config.gateway import GatewaySettings
@@ -138,16 +138,12 @@ def test_others_are_let_in_with_a_token_or_on_purpose(monkeypatch: pytest.Monkey
         refuse_open(named, insecure=False)
 
 
-def test_headers_that_do_not_end_are_given_up_by_all_that_listen() -> None:
-    """After `head`, each by its own; the gateway's are tested with its connections."""
+def test_headers_that_do_not_end_are_given_up_by_all_that_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway's are tested with its connections."""
+    monkeypatch.setattr(HeadsInTime, "head_seconds", 0.2)
     kinds = (MetricsSettings, CatalogServerSettings, ServeSettings)
     with ExitStack() as serving:
-        begun = [
-            serving.enter_context(
-                _begun(guarded(PlainTextResponse(""), kind().model_copy(update={"head_seconds": 0.2})))
-            )
-            for kind in kinds
-        ]
+        begun = [serving.enter_context(_begun(guarded(PlainTextResponse(""), kind()))) for kind in kinds]
         began = time.monotonic()
         assert [each.recv(1) for each in begun] == [b""] * len(kinds)
         assert time.monotonic() - began < 3
@@ -155,7 +151,7 @@ def test_headers_that_do_not_end_are_given_up_by_all_that_listen() -> None:
 
 def test_headers_to_the_ui_have_to_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dagster serves it by uvicorn, which is told."""
-    (tmp_path / "sluice.yaml").write_text("version: 1\nui: {head: 7s}\n")
+    (tmp_path / "sluice.yaml").write_text("version: 1\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SLUICE_CONFIG", raising=False)
     told: list[dict[str, Any]] = []
@@ -164,7 +160,7 @@ def test_headers_to_the_ui_have_to_end_too(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(dagster_webserver.cli, "main", lambda: uvicorn.run())  # noqa: PLW0108  (the one of then)
     monkeypatch.setattr(sys, "argv", ["webserver"])
     runpy.run_module("servers.webserver", run_name="__main__")
-    assert told[0]["http"].head_seconds == 7
+    assert told[0]["http"] is HeadsInTime
 
 
 @contextmanager

@@ -65,6 +65,66 @@ def test_only_what_is_said_otherwise_is_changed() -> None:
     )
 
 
+GONE = """\
+gateway:
+  # limits
+  rates:
+    address: 5   # a client
+
+  # kept
+  idle: 5m
+  head: 7s   # patience
+serve: {listen: "127.0.0.1:8181", head: 5s}
+defaults: {encoding: compact, key_format: binary}   # Æ
+pipelines:
+  a: {topic: a, table: l.a, key_format: string, encoding: &how compatible}
+  b:
+    topic: b
+    encoding: compact   # smaller
+    key_format: &kind binary
+    table: l.b
+  c: {topic: c, key: {format: raw}, key_format: binary}
+  d: {topic: d, layout: mirror, key_format: binary, head: 1s}
+"""
+LEFT = """\
+gateway:
+  # limits
+  # a client
+
+  # kept
+  idle: 5m
+  # patience
+serve: {listen: "127.0.0.1:8181"}
+defaults: {key: {format: raw}}   # Æ
+pipelines:
+  a: {topic: a, table: l.a, key: {format: string}, encoding: &how compatible}
+  b:
+    topic: b
+    # smaller
+    key_format: &kind binary
+    table: l.b
+  c: {topic: c, key: {format: raw}, key_format: binary}
+  d: {topic: d, layout: mirror, key_format: binary, head: 1s}
+"""
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_keys_that_are_gone_are_left_out_or_said_as_they_are_said_now(ends: str) -> None:
+    """With their line or their comma; comments stay, and what an anchor names or is said already."""
+    text, changes = rewritten("sluice.yaml", GONE.replace("\n", ends))
+    assert text == LEFT.replace("\n", ends)
+    assert [str(each).partition(" ")[2] for each in changes] == [
+        "gateway.rates: rates: address: 5 is now left out",
+        "gateway.head: head: 7s is now left out",
+        "serve.head: head: 5s is now left out",
+        "defaults.encoding: encoding: compact is now left out",
+        "pipelines.a.key_format: key_format: string is now key: {format: string}",
+        "pipelines.b.encoding: encoding: compact is now left out",
+        "defaults.key_format: key_format: binary is now key: {format: raw}",
+    ]
+    assert rewritten("", text) == (text, [])
+
+
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_a_file_is_written_once(tmp_path: Path, ends: str) -> None:
     """With its rights and ends of lines, through a link as well; the second time nothing is changed."""

@@ -96,7 +96,7 @@ def test_coordinates_stay_with_their_rows_beside_bad_values() -> None:
 
 
 def test_binary_keys_are_any_bytes() -> None:
-    """With ``key_format: binary`` no key is refused."""
+    """With ``key: {format: raw}`` no key is refused."""
     result = shaped(replace(RECORDS, keys=[b"\xff", None, b"", b"a"]), BINARY_KEYS)
     assert result.bad == ()
     assert result.table.to_pydict()["_kafka_key"] == [b"\xff", None, b"", b"a"]

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, Incompatible, NewFields
 from spark_jobs.config.sections import CdcSettings, Envelope
-from spark_jobs.config.settings import KeyFormat, PipelineConfig, SchemaSettings
+from spark_jobs.config.settings import PipelineConfig, SchemaSettings
 from spark_jobs.config.value_format import KeySettings, Layout, UnknownFields, ValueFormat, ValueSettings
 from spark_jobs.connections.shape import SHAPING, shape_digest
 
@@ -16,7 +16,7 @@ PLAIN = PipelineConfig(name="a", topic="t", table="l.a")
 # Rows are the same by any of these: when, where, how fast, in which order and who is told.
 NOT_SHAPING = {
     *("start", "freshness_seconds", "schedule", "timezone", "max_batch_records", "max_batch_bytes"),
-    *("partition_by", "sort_by", "mirror", "location", "table_properties", "encoding", "upkeep"),
+    *("partition_by", "sort_by", "mirror", "location", "table_properties", "upkeep"),
     *("owners", "checks", "notify", "hot", "name", "topic", "table", "template", "stream"),
     # Of what they stop or take out an audit counts rows and dead letters alike.
     *("dead_letters", "quality"),
@@ -39,7 +39,6 @@ CHANGES: list[dict[str, Any]] = [
     {"layout": Layout.CHANGES, "cdc": CdcSettings(envelope=Envelope.UPSERT)},
     {"record_key": KeySettings(format=ValueFormat.RAW)},
     {"record_key": KeySettings(column="k")},
-    {"key_format": KeyFormat.BINARY},
 ]
 
 
