@@ -15,8 +15,8 @@ from spark_jobs.protocol.errors import fault
 _HELP = f"""Judge PIPELINE (or --all) by the built-in checks; reads only, so it is safe to repeat.
 
 {", ".join(BY_NAME)}: docs/OPERATIONS.md says what each
-means and what to do. Severity and limits are under `checks:` in sluice.yaml. Records are compared with
-Kafka by the hourly audit of the running Sluice, or at once by `./sluice audit`.
+means and what to do. What warns, what is off and limits are under `checks:` in sluice.yaml. Records are
+compared with Kafka by the hourly audit of the running Sluice, or at once by `./sluice audit`.
 
 Exit code 1 when a check of severity error fails.
 """

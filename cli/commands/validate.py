@@ -46,7 +46,8 @@ def command(report: Report, *, is_fix: bool) -> int:
 
 
 def _fix() -> tuple[list[Change], list[ConfigProblem]]:
-    done = [rewrite(file) for file in config_files()]
+    files = config_files()
+    done = [rewrite(file, files[0] if number else None) for number, file in enumerate(files)]
     return [change for made, _ in done for change in made], [each for _, told in done for each in told]
 
 

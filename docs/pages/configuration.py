@@ -14,6 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
+from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.sections import CdcSettings, HotSettings, MirrorSettings, RouteSettings
@@ -26,10 +27,9 @@ from spark_jobs.config.settings import (
     SparkSettings,
     UpkeepSettings,
 )
-from spark_jobs.config.suites import Suite
+from spark_jobs.config.suites import CheckSettings, Suite
 from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenPipeline, WrittenTeamFile
-from spark_jobs.config.written_checks import WrittenChecks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 _HEADER = "| key | value | default | meaning |\n|---|---|---|---|"
@@ -116,7 +116,7 @@ def render_config_md() -> str:
         _section("upkeep", UpkeepSettings.__doc__ or "", UpkeepSettings),
         _section("dead_letters", DeadLetterSettings.__doc__ or "", DeadLetterSettings),
         _section("quality", _QUALITY, Suite),
-        _section("checks", _CHECKS, WrittenChecks),
+        _section("checks", _CHECKS, CheckSettings),
         _section("notify", NotifySettings.__doc__ or "", NotifySettings),
         _section("hot", HotSettings.__doc__ or "", HotSettings),
         _section("ui", UiSettings.__doc__ or "", UiSettings),
@@ -277,9 +277,13 @@ log name it.
 
 Two pipelines never write one table; `<table>_dead_letters` counts as the pipeline's too."""
 
-_CHECKS = """The built-in checks, each a map of `severity` (`error`, `warn` or `off`) and, where it has one,
-`limit`: `fresh: {severity: warn, limit: 10m}`. `./sluice checks` prints them, Dagster runs them every five
-minutes, and docs/OPERATIONS.md says for each what to do when it fails."""
+_CHECKS = """Which of the built-in checks only warn, which are off, and limits other than their own:
+`checks: {warn: [lag, routes], off: [schema], fresh: 10m}`. A list takes the place of that below it, `warn` of
+its default too; what neither has is an error, which wants a person now. `./sluice checks` prints them,
+Dagster runs them every five minutes, and docs/OPERATIONS.md says for each what to do when it fails.
+
+Without a limit:
+""" + "\n".join(f"- `{check.name}`: {check.meaning}" for check in CHECKS if not check.limit)
 
 _TEAM_FILES = """## Team files
 

@@ -30,11 +30,11 @@ class Severity(StrEnum):
 
 
 class LimitKind(StrEnum):
-    """What a check's ``limit`` is written as; the value is its line in docs/CONFIG.md."""
+    """What a check's ``limit`` is written as."""
 
-    DURATION = "A duration."
-    COUNT = "Records."
-    SHARE = "A share, e.g. `1%`."
+    DURATION = "duration"
+    COUNT = "records"
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Check:
     """One built-in check.
 
     ``name`` is stable: alerts, dashboards and the runbook's anchors are made of it. ``place`` orders them for
-    people. ``meaning`` is one sentence: what holds while it passes. ``limit_text`` tells the default. A
+    people. ``meaning`` is one sentence: what holds while it passes. ``limit_text`` tells of its limit. A
     pipeline has the check ``only_with`` that key or trait of its settings, if there is one. One that
     ``needs_no_kafka`` is judged whatever of topic and table could be looked at.
     """
@@ -85,7 +85,7 @@ class Check:
     meaning: str
     severity: Severity
     judge: Callable[[Case], Verdict]
-    limit_text: str
+    limit_text: str = ""
     limit: LimitKind | None = None
     only_with: str = ""
     needs_no_kafka: bool = False

@@ -11,9 +11,9 @@ from typing import Any
 from spark_jobs.config.columns import from_text
 from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
 from spark_jobs.config.kafka_keys import ALIASES
-from spark_jobs.config.layout_checks import check_archive, check_changes, check_mirror, schema_of
+from spark_jobs.config.layout_checks import check_layout, schema_of
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
-from spark_jobs.config.sections import check_hot, check_route, check_route_tables
+from spark_jobs.config.sections import check_route_tables
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,
@@ -22,8 +22,7 @@ from spark_jobs.config.settings import (
     PipelineTemplate,
     SluiceConfig,
 )
-from spark_jobs.config.suites import OnFailure, When
-from spark_jobs.config.value_format import Layout, ValueFormat, check_place
+from spark_jobs.config.value_format import ValueFormat, check_place
 from spark_jobs.config.values import Frozen
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile, validate
 from spark_jobs.storage.paths import is_inside
@@ -191,7 +190,7 @@ def _unreadable(
     main: WrittenFile,
     judged: Mapping[Path, Iterable[Finding]],
 ) -> list[ConfigProblem]:
-    shapes = {each.path: _check_layout(each.entry, each.own) for each in placed}
+    shapes = {each.path: _check_columns(each.entry) for each in placed}
     found = shapes | {
         (*each.path, part): check_place(settings, main.registries, own.model_fields_set)
         for each in placed
@@ -205,8 +204,7 @@ def _unreadable(
         (path, finding)
         for path, each in of_entries
         for finding in (
-            *check_route(each.entry.route, is_archive=each.entry.layout is Layout.ARCHIVE),
-            *check_mirror(each.entry, each.own.mirror, main.sources, _rejecting(each.entry)),
+            *check_layout(each.entry, each.own, main.sources),
             *judged[path],
         )
     ]
@@ -214,23 +212,12 @@ def _unreadable(
     return [document.locate(replace(finding, path=(*path, *finding.path))) for path, finding in told]
 
 
-def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | None:
-    gates = [suite.name for suite in entry.quality if suite.when is When.GATE]
+def _check_columns(entry: PipelineSettings) -> Finding | None:
     types = {name: each.type for name, each in entry.columns.items()}
     for name, each in entry.columns.items() if entry.value.format is ValueFormat.CSV else ():
         if not each.source and each.type != "string":
             return Finding(("columns", name), f"csv has text, and none is a {each.type}", "Write string.")
-    return (
-        check_archive(entry, _rejecting(entry))
-        or check_changes(entry, own.cdc)
-        or check_sort_by(entry.sort_by, types)
-        or check_partition_by(entry.partition_by, types)
-        or check_hot(entry.hot, entry.layout, gates, entry.route)
-    )
-
-
-def _rejecting(entry: PipelineSettings) -> list[str]:
-    return [suite.name for suite in entry.quality if suite.on_failure is OnFailure.DEAD_LETTERS]
+    return check_sort_by(entry.sort_by, types) or check_partition_by(entry.partition_by, types)
 
 
 def _absolute(state: str, folder: str) -> str:

@@ -51,10 +51,8 @@ def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterato
     from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB, only where it is used)
     from spark_jobs.expressions.results import check_condition, check_route_value  # noqa: PLC0415
 
-    if entry.filter is not None and entry.layout is Layout.ARCHIVE:
-        hint = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
-        yield Finding(("filter",), "is not said of an archive", hint)
-        return
+    if entry.layout is Layout.ARCHIVE:
+        return  # it has none: said by who looks at layouts
     judging = _Judging(entry, folds)
     checks: list[tuple[Path, Callable[[], None]]] = [
         (("columns", name, _key(column)), partial(judging.check_column, name, column))
@@ -62,7 +60,7 @@ def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterato
     ]
     if entry.filter is not None:
         checks.append((("filter",), partial(judging.check, entry.filter, check_condition)))
-    if entry.route.by is not None and entry.layout is not Layout.ARCHIVE:
+    if entry.route.by is not None:
         checks.append((("route", "by"), partial(judging.check, entry.route.by, check_route_value)))
     for path, check in checks:
         try:

@@ -8,6 +8,7 @@ from spark_jobs.config.columns import ColumnSettings, FieldForm, Incompatible
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.sections import CdcSettings, Envelope, MirrorSettings, RouteSettings
 from spark_jobs.config.settings import PipelineSettings, SchemaSettings
+from spark_jobs.config.suites import OnFailure, When
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 
 _OWN_NAMES = "_cdc_"
@@ -23,41 +24,81 @@ def schema_of(layout: Layout, schema: SchemaSettings) -> SchemaSettings:
     return schema.model_copy(update={"incompatible": Incompatible.STOP})
 
 
-def check_mirror(
-    entry: PipelineSettings, own: MirrorSettings, sources: Collection[str], rejecting: Collection[str]
+_VIEW = "Leave it out: a view, or a pipeline of layout: changes, can have"
+_EVERY_RECORD = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
+# What a layout cannot have said of it, and what to do instead.
+_NOT_SAID: dict[Layout, dict[str, str]] = {
+    Layout.ARCHIVE: {
+        "columns": "Leave it out: its columns are those of every archive.",
+        "filter": _EVERY_RECORD,
+        "route": _EVERY_RECORD,
+        "partition_by": "Leave it out: an archive is partitioned by _kafka_partition.",
+        "sort_by": "Leave it out: an archive's rows stand in the order of their offsets.",
+        "hot": "Write hot: false: it says of each row when it came in, which nobody knows yet.",
+    },
+    Layout.MIRROR: {
+        "filter": f"{_VIEW} some rows alone.",
+        "route": "Leave it out: the rows of a key would be in two tables.",
+        "partition_by": "Leave it out: a change would take its row from one partition to another.",
+        "sort_by": "Leave it out: compaction sorts its rows by key.",
+        "hot": "Write hot: false: what Kafka has beyond it changes rows in it.",
+    },
+}
+_NO_ROW_MAY_GO = {
+    Layout.ARCHIVE: "Write on_failure: hold: an archive has every record.",
+    Layout.MIRROR: "Write on_failure: hold: without its newest change a row is wrong.",
+}
+_UNSAID = PipelineSettings()
+
+
+def check_layout(
+    entry: PipelineSettings, own: PipelineSettings, sources: Collection[str]
 ) -> Iterator[Finding]:
-    """Yield what a mirror cannot have.
+    """Yield what cannot be said of a pipeline of its layout; ``own`` is what its own entry says."""
+    for name, hint in _NOT_SAID.get(entry.layout, {}).items():
+        if getattr(entry, name) != getattr(_UNSAID, name):
+            yield Finding((name,), f"is not said of {_called(entry.layout)}", hint)
+    rejecting = [each.name for each in entry.quality if each.on_failure is OnFailure.DEAD_LETTERS]
+    if rejecting and entry.layout in _NO_ROW_MAY_GO:
+        told = f"has a gate that takes rows out of {_called(entry.layout)}: {', '.join(rejecting)}"
+        yield Finding(("quality",), told, _NO_ROW_MAY_GO[entry.layout])
+    if entry.layout is Layout.ARCHIVE and "column" in entry.record_key.model_fields_set:
+        yield Finding(("key", "as"), "is not said of an archive", "Leave it out: the column is `key`.")
+    yield from _check_hot(entry)
+    yield from _check_route(entry.route, entry.layout)
+    if finding := _check_changes(entry, own.cdc):
+        yield finding
+    if entry.layout is Layout.MIRROR:
+        yield from _check_columns(entry.columns)
+        yield from _check_source(entry.mirror, entry.cdc, sources)
+    elif own.mirror.model_fields_set:
+        hint = "Add layout: mirror, or leave it out."
+        yield Finding(("mirror",), f"is said of a pipeline of layout {entry.layout}", hint)
 
-    ``own`` is what its own entry says, ``rejecting`` are suites that make dead letters of rows.
-    """
-    if entry.layout is not Layout.MIRROR:
-        if own.model_fields_set:
-            hint = "Add layout: mirror, or leave it out."
-            yield Finding(("mirror",), f"is said of a pipeline of layout {entry.layout}", hint)
+
+def _called(layout: Layout) -> str:
+    return f"{'an' if layout is Layout.ARCHIVE else 'a'} {layout}"
+
+
+def _check_hot(entry: PipelineSettings) -> Iterator[Finding]:
+    """Yield why a pipeline's records cannot be shown before they are drained."""
+    gates = [each.name for each in entry.quality if each.when is When.GATE]
+    if entry.hot is not None and gates:
+        told = f"is said of a pipeline with a gate: {', '.join(gates)}"
+        yield Finding(("hot",), told, "Write hot: false: nobody has judged the rows that it would show.")
+    elif entry.hot is not None and entry.route != _UNSAID.route:
+        hint = "Write hot: false: an answer is over one table, and its records become rows of several."
+        yield Finding(("hot",), "is said beside route", hint)
+
+
+def _check_route(route: RouteSettings, layout: Layout) -> Iterator[Finding]:
+    """Yield what is wrong with it but for its expression."""
+    if route == _UNSAID.route or layout is Layout.ARCHIVE:
         return
-    yield from _check_rows(entry)
-    yield from _check_columns(entry.columns)
-    if rejecting:
-        told = f"has a gate that takes rows out of a mirror: {', '.join(rejecting)}"
-        yield Finding(("quality",), told, "Write on_failure: hold: without its newest change a row is wrong.")
-    yield from _check_source(entry.mirror, entry.cdc, sources)
-
-
-def _check_rows(entry: PipelineSettings) -> Iterator[Finding]:
-    view = "Leave it out: a view, or a pipeline of layout: changes, can have"
-    for name, is_said, hint in (
-        ("filter", entry.filter is not None, f"{view} some rows alone."),
-        ("route", entry.route != RouteSettings(), "Leave it out: the rows of a key would be in two tables."),
-        ("sort_by", bool(entry.sort_by), "Leave it out: compaction sorts its rows by key."),
-        (
-            "partition_by",
-            bool(entry.partition_by),
-            "Leave it out: a change would take its row from one partition to another.",
-        ),
-        ("hot", entry.hot is not None, "Write hot: false: what Kafka has beyond it changes rows in it."),
-    ):
-        if is_said:
-            yield Finding((name,), "is not said of a mirror", hint)
+    if route.by is None:
+        yield Finding(("route",), "has no by", 'Write by: "kind", an expression over one record.')
+    elif not route.tables:
+        yield Finding(("route",), "has no tables", "Write tables: {refund: sales.refunds}.")
 
 
 def _check_columns(columns: Mapping[str, ColumnSettings]) -> Iterator[Finding]:
@@ -80,44 +121,7 @@ def _check_source(mirror: MirrorSettings, cdc: CdcSettings, sources: Collection[
         yield Finding(("mirror", "source"), f"names no source: {mirror.source}", hint)
 
 
-def check_archive(entry: PipelineSettings, rejecting: Collection[str]) -> Finding | None:
-    """Return what an archive cannot have; ``rejecting`` are suites that make dead letters of rows."""
-    if entry.layout is not Layout.ARCHIVE:
-        return None
-    is_not_said, gates = "is not said of an archive", ", ".join(rejecting)
-    for path, is_said, told, hint in (
-        ("columns", entry.columns, "are not declared of an archive", "Leave them out, or layout: archive."),
-        (
-            "partition_by",
-            entry.partition_by,
-            is_not_said,
-            "Leave it out: an archive is partitioned by _kafka_partition.",
-        ),
-        (
-            "sort_by",
-            entry.sort_by,
-            is_not_said,
-            "Leave it out: an archive's rows stand in the order of their offsets.",
-        ),
-        (
-            "quality",
-            rejecting,
-            f"has a gate that takes rows out of an archive: {gates}",
-            "Write on_failure: hold: an archive has every record.",
-        ),
-        (
-            "key.as",
-            "column" in entry.record_key.model_fields_set,
-            is_not_said,
-            "Leave it out: the column is `key`.",
-        ),
-    ):
-        if is_said:
-            return Finding(tuple(path.split(".")), told, hint)
-    return None
-
-
-def check_changes(entry: PipelineSettings, own: CdcSettings) -> Finding | None:
+def _check_changes(entry: PipelineSettings, own: CdcSettings) -> Finding | None:
     """Return what neither a table of changes nor a mirror can have; ``own`` is what its own entry says."""
     if not entry.layout.is_of_events:
         if own.envelope is None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.problems import Path as KeyPath
-from spark_jobs.config.suites import ROW_CONDITION
+from spark_jobs.config.suites import ROW_CONDITION, WARNING
 from spark_jobs.config.written import retired
 from spark_jobs.storage.state_files import write_whole
 
@@ -51,7 +52,11 @@ class Edit:
     told: tuple[int, KeyPath, str, str]
 
 
-Mend = Callable[[str, yaml.Node], Iterator[Edit]]
+# Of a file's text and nodes, and the nodes of the main file if it is a team's.
+Mend = Callable[[str, yaml.Node, yaml.Node | None], Iterator[Edit]]
+
+
+_Lists = dict[str, list[str]]  # of checks, by ``warn`` and ``off``
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class _Entry:
     value: yaml.Node
 
 
-def _row_conditions(text: str, root: yaml.Node) -> Iterator[Edit]:
+def _row_conditions(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterator[Edit]:
     """Conditions that were read as Python, as the SQL that keeps the same rows."""
     for each in _entries(root, (), set()):
         path, node = each.path, each.value
@@ -78,7 +83,7 @@ def _row_conditions(text: str, root: yaml.Node) -> Iterator[Edit]:
                 yield Edit(start, end, _quoted(line), told)
 
 
-def _retired_keys(text: str, root: yaml.Node) -> Iterator[Edit]:
+def _retired_keys(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterator[Edit]:
     """Keys that there are no more, as what says the same now, or left out."""
     for each in _entries(root, (), set()):
         gone = retired(each.path, each.value.value)
@@ -86,22 +91,79 @@ def _retired_keys(text: str, root: yaml.Node) -> Iterator[Edit]:
             continue  # what an anchor names stands elsewhere too
         start, end = each.key.start_mark.index, _extent(text, each.value)[1]
         told = each.key.start_mark.line + 1, each.path, " ".join(text[start:end].split())
+        is_of_events = _said(each.holder, "layout") in ("changes", "mirror")
         if not gone.instead:
             yield Edit(*_with_its_place(text, each, start, end), (*told, "left out"))
-        elif not _is_said(each.holder, gone.instead.partition(":")[0]) and not _is_said(
-            each.holder, "layout", ("changes", "mirror")
-        ):
+        elif _said(each.holder, gone.instead.partition(":")[0]) is None and not is_of_events:
             yield Edit(start, end, gone.instead, (*told, gone.instead))
 
 
-MENDS: tuple[Mend, ...] = (_row_conditions, _retired_keys)
+def _severities(text: str, root: yaml.Node, main: yaml.Node | None) -> Iterator[Edit]:
+    """Severities of checks, as the lists that come to the same over the layer below; limits alone."""
+    of_main = _lists(_defaults(main), {"warn": [*WARNING], "off": []})
+    of_file = _lists(_defaults(root), of_main)
+    for each in _entries(root, (), set()):
+        match each.path, each.value:
+            case ("defaults", "checks"), yaml.MappingNode() as checks:
+                yield from _listed(text, each.path, checks, of_main)
+            case ("pipelines", _, "checks"), yaml.MappingNode() as checks:
+                yield from _listed(text, each.path, checks, of_file)
 
 
-def rewrite(file: Path) -> tuple[list[Change], list[ConfigProblem]]:
-    """Write what a file says otherwise as it is said now; what cannot be read or written is a problem."""
+def _listed(text: str, path: KeyPath, checks: yaml.MappingNode, below: _Lists) -> Iterator[Edit]:
+    before, after = _lists(checks, below, are_maps=False), _lists(checks, below)
+    changed = [word for word in after if {*after[word]} != {*before[word]}]
+    whole = text[checks.start_mark.index : _extent(text, checks)[1]]
+    if {"&", "*"} & {*whole} or any(_said(checks, word) is not None for word in changed):
+        return  # what aliases stand for, or lists beside maps, is for a person
+    now = [f"{word}: [{', '.join(after[word])}]" for word in changed]
+    for key, value in checks.value:
+        if isinstance(value, yaml.MappingNode):
+            now += [f"{key.value}: {limit.value}" for word, limit in value.value if word.value == "limit"]
+            start, end = key.start_mark.index, _extent(text, value)[1]
+            told = key.start_mark.line + 1, (*path, key.value), " ".join(text[start:end].split())
+            if now:
+                between = ", " if checks.flow_style else "\n" + " " * key.start_mark.column
+                yield Edit(start, end, between.join(now), (*told, ", ".join(now)))
+            else:
+                own = _Entry(path, checks, key, value)
+                yield Edit(*_with_its_place(text, own, start, end), (*told, "left out"))
+            now = []
+
+
+def _defaults(root: yaml.Node | None) -> yaml.MappingNode | None:
+    """Return what a file's defaults say of the checks."""
+    entries = _entries(root, (), set()) if root else ()
+    checks = (each.value for each in entries if each.path == ("defaults", "checks"))
+    return next((each for each in checks if isinstance(each, yaml.MappingNode)), None)
+
+
+def _lists(checks: yaml.MappingNode | None, below: _Lists, *, are_maps: bool = True) -> _Lists:
+    """Return which checks warn and which are off, by lists and, if ``are_maps`` count, by severities."""
+    lists = dict(below)
+    for key, value in checks.value if checks else ():
+        if key.value in lists:
+            named = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            lists[key.value] = [each.value for each in named]
+    for key, value in checks.value if checks and are_maps else ():
+        how = _said(value, "severity")
+        for word, names in lists.items() if how else ():
+            kept = [name for name in names if name != key.value or how in ("off", word)]
+            lists[word] = kept if how != word or key.value in kept else [*kept, key.value]
+    return lists
+
+
+MENDS: tuple[Mend, ...] = (_row_conditions, _retired_keys, _severities)
+
+
+def rewrite(file: Path, main: Path | None = None) -> tuple[list[Change], list[ConfigProblem]]:
+    """Write what a file says otherwise as it is said now; what cannot be read or written is a problem.
+
+    ``main`` is the main file, written before, of a team's file.
+    """
     try:
         before = file.read_bytes().decode()
-        after, changes = rewritten(str(file), before)
+        after, changes = rewritten(str(file), before, main.read_bytes().decode() if main else "")
         if changes:
             _write(file.resolve(), after)
     except UnicodeDecodeError:
@@ -112,11 +174,11 @@ def rewrite(file: Path) -> tuple[list[Change], list[ConfigProblem]]:
     return changes, []
 
 
-def rewritten(file: str, text: str) -> tuple[str, list[Change]]:
+def rewritten(file: str, text: str, main: str = "") -> tuple[str, list[Change]]:
     """Return a file's text as it is said now, and what is changed; of what is no YAML nothing is."""
     changes = []
     for mend in MENDS:
-        while edits := _edits(mend, text):
+        while edits := _edits(mend, text, main):
             for edit in reversed(edits):
                 text = text[: edit.start] + edit.text + text[edit.end :]
             for line, path, was, now in (edit.told for edit in edits):
@@ -124,15 +186,15 @@ def rewritten(file: str, text: str) -> tuple[str, list[Change]]:
     return text, changes
 
 
-def _edits(mend: Mend, text: str) -> list[Edit]:
+def _edits(mend: Mend, text: str, main: str) -> list[Edit]:
     """Return what a mend finds, by place; of two that meet the second is found again, later."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root, below = (yaml.compose(each, Loader=yaml.SafeLoader) for each in (text, main))
     except (yaml.YAMLError, RecursionError):
         return []
     apart: list[Edit] = []
-    for edit in sorted(mend(text, root), key=lambda each: each.start) if root else ():
-        if not apart or apart[-1].end < edit.start:
+    for edit in sorted(mend(text, root, below), key=lambda each: each.start) if root else ():
+        if not apart or apart[-1].end <= edit.start:
             apart.append(edit)
     return apart
 
@@ -153,8 +215,10 @@ def _entries(node: yaml.Node, path: KeyPath, seen: set[int]) -> Iterator[_Entry]
             yield from _entries(item, (*path, str(index)), seen)
 
 
-def _is_said(holder: yaml.MappingNode, name: str, values: Sequence[str] = ()) -> bool:
-    return any(key.value == name and (not values or value.value in values) for key, value in holder.value)
+def _said(holder: yaml.Node, name: str) -> Any:
+    """Return what a map has under the name, as its node holds it; None where it has nothing."""
+    entries = holder.value if isinstance(holder, yaml.MappingNode) else ()
+    return next((value.value for key, value in entries if key.value == name), None)
 
 
 def _extent(text: str, node: yaml.Node) -> tuple[int, int]:

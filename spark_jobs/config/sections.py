@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 from spark_jobs.config.problems import Finding, UnreadableValueError
-from spark_jobs.config.value_format import Layout
 from spark_jobs.config.values import Frozen, OneOrMany, Size, SourceName, Table, choice, key, parsed
 from spark_jobs.config.values import key as setting
 
@@ -36,24 +35,6 @@ def _read(value: object) -> object:
 
 
 Hot = Annotated[HotSettings | None, BeforeValidator(_read, json_schema_input_type=bool | HotSettings | None)]
-
-
-def check_hot(
-    hot: HotSettings | None, layout: Layout, gates: Collection[str], route: RouteSettings
-) -> Finding | None:
-    """Return why a pipeline's records cannot be shown before they are drained; ``gates`` are its suites."""
-    if hot is None:
-        return None
-    if gates:
-        told = f"is said of a pipeline with a gate: {', '.join(gates)}"
-        return Finding(("hot",), told, "Write hot: false: nobody has judged the rows that it would show.")
-    if layout is Layout.ARCHIVE:
-        hint = "Write hot: false: an archive says of each row when it came in, which nobody knows yet."
-        return Finding(("hot",), "is said of an archive", hint)
-    if route != RouteSettings():
-        hint = "Write hot: false: an answer is over one table, and its records become rows of several."
-        return Finding(("hot",), "is said beside route", hint)
-    return None
 
 
 # ``mirror``: a table with one live row a key.
@@ -122,19 +103,6 @@ class RouteSettings(Frozen):
         description="The table of each value, `refund: sales.refunds`; rows of other values stay in the"
         " pipeline's own. `{topic}` is as in `table`.",
     )
-
-
-def check_route(route: RouteSettings, *, is_archive: bool) -> Iterator[Finding]:
-    """Yield what is wrong with it but for its expression."""
-    if route == RouteSettings():
-        return
-    if is_archive:
-        hint = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
-        yield Finding(("route",), "is not said of an archive", hint)
-    elif route.by is None:
-        yield Finding(("route",), "has no by", 'Write by: "kind", an expression over one record.')
-    elif not route.tables:
-        yield Finding(("route",), "has no tables", "Write tables: {refund: sales.refunds}.")
 
 
 def check_route_tables(route: RouteSettings, table: str, beside: Mapping[str, str]) -> Finding | None:

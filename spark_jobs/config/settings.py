@@ -21,10 +21,9 @@ from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import StartText, next_tick_ms
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.sections import CdcSettings, Envelope, Hot, MirrorSettings, RouteSettings
-from spark_jobs.config.suites import Suite, Suites, When
+from spark_jobs.config.suites import CheckSettings, Suite, Suites, When
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 from spark_jobs.config.values import Frozen, key
-from spark_jobs.config.written_checks import WrittenChecks
 
 DEAD_LETTERS_SUFFIX = "_dead_letters"
 
@@ -321,7 +320,9 @@ class PipelineSettings(Frozen):
         DeadLetterSettings(), "What happens when many records cannot become rows, and what is kept of them."
     )
     quality: Suites = key((), "Great Expectations suites: what rows must be like.")
-    checks: WrittenChecks = key(WrittenChecks(), "How bad a failed check is, and its limit.")
+    checks: CheckSettings = key(
+        CheckSettings(), "Which checks only warn, which are off, and limits of their own."
+    )
     notify: NotifySettings = key(NotifySettings(), "Who is told of commits and of trouble.")
     hot: Hot = key(
         None,

@@ -1,4 +1,4 @@
-"""``quality``: suites of expectations, when they run, and what a gate does. Pure."""
+"""``quality``: suites of expectations and what a gate does; ``checks``: how bad each built-in is. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import resources
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
+from spark_jobs.checks.check import Check, LimitKind
+from spark_jobs.checks.check import Severity as CheckSeverity
+from spark_jobs.checks.registry import BY_NAME, CHECKS
 from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
-from spark_jobs.config.values import Frozen, PipelineName, choice, key
+from spark_jobs.config.values import (
+    Count,
+    Duration,
+    Frozen,
+    OneOrMany,
+    PipelineName,
+    Share,
+    choice,
+    key,
+    parsed,
+)
 
 # What each looks at, by Great Expectations' own name; importing the library to ask it takes seconds. `rows`:
 # each meets it or not. `figures`: all rows together. `columns`: names and types. `sql`: it needs a database.
@@ -203,3 +216,57 @@ def _have_names_of_their_own(suites: tuple[Suite, ...]) -> tuple[Suite, ...]:
 
 
 Suites = Annotated[tuple[Suite, ...], AfterValidator(_have_names_of_their_own)]
+
+
+# ``checks``: which of the built-in checks only warn, which are off, and the limits that are not their own.
+
+
+def _check_name(text: str) -> str:
+    if text not in BY_NAME:
+        hint = did_you_mean(closest(text, BY_NAME), f"There are {', '.join(BY_NAME)}.")
+        raise UnreadableValueError(f"there is no check {text}", hint)
+    return text
+
+
+CheckNames = OneOrMany[Annotated[str, parsed(_check_name)]]
+WARNING = tuple(check.name for check in CHECKS if check.severity is CheckSeverity.WARN)
+_LIMITS: dict[LimitKind, Any] = {
+    LimitKind.DURATION: Duration,
+    LimitKind.COUNT: Count,
+    LimitKind.SHARE: Share,
+}
+
+if TYPE_CHECKING:
+    _Limits = Frozen
+else:
+    _Limits = create_model(
+        "_Limits",
+        __base__=Frozen,
+        **{
+            check.name: (_LIMITS[check.limit] | None, key(None, f"{check.meaning} {check.limit_text}"))
+            for check in CHECKS
+            if check.limit
+        },
+    )
+
+
+class CheckSettings(_Limits):
+    """Which of the built-in checks only warn, which are off, and limits of their own; docs/OPERATIONS.md."""
+
+    warn: CheckNames = key(
+        WARNING,
+        "Checks whose failure wants a look; that of any other wants a person now.",
+        shown=", ".join(WARNING),
+    )
+    off: CheckNames = key((), "Checks that are not judged.", shown="none")
+
+    def severity_of(self, check: Check) -> CheckSeverity:
+        """Return how bad it is when this check fails."""
+        if check.name in self.off:
+            return CheckSeverity.OFF
+        return CheckSeverity.WARN if check.name in self.warn else CheckSeverity.ERROR
+
+    def limit_of(self, check: Check) -> float | None:
+        """Return seconds, records or a share, whatever its limit is; None leaves it to the check."""
+        limit: float | None = getattr(self, check.name) if check.limit else None
+        return limit

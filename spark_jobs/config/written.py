@@ -258,6 +258,8 @@ def retired(path: Path, value: object) -> Retired | None:
             return Retired(fault("retired-key.key_format", instead=instead), instead)
         case ("defaults", "encoding") | ("pipelines", _, "encoding"):
             return Retired(fault("retired-key.encoding"))
+        case ("defaults", "checks", name) | ("pipelines", _, "checks", name) if type(value) is dict:
+            return Retired(fault("retired-key.checks", check=name))
         case ("gateway", "rates"):
             return Retired(fault("retired-key.rates"))
         case (listener, "head") if listener in LISTENERS:
@@ -292,12 +294,12 @@ def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[
 
 def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
     path = tuple(str(part) for part in detail["loc"] if part != "[key]")
+    if (gone := retired(path, detail["input"])) is not None:
+        return Finding(path, gone.error.message, gone.error.hint)
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, UnreadableValueError):
         return Finding(path, cause.message, cause.hint)
     kind = detail["type"]
-    if (gone := retired(path, detail["input"])) is not None:
-        return Finding(path, gone.error.message, gone.error.hint)
     if kind == "extra_forbidden":
         if (wish := _WISHES.get(path[-1])) is not None:
             return Finding(path, "is not a key Sluice knows", wish)

@@ -118,7 +118,7 @@ def test_limits_severities_and_what_is_off_come_from_the_configuration(
     """A backlog over the limit fails as severely as configured; a check that is off is not there."""
     lab = new_lab(as_json({"id": 0}))
     lab.drain()
-    checks = {"lag": {"severity": "error", "limit": 3}, "schema": {"severity": "off"}}
+    checks = {"warn": ["routes"], "off": ["schema"], "lag": 3}
     configure(lab, "pipelines/orders", {"checks": checks})
     new_lab.produce(lab, as_json(*({"id": n} for n in range(5))))
     found = evaluate(lab, instance)

@@ -13,11 +13,10 @@ from dagster import AssetKey, Definitions
 from assets.keys import step_name
 from orchestration.build import build_definitions
 from orchestration.foreign_packages import refuse_foreign_packages
-from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
+from spark_jobs.config.suites import CheckSettings
 from spark_jobs.config.value_format import Layout
-from spark_jobs.config.written_checks import WrittenChecks
 from spark_jobs.protocol.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,9 +91,9 @@ def test_every_job_is_bounded_and_never_retried_by_dagster() -> None:
 
 def test_every_table_has_the_built_in_checks_that_are_on() -> None:
     """Names are stable, `off` leaves one out, and a pipeline without any still loads."""
-    off = {name: {"severity": Severity.OFF} for name in BY_NAME}
-    one_off, all_off = (WrittenChecks.model_validate(checks) for checks in ({"lag": off["lag"]}, off))
-    two_on = WrittenChecks.model_validate({**off, "spool": {}, "source_events": {}})
+    two = ("spool", "source_events")
+    one_off, all_off = CheckSettings(off=("lag",)), CheckSettings(off=tuple(BY_NAME))
+    two_on = CheckSettings(off=tuple(name for name in BY_NAME if name not in two))
     some = PipelineConfig(name="a", topic="t", table="lake.a", checks=one_off)
     none = PipelineConfig(name="b", topic="t", table="lake.b", checks=all_off)
     stream = PipelineConfig(name="c", topic="t", table="lake.c", checks=two_on, stream="clicks")

@@ -224,7 +224,7 @@ def anywhere(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
 def test_the_verdicts_are_right_on_every_catalog(anywhere: Lab, new_lab: NewLab) -> None:
     """A whole table passes all checks; what then goes wrong fails the check that is made for it, no other."""
     lab = anywhere
-    configure(lab, "pipelines/orders", {"checks": {"lag": {"limit": 3}}})
+    configure(lab, "pipelines/orders", {"checks": {"lag": 3}})
     new_lab.produce(lab, as_json(*({"id": n} for n in range(10))))
     lab.drain()
     assert failing(lab) == set()

@@ -125,7 +125,7 @@ EVERY_SECTION = {
             "upkeep": {"keep_snapshots": "7"},
             "dead_letters": {"stop_above": "5%"},
             "columns": {"total": {"type": "long"}},
-            "checks": {"fresh": {"limit": "1h"}, "lag": {"limit": "9"}, "dead_letters": {"limit": "2%"}},
+            "checks": {"fresh": "1h", "lag": "9", "dead_letters": "2%", "off": "stall"},
             "notify": {"webhook": "https://hooks.example"},
             "quality": [{"name": "ids", "expectations": [{"expect_column_to_exist": {"column": "id"}}]}],
         }
@@ -172,11 +172,11 @@ def _leave_out(section: dict[str, Any], key: str) -> None:
     section.pop(key, None)
 
 
-def test_checks_merge_down_to_severity_and_limit() -> None:
-    """A pipeline changes the limit of a check and keeps the severity of the defaults."""
+def test_checks_merge_down_to_lists_and_limits() -> None:
+    """A pipeline changes the limit of a check and keeps the lists of the defaults; the rest are errors."""
     built = _build(
-        {"checks": {"fresh": {"severity": "warn", "limit": "5m"}, "schema": {"severity": "off"}}},
-        {"checks": {"fresh": {"limit": "1h"}, "dead_letters": {"limit": "0%"}}},
+        {"checks": {"warn": "fresh", "off": ["schema"], "fresh": "5m"}},
+        {"checks": {"fresh": "1h", "dead_letters": "0%"}},
     )
     assert not built.problems
     assert built.config is not None
@@ -184,16 +184,18 @@ def test_checks_merge_down_to_severity_and_limit() -> None:
     fresh, schema, dead_letters = (BY_NAME[name] for name in ("fresh", "schema", "dead_letters"))
     assert (checks.severity_of(fresh), checks.limit_of(fresh)) == ("warn", 3600)
     assert (checks.severity_of(schema), checks.limit_of(schema)) == ("off", None)
-    assert (checks.severity_of(dead_letters), checks.limit_of(dead_letters)) == (dead_letters.severity, 0)
+    assert (checks.severity_of(dead_letters), checks.limit_of(dead_letters)) == ("error", 0)
 
 
 @pytest.mark.parametrize(
     ("checks", "key", "told"),
     [
-        ({"frseh": {}}, "frseh", "Did you mean fresh?"),
-        ({"fresh": {"limit": "7"}}, "fresh.limit", "30s"),
-        ({"complete": {"limit": "7"}}, "complete.limit", "Known here: severity."),
-        ({"schema": {"severity": "off", "limt": "1d"}}, "schema.limt", "Known here: severity."),
+        ({"frseh": "1h"}, "frseh", "Did you mean fresh?"),
+        ({"off": ["frseh"]}, "off.0", "Did you mean fresh?"),
+        ({"fresh": "7"}, "fresh", "30s"),
+        ({"complete": "7"}, "complete", "Known here: "),
+        ({"fresh": {"limit": "7m"}}, "fresh", "and fresh: LIMIT"),
+        ({"schema": {"severity": "off"}}, "schema", "warn: [lag, schema]"),
     ],
 )
 def test_mistakes_in_checks_are_named_with_their_key(checks, key, told) -> None:

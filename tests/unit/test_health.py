@@ -20,8 +20,8 @@ from spark_jobs.checks.facts import (
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.sections import RouteSettings
 from spark_jobs.config.settings import DeadLetterSettings, PipelineConfig
+from spark_jobs.config.suites import CheckSettings
 from spark_jobs.config.value_format import Layout
-from spark_jobs.config.written_checks import WrittenChecks
 from spark_jobs.health.judge import CheckResult, checks_of, judge
 from spark_jobs.monitoring.audit_notes import is_due
 from spark_jobs.protocol.batch import Balance, Pause
@@ -39,9 +39,9 @@ def look(facts: HealthFacts, name: str, pipeline: PipelineConfig = PIPELINE) -> 
     return next(result for result in judge(pipeline, facts) if result.name == name)
 
 
-def checked(pipeline: PipelineConfig = PIPELINE, **checks: dict[str, object]) -> PipelineConfig:
+def checked(pipeline: PipelineConfig = PIPELINE, **checks: object) -> PipelineConfig:
     """The pipeline with these settings."""
-    return pipeline.model_copy(update={"checks": WrittenChecks.model_validate(checks)})
+    return pipeline.model_copy(update={"checks": CheckSettings.model_validate(checks)})
 
 
 def test_all_is_well() -> None:
@@ -117,7 +117,7 @@ def test_limits_follow_the_freshness_asked_for_and_yield_to_configured_ones() ->
     slow = PIPELINE.model_copy(update={"freshness_seconds": 100})
     assert not look(facts, "fresh").passed
     assert look(facts, "fresh", slow).passed
-    assert not look(facts, "fresh", checked(slow, fresh={"limit": 60})).passed
+    assert not look(facts, "fresh", checked(slow, fresh=60)).passed
 
 
 # 08:00 UTC on the day of NOW is the tick; NOW is 08:00 itself.
@@ -162,7 +162,7 @@ def test_lag_names_the_partition_with_the_most() -> None:
     facts = replace(WELL, lag={0: 1, 1: 5_000_000})
     assert not look(facts, "lag").passed
     assert "5,000,000 of them in partition 1" in look(facts, "lag").fact
-    assert look(facts, "lag", checked(lag={"limit": 6_000_000})).passed
+    assert look(facts, "lag", checked(lag=6_000_000)).passed
 
 
 def test_a_stall_is_a_backlog_without_commits() -> None:
@@ -237,7 +237,7 @@ def test_dead_letters_are_judged_by_their_share_of_a_day() -> None:
         WELL, table=replace(TABLE, batches=(replace(bad, balance=Balance(rows=9999, dead_letters=1)),))
     )
     assert look(one, "dead_letters").passed
-    assert not look(one, "dead_letters", checked(dead_letters={"limit": 0.0})).passed
+    assert not look(one, "dead_letters", checked(dead_letters=0.0)).passed
 
 
 def test_records_under_any_name_count_in_the_share_of_dead_letters() -> None:
@@ -325,7 +325,7 @@ def test_a_changed_schema_is_named() -> None:
 
 def test_severity_is_the_pipelines_choice() -> None:
     """`off` leaves a check out, `warn` keeps it from being an error."""
-    pipeline = checked(fresh={"severity": Severity.OFF}, stall={"severity": Severity.WARN})
+    pipeline = checked(off=["fresh"], warn=["stall", "fresh"])
     facts = replace(WELL, held=("a",))
     assert "fresh" not in [check.name for check in checks_of(pipeline)]
     assert "fresh" not in [result.name for result in judge(pipeline, facts)]

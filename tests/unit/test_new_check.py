@@ -22,7 +22,7 @@ def judge(case):
     return Verdict(waiting <= most, f"{waiting} wait", {"waiting": waiting}, "run")
 
 CHECK = Check("odd", place=99, meaning="Little waits.", severity=Severity.WARN, judge=judge,
-              limit_text="`limit`: records.", limit=LimitKind.COUNT)
+              limit_text="Limit: records.", limit=LimitKind.COUNT)
 """
 # In a process of its own: the folder must hold the check before anything reads it.
 PLAY = """
@@ -45,7 +45,9 @@ assert (odd.name, odd.severity, odd.passed, odd.fact) == ("odd", "error", False,
 assert (odd.mend, odd.runbook) == ("run", "docs/OPERATIONS.md#check-odd")
 assert "odd" in {key.name for key in table_checks(pipeline).check_keys}
 assert ", odd:" in command.help
-assert "Little waits. `limit`: records. Severity `warn` unless said otherwise." in render_config_md()
+page = render_config_md()
+assert "| `odd` | whole number |  | Little waits. Limit: records. |" in page
+assert "routes, odd`" in page
 """
 CONFIG = """
 version: 1
@@ -53,7 +55,7 @@ pipelines:
   orders:
     topic: orders
     table: lake.orders
-    checks: {odd: {severity: error, limit: 5}}
+    checks: {warn: [], odd: 5}
 """
 
 

@@ -118,11 +118,66 @@ def test_keys_that_are_gone_are_left_out_or_said_as_they_are_said_now(ends: str)
         "gateway.head: head: 7s is now left out",
         "serve.head: head: 5s is now left out",
         "defaults.encoding: encoding: compact is now left out",
+        "defaults.key_format: key_format: binary is now key: {format: raw}",
         "pipelines.a.key_format: key_format: string is now key: {format: string}",
         "pipelines.b.encoding: encoding: compact is now left out",
-        "defaults.key_format: key_format: binary is now key: {format: raw}",
     ]
     assert rewritten("", text) == (text, [])
+
+
+CHECKS = """\
+defaults:
+  checks:
+    fresh: {severity: warn, limit: 5m}   # patient
+    lag: {severity: off}
+pipelines:
+  a:
+    checks: {schema: {severity: error}, lag: {severity: warn, limit: 7}, stall: {limit: 1h}}
+  b:
+    checks:
+      # loud
+      fresh:
+        severity: error   # here
+
+      stall: {}   # nothing
+  c: {checks: {lag: {severity: off}}}
+  d: {checks: {fresh: &f {severity: off}, stall: *f}}
+  e: {checks: {warn: [stall], fresh: {severity: warn}}}
+"""
+LISTS = """\
+defaults:
+  checks:
+    warn: [lag, dead_letters, schema, routes, fresh]
+    off: [lag]
+    fresh: 5m   # patient
+pipelines:
+  a:
+    checks: {warn: [lag, dead_letters, routes, fresh], off: [], lag: 7, stall: 1h}
+  b:
+    checks:
+      # loud
+      warn: [lag, dead_letters, schema, routes]   # here
+
+      # nothing
+  c: {checks: {}}
+  d: {checks: {fresh: &f {severity: off}, stall: *f}}
+  e: {checks: {warn: [stall], fresh: {severity: warn}}}
+"""
+
+
+def test_severities_of_checks_become_lists_that_come_to_the_same() -> None:
+    """Over what the file's or the main file's defaults say; aliases, and lists beside maps, stay."""
+    text, changes = rewritten("sluice.yaml", CHECKS)
+    assert text == LISTS
+    assert str(changes[0]) == (
+        "sluice.yaml:3 defaults.checks.fresh: fresh: {severity: warn, limit: 5m} is now"
+        " warn: [lag, dead_letters, schema, routes, fresh], off: [lag], fresh: 5m"
+    )
+    assert rewritten("", text) == (text, [])
+    team = "pipelines: {a: {checks: {stall: {severity: off}, lag: {severity: error}}}}\n"
+    assert rewritten("", team, LISTS)[0] == (
+        "pipelines: {a: {checks: {warn: [dead_letters, schema, routes, fresh], off: [stall]}}}\n"
+    )
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])

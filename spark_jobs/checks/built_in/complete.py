@@ -33,7 +33,6 @@ CHECK = Check(
     meaning="Every drained offset is accounted for, and the audit found none missing.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="It has no limit.",
 )
 
 

@@ -47,6 +47,6 @@ CHECK = Check(
     meaning="Few of the lately drained records could not become rows.",
     severity=Severity.WARN,
     judge=judge,
-    limit_text="`limit`: their share of a day's records; by default `dead_letters.stop_above`, else `1%`.",
+    limit_text="Limit: their share of a day's records; by default `dead_letters.stop_above`, else `1%`.",
     limit=LimitKind.SHARE,
 )

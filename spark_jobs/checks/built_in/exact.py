@@ -50,6 +50,5 @@ CHECK = Check(
     " source did not begin anew, and no other source or table was in its topic.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="It has no limit; mirrors alone have it.",
     only_with="is_mirror",
 )

@@ -44,7 +44,7 @@ CHECK = Check(
     meaning="No record has waited for long to be in the table; an idle topic counts as fresh.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="`limit`: the age of the oldest that waits; by default 5 times `freshness`, at least `5m`."
+    limit_text="Limit: the age of the oldest that waits; by default 5 times `freshness`, at least `5m`."
     " With `schedule`: how long ago the tick was that should have drained it; by default `1h`.",
     limit=LimitKind.DURATION,
 )

@@ -44,7 +44,7 @@ CHECK = Check(
     meaning="Not much more waits than the next runs take.",
     severity=Severity.WARN,
     judge=judge,
-    limit_text="`limit`: waiting records; by default twice `max_batch_records`. With `schedule` nothing"
+    limit_text="Limit: waiting records; by default twice `max_batch_records`. With `schedule` nothing"
     " counts before an hour after the tick that should have drained it.",
     limit=LimitKind.COUNT,
 )

@@ -50,7 +50,7 @@ CHECK = Check(
     meaning="Kafka keeps what waits for much longer than it takes to drain it.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="`limit`: the least time; by default `1d`, or a quarter of `retention.ms` if that is less.",
+    limit_text="Limit: the least time; by default `1d`, or a quarter of `retention.ms` if that is less.",
     limit=LimitKind.DURATION,
 )
 

@@ -51,6 +51,5 @@ CHECK = Check(
     meaning="Every value of the lately drained rows has a table under `route.tables`.",
     severity=Severity.WARN,
     judge=judge,
-    limit_text="A day's batches are looked at.",
     only_with="route",
 )

@@ -30,7 +30,5 @@ CHECK = Check(
     meaning="Each event of the gateway's sources is in the table once, by the sources' own numbers.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="It has no limit. The newest rows are looked at each hour, with the audit; pipelines of the"
-    " gateway's streams alone have it, but for mirrors and archives.",
     only_with="has_source_events",
 )

@@ -50,7 +50,7 @@ CHECK = Check(
     meaning="What the gateway took while Kafka was away reaches Kafka soon, and its disk has room.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="`limit`: the age of the oldest batch on the gateway's disk; by default `5m`."
+    limit_text="Limit: the age of the oldest batch on the gateway's disk; by default `5m`."
     " Pipelines of the gateway's streams alone have it.",
     limit=LimitKind.DURATION,
     only_with="is_of_stream",

@@ -75,7 +75,7 @@ CHECK = Check(
     meaning="While records wait, batches are committed, and no transaction holds them back for long.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="`limit`: how long records wait without one; by default 5 times `freshness`, at least `5m`."
+    limit_text="Limit: how long records wait without one; by default 5 times `freshness`, at least `5m`."
     " With `schedule`: since the tick after it.",
     limit=LimitKind.DURATION,
 )
