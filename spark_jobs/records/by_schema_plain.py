@@ -12,10 +12,9 @@ import pyarrow as pa
 from spark_jobs.records.by_schema import framed_values
 from spark_jobs.records.decoder import Decoded
 from spark_jobs.records.framing import Encoded
-from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import NoRowError, UnreadableValueError
-from spark_jobs.values.plain import NO_VALUE, in_column
+from spark_jobs.values.plain import NO_VALUE, in_column, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +30,16 @@ class PlainSchemaDecoder:
         items: dict[int, dict[str, Any]] = {}
         for index in sorted(read):
             with suppress(*NO_VALUE):  # of no row, or of one that keeps it elsewhere
-                row = {each.name: in_column(read[index].get(each.name), each.type) for each in columns}
-                if is_storable(row, columns):
-                    items[index] = row
-        made = [column_of([row[column.name] for row in items.values()], column.type) for column in columns]
+                items[index] = {
+                    each.name: in_column(read[index].get(each.name), each.type) for each in columns
+                }
+        there = [*items]
+        every = {name: [row[name] for row in items.values()] for name in columns.names}
+        table, at = stored(every, [*range(len(there))], columns)
+        rows = [there[position] for position in at]
         kinds = {column.name: column.type for column in columns}
-        more = [index for index in items if _says_more(read[index], kinds)]
-        table = pa.Table.from_arrays(made, schema=columns)
-        return Decoded(table, list(items), has_more=more, passed=passed)
+        more = [index for index in rows if _says_more(read[index], kinds)]
+        return Decoded(table, rows, has_more=more, passed=passed)
 
     def _read(self, encoded: Encoded, passed: dict[str, list[int]]) -> dict[int, Mapping[str, Any]]:
         """Return what can be read, by index; into ``passed`` go those that say nothing of a row, by term."""
@@ -55,16 +56,6 @@ class PlainSchemaDecoder:
                     except UnreadableValueError:
                         continue  # no row is made of it, and if there is one it has no basis
         return read
-
-
-def is_storable(row: Mapping[str, Any], columns: pa.Schema) -> bool:
-    """True if each column holds what is under its name."""
-    try:
-        for column in columns:
-            column_of([row.get(column.name)], column.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeDecodeError, OverflowError):
-        return False
-    return True
 
 
 def _says_more(value: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> bool:

@@ -8,13 +8,15 @@ is held against it, and shares nothing with it. A value that a type has no place
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from math import isfinite
 from typing import Any, NoReturn
 
 import pyarrow as pa
+
+from spark_jobs.schema.arrow_schema import column_of, no_rows
 
 Read = Callable[[Any], Any]
 NO_VALUE = (ValueError, TypeError, ArithmeticError)
@@ -213,3 +215,16 @@ def _text(item: Any) -> str:
     if isinstance(item, datetime | date | time):
         return item.isoformat()
     return f"{item:f}" if isinstance(item, Decimal) else str(of(int | str, item))
+
+
+def stored(
+    items: Mapping[str, Sequence[Any]], rows: list[int], columns: pa.Schema
+) -> tuple[pa.Table, list[int]]:
+    """Return the rows at these positions, the items being by column, and which of them the columns hold."""
+    try:
+        arrays = [column_of([items[each.name][row] for row in rows], each.type) for each in columns]
+    except (*NO_VALUE, pa.ArrowException):
+        if len(rows) == 1:
+            return no_rows(columns), []
+        return stored(items, [row for row in rows if stored(items, [row], columns)[1]], columns)
+    return pa.Table.from_arrays(arrays, schema=columns), rows

@@ -17,14 +17,13 @@ from pyiceberg.types import NestedField
 from spark_jobs.audit.row_check import equal_values
 from spark_jobs.config.columns import GROWTH
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.records.by_schema_plain import is_storable
 from spark_jobs.records.formats import refit_of
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.projection import retyped
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.iceberg_types import declared_type
 from spark_jobs.values.exact import may_convert
-from spark_jobs.values.plain import in_column
+from spark_jobs.values.plain import in_column, stored
 
 TIMESTAMPTZ = pa.timestamp("us", "UTC")
 SINGLES = st.floats(width=32, allow_subnormal=False)
@@ -103,7 +102,8 @@ def _plainly(item: Any, field: pa.Field) -> pa.Array | None:
         value = in_column(item, field.type)
     except (ValueError, TypeError, ArithmeticError):
         return None
-    return column_of([value], field.type) if is_storable({"c": value}, pa.schema([field])) else None
+    table, rows = stored({"c": [value]}, [0], pa.schema([field]))
+    return table["c"].combine_chunks() if rows else None
 
 
 @pytest.mark.parametrize("value_format", ["json", "avro"])

@@ -273,7 +273,7 @@ class _Map(_List):
     def __init__(self, value: _Step) -> None:
         self.key = _Text(Leaf(Kind.STRING, "string"))
         self.value = value
-        super().__init__(_Entry(self.key, value))
+        super().__init__(_Record(Record(()), (self.key, value)))
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         offsets, inside = rows.items(self.owners, self.read)
@@ -282,19 +282,6 @@ class _Map(_List):
         items = self.value.column(inside, target.item_type)
         keys = keys.fill_null("")  # of a row in doubt
         return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=rows.nulls)
-
-
-@dataclass
-class _Entry(_Step):
-    key: _Step
-    value: _Step
-
-    def take(self, lanes: Lanes) -> None:
-        self.key.take(lanes)
-        self.value.take(lanes)
-
-    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
-        raise NotImplementedError  # a map makes both columns itself
 
 
 # Values without others inside, which lanes have passed over, as columns of the table's types.

@@ -16,8 +16,7 @@ import orjson
 import pyarrow as pa
 
 from spark_jobs.formats.json.nesting import is_too_deep
-from spark_jobs.schema.arrow_schema import column_of
-from spark_jobs.values.plain import NO_VALUE, Read, decimals, nearest, of, refuse, scalar
+from spark_jobs.values.plain import NO_VALUE, Read, decimals, nearest, of, refuse, scalar, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,11 +34,7 @@ def read_rows(
     reading.look_for_more(elsewhere.union(of_columns.values()))
     items = {column.name: reading.column(column, of_columns[column.name]) for column in columns}
     rows = [index for index in range(len(values)) if index not in reading.unreadable]
-    try:
-        table = _table(items, rows, columns)
-    except UNREADABLE:
-        rows = [index for index in rows if _is_storable(items, index, columns)]
-        table = _table(items, rows, columns)
+    table, rows = stored(items, rows, columns)
     return table, rows, sorted(reading.has_more.intersection(rows)), reading.rounded
 
 
@@ -116,23 +111,6 @@ class Beside:
 
     has_more: bool = False
     rounded: set[tuple[str, str]] = field(default_factory=set)
-
-
-def _table(items: Mapping[str, list[Any]], rows: Sequence[int], columns: pa.Schema) -> pa.Table:
-    arrays = [
-        column_of(values if len(rows) == len(values) else [values[row] for row in rows], column.type)
-        for column in columns
-        for values in (items[column.name],)
-    ]
-    return pa.Table.from_arrays(arrays, schema=columns)
-
-
-def _is_storable(items: Mapping[str, list[Any]], row: int, columns: pa.Schema) -> bool:
-    try:
-        _table(items, [row], columns)
-    except UNREADABLE:
-        return False
-    return True
 
 
 def _are_stored_as_they_are(items: Sequence[Any], kind: pa.DataType) -> bool:

@@ -156,7 +156,7 @@ class _Tree(Bounded):
         return Field(field_.name, kind, doc, (), field_.number, field_.has_presence, oneof)
 
     def _type(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Type:
-        if not is_repeated(field_):
+        if not field_.is_repeated:
             return self._one(field_, inside)
         entry = field_.message_type
         if entry is None or not entry.GetOptions().map_entry:
@@ -177,11 +177,6 @@ class _Tree(Bounded):
         if not message.fields:
             return Leaf(Kind.EMPTY)
         return self.message(message, (*inside, message.full_name))
-
-
-def is_repeated(field_: FieldDescriptor) -> bool:
-    """True of lists and maps."""
-    return bool(field_.is_repeated)
 
 
 def comments(files: FileDescriptorSet) -> dict[str, str]:
