@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from gateway.tokens import Token, Tokens
 
 NDJSON = "application/x-ndjson"
-CLOUD_EVENTS = "application/cloudevents-batch+json"
-KINDS = ("application/json", NDJSON, CLOUD_EVENTS)
+KINDS = ("application/json", NDJSON)
 _ANSWER_SECONDS = 60.0
 _WORDS = ("sourceId", "batchId", "sequenceNumber")
 _DIGITS = re.compile(r"[0-9]{1,16}")
@@ -189,8 +188,6 @@ def _told(request: Request, body: bytes) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     read = parse_lines(body) if kind == NDJSON else parse(body)
     told: dict[str, Any] = read if type(read) is dict else {"events": read}
-    if kind == CLOUD_EVENTS and type(read) is list:
-        told = _of_cloud_events(read)
     if key := request.headers.get("idempotency-key"):
         told["batchId"] = key
     told |= {name: value for name, value in request.query_params.items() if name in _WORDS}
@@ -205,29 +202,6 @@ def _batch_id(told: dict[str, Any]) -> str | None:
     with suppress(RefusedError):
         return read_text(told.get("batchId"), "batchId")
     return None
-
-
-def _of_cloud_events(events: list[Any]) -> dict[str, Any]:
-    """Return a batch of CloudEvents as one of ours: ids, data, subjects as keys, and their one source."""
-    sources = {at: event.get("source") for at, event in enumerate(events) if type(event) is dict}
-    one = next(iter(sources.values()), None)
-    if other := next((at for at, source in sources.items() if source != one), None):
-        raise RefusedError("a batch is of one source", f"events[{other}].source")
-    return {"sourceId": one, "events": [*map(_of_cloud_event, events)]}
-
-
-def _of_cloud_event(event: Any) -> Any:
-    if type(event) is not dict:
-        return event
-    if "data_base64" in event:
-        raise RefusedError("bytes are not taken, JSON is", "data_base64")
-    return {
-        "id": event.get("id"),
-        "key": event.get("subject"),
-        "value": event.get("data"),
-        "timestamp": event.get("time"),
-        "operation": event.get("operation"),
-    }
 
 
 def _answered(answer: Answer, batch_id: str | None = None, status: HTTPStatus | None = None) -> Response:

@@ -16,7 +16,13 @@ from pydantic_core import core_schema
 from cli.commands.config_template import render_config
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
-from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
+from spark_jobs.config.listener import (
+    CatalogServerSettings,
+    ListenerDefaults,
+    MetricsSettings,
+    ServeSettings,
+    UiSettings,
+)
 from spark_jobs.config.sections import CdcSettings, HotSettings, MirrorSettings, RouteSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
@@ -44,6 +50,7 @@ _SECTION_KEYS = (
     "spark",
     "registries",
     "sources",
+    "listeners",
     "ui",
     "metrics",
     "catalog_server",
@@ -119,10 +126,11 @@ def render_config_md() -> str:
         _section("checks", _CHECKS, CheckSettings),
         _section("notify", NotifySettings.__doc__ or "", NotifySettings),
         _section("hot", HotSettings.__doc__ or "", HotSettings),
-        _section("ui", UiSettings.__doc__ or "", UiSettings),
-        _section("metrics", MetricsSettings.__doc__ or "", MetricsSettings),
-        _section("catalog_server", CatalogServerSettings.__doc__ or "", CatalogServerSettings),
-        _section("serve", ServeSettings.__doc__ or "", ServeSettings),
+        _section("listeners", _LISTENERS, ListenerDefaults),
+        *(
+            _section(each.section, each.__doc__ or "", each, without=ListenerDefaults)
+            for each in (UiSettings, MetricsSettings, CatalogServerSettings, ServeSettings)
+        ),
         _section("gateway", GatewaySettings.__doc__ or "", GatewaySettings),
         _section("streams", "A stream of the gateway.", StreamSettings),
         _section("pipelines", _PIPELINES, WrittenPipeline, without=PipelineSettings),
@@ -284,6 +292,10 @@ Dagster runs them every five minutes, and docs/OPERATIONS.md says for each what 
 
 Without a limit:
 """ + "\n".join(f"- `{check.name}`: {check.meaning}" for check in CHECKS if not check.limit)
+
+_LISTENERS = """What `ui`, `metrics`, `catalog_server` and `serve` have alike. Each may say any of these keys
+in its own section, which then takes the place of what stands here. `tokens` are each listener's own: who
+may read metrics is not who may start runs. The gateway, which is for clients anywhere, has its own keys."""
 
 _TEAM_FILES = """## Team files
 

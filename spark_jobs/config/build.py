@@ -96,10 +96,10 @@ def build_config(
         spark=written.spark,
         registries=written.registries,
         sources=written.sources,
-        ui=written.ui,
-        metrics=written.metrics,
-        catalog_server=written.catalog_server,
-        serve=written.serve,
+        ui=written.ui.over(written.listeners),
+        metrics=written.metrics.over(written.listeners),
+        catalog_server=written.catalog_server.over(written.listeners),
+        serve=written.serve.over(written.listeners),
         gateway=written.gateway,
         pipelines=tuple(
             each.model_copy(update={"stream": written.gateway.stream_of(each.topic)})

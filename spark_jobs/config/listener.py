@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, WithJsonSchema
@@ -97,11 +97,9 @@ class TlsSettings(Frozen):
     )
 
 
-class ListenerSettings(Frozen):
-    """What every listener has; ``listen`` None is off. ``section`` is its key in the file."""
+class ListenerDefaults(Frozen):
+    """What `ui`, `metrics`, `catalog_server` and `serve` have, where their own section says nothing else."""
 
-    section: ClassVar[str]
-    listen: Address | None = None
     hosts: OneOrMany[str] = key(
         (),
         "Names it is asked under beside its own address, as by a proxy, with a port or without.",
@@ -112,6 +110,16 @@ class ListenerSettings(Frozen):
         "Origins whose pages may ask it to do things beside its own, as where a proxy changes the Host.",
         shown="none",
     )
+    tls: TlsSettings | None = key(
+        None, "`{cert: FILE, key: FILE}` (PEM; no `key` where `cert` holds it): speak TLS.", shown="none"
+    )
+
+
+class ListenerSettings(ListenerDefaults):
+    """What every listener has; ``listen`` None is off. ``section`` is its key in the file."""
+
+    section: ClassVar[str]
+    listen: Address | None = None
     # References in them are unresolved.
     tokens: OneOrMany[Secret] = key(
         (),
@@ -119,9 +127,11 @@ class ListenerSettings(Frozen):
         " as browsers ask for it. Best as `${TOKEN}`.",
         shown="none: whoever reaches it may use it",
     )
-    tls: TlsSettings | None = key(
-        None, "`{cert: FILE, key: FILE}` (PEM; no `key` where `cert` holds it): speak TLS.", shown="none"
-    )
+
+    def over(self, defaults: ListenerDefaults) -> Self:
+        """Return the same with what it does not say itself as in ``defaults``."""
+        unsaid = defaults.model_fields_set - self.model_fields_set
+        return self.model_copy(update={name: getattr(defaults, name) for name in unsaid})
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -136,7 +146,7 @@ class ListenerSettings(Frozen):
 
 
 class UiSettings(ListenerSettings):
-    """Dagster's UI, served by `./sluice up`; others have its keys too. See docs/OPERATIONS.md."""
+    """Dagster's UI, served by `./sluice up`. See docs/OPERATIONS.md."""
 
     section = "ui"
     listen: Annotated[

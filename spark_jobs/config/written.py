@@ -13,7 +13,13 @@ from pydantic_core import ErrorDetails
 from spark_jobs.config import values
 from spark_jobs.config.contradictions import LISTENERS, check_main_file, check_team_file
 from spark_jobs.config.gateway import GatewaySettings
-from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
+from spark_jobs.config.listener import (
+    CatalogServerSettings,
+    ListenerDefaults,
+    MetricsSettings,
+    ServeSettings,
+    UiSettings,
+)
 from spark_jobs.config.problems import (
     ConfigProblem,
     Document,
@@ -165,6 +171,10 @@ class WrittenFile(WrittenTeamFile):
         default_factory=dict,
         description="Databases that mirrors are of, by name: `shop: ${SHOP_POSTGRES}`, which holds"
         " `postgresql://user:password@host/database`. Never shown.",
+    )
+    listeners: ListenerDefaults = key(
+        ListenerDefaults(),
+        "What `ui`, `metrics`, `catalog_server` and `serve` have alike: `hosts`, `origins`, `tls`.",
     )
     ui: UiSettings = key(UiSettings(), "Where Dagster's UI is served, and for whom.")
     metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")

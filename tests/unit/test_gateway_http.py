@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -183,21 +183,6 @@ def test_who_has_a_slot_now_is_told_once_it_has_moved(
     with gateway(tmp_path, sources="0-6/8") as address:
         told = [posted(address, source).json()["error"]["details"]["gateway"] for _ in range(2)]
     assert told == [f"http://{each}/v1/streams/clicks" for each in ("before", "now")]
-
-
-def test_cloud_events_are_events_of_their_one_source(tmp_path: Path) -> None:
-    """Of two sources one would be filed under the other; bytes would be lost."""
-    headers = {"Content-Type": "application/cloudevents-batch+json"}
-    with gateway(tmp_path) as address:
-
-        def post(*events: dict[str, Any]) -> dict[str, Any]:
-            return dict(posted(address, "", events, headers=headers).json())
-
-        one = {"id": "1", "source": "a", "subject": "k", "data": {"n": 1}}
-        assert post(one, {**one, "id": "2"}, one)["eventsProcessed"] == 2
-        mixed = post(one, {**one, "source": "b"})
-        assert mixed["error"]["details"]["field"] == "events[1].source"
-        assert post({**one, "id": "3", "data_base64": "AA=="})["error"]["reason"] == "invalid_format"
 
 
 def test_headers_that_do_not_end_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

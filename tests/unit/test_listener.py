@@ -122,6 +122,22 @@ def test_the_old_keys_of_metrics_are_named() -> None:
     assert all("listen: HOST:PORT" in each.hint for each in problems)
 
 
+def test_what_listeners_have_alike_is_said_once() -> None:
+    """A listener's own word takes its place, an empty one too; the gateway has all of its own."""
+    config = build(
+        listeners={"hosts": ["a", "b"], "origins": "https://c", "tls": {"cert": "/all.pem"}},
+        metrics={"hosts": "d", "tls": {"cert": "/own.pem"}},
+        serve={"origins": []},
+        gateway={"hosts": "e"},
+    ).config
+    assert config is not None
+    each = (config.ui, config.metrics, config.catalog_server, config.serve, config.gateway)
+    assert [listener.hosts for listener in each] == [("a", "b"), ("d",), ("a", "b"), ("a", "b"), ("e",)]
+    assert [len(listener.origins) for listener in each] == [1, 1, 1, 0, 0]
+    certificates = [listener.tls and listener.tls.cert for listener in each]
+    assert certificates == ["/all.pem", "/own.pem", "/all.pem", "/all.pem", None]
+
+
 def test_others_are_let_in_with_a_token_or_on_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond this machine, for both listeners; a token is read when it starts and is no short one."""
     for settings in (UiSettings, MetricsSettings, CatalogServerSettings):
