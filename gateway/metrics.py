@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from gateway.messages import Ack, Answer, Status
+from gateway.spool import SpoolSize
 from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
-
-if TYPE_CHECKING:
-    from gateway.spool import SpoolSize
 
 _BATCHES = Family(
     "sluice_gateway_batches_total", COUNTER, "Batches by what was answered: an ack's status.", ("status",)

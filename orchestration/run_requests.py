@@ -7,16 +7,12 @@ What happened is read from the instance, not from a cursor: people start runs to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from dagster import DagsterRunStatus, RunRequest, RunsFilter
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus, RunRequest, RunsFilter
 
 from assets.limits import pools_of
 from orchestration.triggers import retry_delay_seconds
 from spark_jobs.config.settings import PipelineConfig
-
-if TYPE_CHECKING:
-    from dagster import AssetKey, DagsterInstance
 
 UNDER_WAY = [
     DagsterRunStatus.QUEUED,

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
@@ -21,14 +21,12 @@ from serving.flight_info import Headers, NoHandshake, TokenCheck
 from serving.flight_messages import Command, packed, plain, read_command
 from serving.flight_statement import Rows, Statement, read_handle, read_parameters, told
 from serving.service import QueryService, Question
+from spark_jobs.config.listener import Address
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.watermark import parse_offsets, parse_watermark
 from spark_jobs.protocol.errors import fault
 from spark_jobs.query.query import PARAMETERS
-
-if TYPE_CHECKING:
-    from spark_jobs.config.listener import Address
 
 _HEADERS = "headers"
 WATERMARK_HEADER = "sluice-watermark"

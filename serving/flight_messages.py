@@ -5,19 +5,16 @@ Every field is one that may be lacking, which the bytes do not tell from the oth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessages
 
 from serving.flight_statement import MOST_BYTES
 from spark_jobs.protocol.errors import fault
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
 
 _FRAME_BYTES = 4096  # what is around the longest statement
 _PACKAGE = "arrow.flight.protocol.sql"

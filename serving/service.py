@@ -11,22 +11,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from serving.metrics import ServeMetrics
 from serving.workers import Workers
 from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.connect import Connections
+from spark_jobs.hot.follower import Follower
 from spark_jobs.hot.fresh import PATIENCE_SECONDS
+from spark_jobs.hot.prefix import Prefix
+from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import RetryableError, fault
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import Answer, Asked
-
-if TYPE_CHECKING:
-    from spark_jobs.connections.connect import Connections
-    from spark_jobs.hot.follower import Follower
-    from spark_jobs.hot.prefix import Prefix
-    from spark_jobs.hot.watermark import Watermark
 
 SLOT_SECONDS = 1.0
 

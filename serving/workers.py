@@ -19,22 +19,20 @@ from functools import cache
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.table import Table
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.mapped import places
+from spark_jobs.hot.prefix import Prefix
+from spark_jobs.hot.seam import Seam
 from spark_jobs.protocol.errors import error_from_json, fault
 from spark_jobs.query import worker
 from spark_jobs.query.engine import out_of_memory, out_of_time
 from spark_jobs.query.query import Answer, Asked
 from spark_jobs.query.worker import TOLD, Work
-
-if TYPE_CHECKING:
-    from spark_jobs.hot.prefix import Prefix
-    from spark_jobs.hot.seam import Seam
 
 _LOOK_SECONDS = 0.1
 _LATE_SECONDS = 0.25  # in which a worker may still say itself that its time is over

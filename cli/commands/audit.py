@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.output import Report, count, reported
 from cli.work import Work, opened, verdict
+from spark_jobs.audit.findings import MetadataAudit
 from spark_jobs.config.file import load_config
-
-if TYPE_CHECKING:
-    from spark_jobs.audit.findings import MetadataAudit
 
 NUMBERS = (
     *("records", "rows", "routed", "dead_letters", "tombstones", "filtered", "folded", "missing"),

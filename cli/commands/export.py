@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from cli.output import Report, count, told_and_reported
 from cli.work import opened
 from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.replay.ranges import parse_range
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import SluiceConfig
 
 
 @click.command("export")

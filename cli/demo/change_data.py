@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cli import output
 from cli.stand.recorded_changes import PARTITIONS, TOPIC, changes, rows_held
 from cli.stand.sample_data import Delivery, SampleRecord, create_sample_topics, end_offsets
 from cli.work import connections_for
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import embedded_kafka
 from spark_jobs.connections.tables import load_drained
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 
 MIRROR, CHANGES = "customers", "customers_log"
 CHANGED, NEW_SCORE = 4, 5_000_000_000  # the row of the last change, and what it has since

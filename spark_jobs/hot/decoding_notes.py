@@ -16,12 +16,9 @@ from dataclasses import asdict, dataclass, replace
 from io import FileIO
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.offsets import OffsetRange
-
-if TYPE_CHECKING:
-    from spark_jobs.hot.watermark import Epoch
 
 _DEATHS = 2
 

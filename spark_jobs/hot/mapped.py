@@ -11,14 +11,12 @@ import weakref
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from spark_jobs.hot.segment import SMALL_ROWS, Segment
-
-if TYPE_CHECKING:
-    from spark_jobs.hot.watermark import Epoch
+from spark_jobs.hot.watermark import Epoch
 
 _ALIGNED = 64
 _numbers = count(1)

@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, Or
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Or
 
 from spark_jobs.hot.seam import Seam
-from spark_jobs.hot.segment import Share, Tail, shares_of
+from spark_jobs.hot.segment import Segment, Share, Tail, shares_of
 from spark_jobs.hot.watermark import Epoch, Watermark
 from spark_jobs.lake.row_filters import is_below, is_in_range
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import GENERATION
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-
-    from spark_jobs.hot.segment import Segment
-
 
 _COLUMNS = (
     *(("generation", pa.int32()), ("rollbacks", pa.int32()), ("partition", pa.int32())),

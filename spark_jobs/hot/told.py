@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import SluiceError, fault
-
-if TYPE_CHECKING:
-    from spark_jobs.hot.watermark import Watermark
-    from spark_jobs.protocol.errors import SluiceError
-    from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.offsets import OffsetRange
 
 
 def other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> SluiceError:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 from cryptography import x509
 
 from spark_jobs.config.kafka_keys import (
@@ -20,15 +20,10 @@ from spark_jobs.config.kafka_keys import (
     FIXED_PROPERTIES,
     validate_kafka_properties,
 )
+from spark_jobs.kafka.errors import ClientTroubles
 from spark_jobs.kafka.msk_tokens import msk_tokens
 from spark_jobs.kafka.statistics import ClientStatistics
 from spark_jobs.protocol.errors import SluiceError, fault
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer
-
-    from spark_jobs.kafka.errors import ClientTroubles
-
 
 _Client = TypeVar("_Client")
 

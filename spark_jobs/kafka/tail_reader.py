@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import lt
-from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -17,12 +16,8 @@ from spark_jobs.kafka.chunks import Chunk, by_partition, chunk_of, joined, offse
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
 from spark_jobs.kafka.cursor import lost_behind
 from spark_jobs.kafka.errors import ClientTroubles, is_of_group, is_settling, translate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from spark_jobs.protocol.errors import SluiceError
-    from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.offsets import OffsetRange
 
 MAX_RECORDS = 10_000
 MAX_QUEUE_BYTES = 64 << 20

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 from pyiceberg.catalog import (
     AVAILABLE_CATALOGS,
     PY_CATALOG_IMPL,
+    Catalog,
     CatalogType,
     infer_catalog_type,
     load_catalog,
@@ -25,9 +25,6 @@ from requests import RequestException
 from spark_jobs.lake.catalog_errors import catalog_error, refuse_remote_signing, settings_error
 from spark_jobs.lake.rest_catalog import PatientRestCatalog
 from spark_jobs.protocol.errors import SluiceError, fault
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 _SETTINGS_ERRORS = (
     KeyError,

@@ -8,15 +8,12 @@ from __future__ import annotations
 import json
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import RESTError
 from pyiceberg.schema import Schema
-from requests import HTTPError
-
-if TYPE_CHECKING:
-    from requests import Response, Session
+from requests import HTTPError, Response, Session
 
 TIMEOUTS_SECONDS = (10.0, 60.0)  # to connect, to wait for an answer
 _MISSING = re.compile(r"NoSuch\w*(Table|Namespace)|(Table|Tabular|Namespace|Entity)\w*NotFound")

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from spark_jobs.formats.connect.documents import Documents, KeyNotReadError
-from spark_jobs.formats.connect.keys import ITEM, NAME
+from spark_jobs.formats.connect.keys import ITEM, NAME, Spelling
 from spark_jobs.lake.data_files import to_scanned_file
 from spark_jobs.lake.file_rows import rows_of_file, stream
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.metadata_columns import ROW_ID
 from spark_jobs.storage.errors import storage_error
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyiceberg.table import Table
-
-    from spark_jobs.formats.connect.keys import Spelling
-    from spark_jobs.protocol.batch import WrittenFile
-
 
 # Which keys' rows a batch changed: for who keeps copies of them.
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from spark_jobs.protocol.batch import Balance, Pause
+from spark_jobs.protocol.batch import Balance, Pause
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

@@ -15,16 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
+from duckdb import DuckDBPyConnection
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError, fault
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
 
 MEMORY_BYTES = 1_000_000_000
 _AGAIN_SECONDS = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyiceberg.expressions import EqualTo, Reference
 from pyiceberg.types import BinaryType
 
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.connect import Connections
 from spark_jobs.formats.connect.documents import Documents
 from spark_jobs.hot.prefix import Prefix
 from spark_jobs.hot.seam import load_seam
@@ -26,10 +27,6 @@ from spark_jobs.query.engine import MEMORY_BYTES, files_away, out_of_memory, out
 from spark_jobs.query.query import ROWS_A_BATCH, Answer
 from spark_jobs.records.layouts.changes import spelling_of
 from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, ROW_ID, TIMESTAMP
-
-if TYPE_CHECKING:
-    from spark_jobs.connections.connect import Connections
-
 
 _NEWEST_FIRST = [(name, "descending", "at_end") for name in (GENERATION, TIMESTAMP, OFFSET)]
 

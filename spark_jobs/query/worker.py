@@ -22,20 +22,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from spark_jobs.hot.mapped import Maps, Place
 from spark_jobs.hot.prefix import Prefix
+from spark_jobs.hot.seam import Seam
 from spark_jobs.hot.segment import Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.query.engine import Engine
 from spark_jobs.query.query import Asked, answered
-
-if TYPE_CHECKING:
-    from spark_jobs.hot.seam import Seam
 
 # What is told of a worker: its number and the memory of its queries; a socket with it is one to start.
 TOLD = struct.Struct("!QQ")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -22,13 +21,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.column_source import SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, Path, made_of
 from spark_jobs.schema.inference import Field
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.progress import ColumnMap
 
 KEY, VALUE, HEADERS, KAFKA = "key", "value", "headers", "kafka"
 RAW, SCHEMA_ID = "__raw__", "__schema_id__"

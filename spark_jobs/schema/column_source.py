@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -14,6 +14,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from spark_jobs.config.columns import Growth
 from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.schema_id import SchemaKey, Spans
 from spark_jobs.schema.arrow_schema import project
 from spark_jobs.schema.evidence import Evidence
@@ -26,10 +27,6 @@ from spark_jobs.schema.proposals import minorities, told_of_columns
 from spark_jobs.schema.told import Forms, under
 from spark_jobs.schema.unknown_fields import MOST_ALONE, without_bursts
 from spark_jobs.schema.writer_schema import WriterSchema
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.progress import ColumnMap
-
 
 # The schemas that a pipeline's values, and its records' keys, are read by, as far as they are known.
 
