@@ -200,7 +200,8 @@ def _beside(rows: pa.Table, columns: pa.Schema) -> Iterator[tuple[str, int]]:
     """Yield what has no column, by dotted name, and how many values it has, where there are any."""
     kinds = {column.name: column.type for column in columns}
     for name, values in zip(rows.column_names, rows.columns, strict=True):
-        yield from _beside_in(name, one_array(values), kinds.get(name))
+        if name not in kinds or pa.types.is_nested(values.type):
+            yield from _beside_in(name, one_array(values), kinds.get(name))
 
 
 def _beside_in(name: str, values: pa.Array, kind: pa.DataType | None) -> Iterator[tuple[str, int]]:
