@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from bootstrap.places import Places
+from bootstrap.places import PYICEBERG_HOME, Places
 
 FOREIGN_NAMES = frozenset(
     {
@@ -43,7 +43,7 @@ def child_environment(user: Mapping[str, str], places: Places) -> dict[str, str]
         "PATH": f"{places.python.parent}:{user.get('PATH', '/usr/bin:/bin')}",
         "PYSPARK_PYTHON": str(places.python),
         "PYSPARK_DRIVER_PYTHON": str(places.python),
-        "PYICEBERG_HOME": str(places.pyiceberg_home),
+        "PYICEBERG_HOME": str(PYICEBERG_HOME),
         "XDG_CACHE_HOME": str(places.cache.parent),
         "PYTHONPYCACHEPREFIX": str(places.bytecode),
     }

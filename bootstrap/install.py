@@ -6,27 +6,23 @@ It brings uv, checked by hash; uv brings the rest, checked by hash.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bootstrap.environments import child_environment, uv_variables
-from bootstrap.extras import EXTRAS
-from bootstrap.places import BUILD_LOCK, JARS_LOCK, LOCKS, RUN_JAR_SETS, UV_LOCK, Places, lock_key, lock_path
+from bootstrap.places import BUILD_LOCK, EXTRAS, JARS_LOCK, LOCKS, UV_LOCK, Places, lock_key, lock_path
+from servers.cache import exclusive
 
 NETWORK_HINT = (
     "Set-up did not finish. Behind a proxy or with a mirror: HTTPS_PROXY, PIP_INDEX_URL and PIP_CERT\n"
     "(or pip's configuration) are used. Run the command again: what was downloaded is kept."
 )
 
-UP_LOCK = "up.lock"
 _MEGABYTES = {"run": 660, "dev": 770}
 
 
@@ -38,7 +34,8 @@ def ensure_installed(places: Places, dependency_set: str, extras: Collection[str
     """Make the environment hold the set and the extras, downloading what is missing; at once when it does."""
     if is_installed(places, dependency_set, extras):
         return
-    with _exclusive(places.cache):
+    places.cache.mkdir(parents=True, exist_ok=True)
+    with exclusive(places.cache, lambda: say("Another set-up is running; waiting for it.")):
         if is_installed(places, dependency_set, extras):
             return
         # Who has the test tools, or an extra, keeps them when the lock changes.
@@ -93,8 +90,7 @@ def _install(places: Places, dependency_set: str, extras: Sequence[str]) -> None
     into = ("--python", places.python)
     _uv(places, "pip", "sync", *into, "--require-hashes", *map(lock_path, locked))
     _uv(places, "pip", "install", "--quiet", *into, "--no-deps", "--editable", places.clone)
-    fetch_jars(places, JARS_LOCK, *RUN_JAR_SETS)
-    _silence_pyiceberg(places)
+    fetch_jars(places, JARS_LOCK, "kafka", "spark")
     _link(places)
     draft = places.stamp.with_suffix(".draft")
     draft.write_text("\n".join(map(lock_key, locked)))
@@ -117,7 +113,7 @@ def _uv(places: Places, *arguments: str | Path) -> None:
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     ours = {"UV_CACHE_DIR": str(places.packages), "UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1"}
     ours["UV_BUILD_CONSTRAINT"] = str(BUILD_LOCK)
-    _run([folder / "bin" / "uv", *arguments], kept | _pip_variables() | ours)
+    _run([folder / "bin" / "uv", *arguments], kept | _pip_variables() | ours, in_a_line=True)
 
 
 def _pip() -> list[str | Path]:
@@ -130,44 +126,33 @@ def _pip_variables() -> dict[str, str]:
     return uv_variables(listing, os.environ)
 
 
-def _run(command: list[str | Path], environment: dict[str, str]) -> None:
-    outcome = subprocess.run([str(part) for part in command], env=environment, check=False, stdout=sys.stderr)
-    if outcome.returncode != 0:
+def _run(command: list[str | Path], environment: dict[str, str], *, in_a_line: bool = False) -> None:
+    typed, told = [str(part) for part in command], subprocess.PIPE if in_a_line else None
+    with subprocess.Popen(typed, env=environment, stdout=sys.stderr, stderr=told, text=True) as running:
+        lines = [_show(line) for line in running.stderr or ()]
+    if running.returncode != 0:
+        say("".join(lines))
         raise SetupError(NETWORK_HINT)
 
 
-def _silence_pyiceberg(places: Places) -> None:
-    # PyIceberg goes on to the user's file unless it finds one here that is not empty.
-    places.pyiceberg_home.mkdir(exist_ok=True)
-    (places.pyiceberg_home / ".pyiceberg.yaml").write_text("configured-by: sluice\n")
+def _show(line: str) -> str:
+    """Show in one line of a terminal how far uv is; how many packages there were, and not each by name."""
+    is_count = " packages in " in line
+    if sys.stderr.isatty() and not line.startswith(" "):
+        print(f"\r\033[K{line.rstrip()}", end="\n" if is_count else "", file=sys.stderr, flush=True)
+    elif is_count:
+        say(line.rstrip())
+    return line
 
 
 def _link(places: Places) -> None:
-    if places.link.is_symlink():
-        linked = places.link.readlink()
-        if linked != places.environment and _is_kept(linked):
-            say(f"An `up` runs from {linked}: {places.link} stays a link to it, not to {places.environment}.")
-            return
-        places.link.unlink()
+    """Link the clone to its environment unless it is to another that is there: an `up` may run from that."""
     if not places.link.exists():
+        places.link.unlink(missing_ok=True)
         places.link.symlink_to(places.environment)
-
-
-def keep(places: Places) -> None:
-    """Have nobody link the clone to another environment while this process lives, whatever it becomes."""
-    with contextlib.suppress(OSError):  # an environment that this user cannot write is nobody's to link
-        lock = os.open(places.environment / UP_LOCK, os.O_CREAT | os.O_RDWR)
-        os.set_inheritable(lock, True)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-
-
-def _is_kept(environment: Path) -> bool:
-    try:
-        with (environment / UP_LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return isinstance(error, BlockingIOError)
-    return False
+    elif places.link.is_symlink() and places.link.readlink() != places.environment:
+        say(f"{places.link} stays a link to {places.link.readlink()}. To have this environment there:")
+        say(f"  ln -sfn {places.environment} {places.link}")
 
 
 def _announce(places: Places, dependency_set: str) -> None:
@@ -181,18 +166,6 @@ def _announce(places: Places, dependency_set: str) -> None:
         f"  Makes      this clone's environment there, linked as {places.link}.\n"
         "  Nothing is installed elsewhere: deleting these two undoes it."
     )
-
-
-@contextmanager
-def _exclusive(cache: Path) -> Iterator[None]:
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / ".setup.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("Another set-up is running; waiting for it.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def say(text: str) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from bootstrap.environments import child_environment
-from bootstrap.extras import extras_asked_for
-from bootstrap.install import SetupError, ensure_installed, fetch_jars, is_installed, keep
-from bootstrap.places import BENCH_JARS_LOCK, JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
+from bootstrap.install import SetupError, ensure_installed, fetch_jars, is_installed
+from bootstrap.places import BENCH_JARS_LOCK, EXTRAS, JARS_LOCK, ROOT, TEST_JARS_LOCK, Places
 from bootstrap.without_setup import answer
-
-SOURCES = (
-    *("sluice", "bootstrap", "cli", "servers", "orchestration", "assets", "resources"),
-    *("gateway", "serving", "spark_jobs", "bench", "prove", "docs", "tests"),
-)
+from servers.cache import user_cache
 
 # The whole suite in four processes, since each waits for half of its time, a file at a time;
 # tests/support/run_order.py lets long ones begin first. A process that dies ends the run: with another in its
@@ -27,12 +24,15 @@ SPREAD = (
 )
 
 LINT = (
-    ("format", ("ruff", "format", "--check", "--quiet", *SOURCES)),
-    ("lint", ("ruff", "check", "--quiet", *SOURCES)),
-    ("types", ("mypy",)),
-    ("imports", ("lint-imports", "--no-cache")),
-    ("unit and property tests", ("pytest", "-q", "tests/unit", "tests/property")),
+    "ruff format --check --quiet",
+    "ruff check --quiet",
+    "mypy",
+    "lint-imports --no-cache",
+    "pytest -q tests/unit tests/property",
 )
+
+# As it is found with no more than Python.
+_EXTRAS = re.compile(r"^extras:[ \t]*(\[[^\]]*\]|[^\n]*(?:\n[ \t]*-[^\n]*)*)", re.MULTILINE)
 
 
 def launch(arguments: list[str]) -> int:
@@ -42,8 +42,9 @@ def launch(arguments: list[str]) -> int:
     places = Places(user_cache())
     needed = "dev" if command in {"test", "lint", "bench", "prove"} else "run"
     if not is_installed(places, needed) and (said := answer(arguments)):
-        print(said.text, file=sys.stderr if said.exit_code else sys.stdout)
-        return said.exit_code
+        text, exit_code = said
+        print(text, file=sys.stderr if exit_code else sys.stdout)
+        return exit_code
     try:
         ensure_installed(places, needed, () if is_help else extras_asked_for(arguments))
         if not is_help:
@@ -55,11 +56,9 @@ def launch(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("\nSet-up was interrupted; run the command again to go on.", file=sys.stderr)
         return 130
-    if command == "up":
-        keep(places)
     environment = child_environment(os.environ, places)
     if arguments == ["lint"]:
-        return lint(places, environment)
+        return lint(environment)
     if command == "test" and not is_help:
         os.chdir(ROOT)
         names_some = any(argument.startswith("tests") for argument in arguments)
@@ -69,15 +68,34 @@ def launch(arguments: list[str]) -> int:
     return _become(places, ["-P", "-m", "cli", *(arguments or ["--help"])], environment)
 
 
-def build_image(arguments: list[str]) -> int:
-    """Set up and become what writes the image; returns only when that did not succeed."""
-    places = Places(user_cache())
+def extras_asked_for(
+    arguments: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """Return what the configuration that the command reads asks for.
+
+    Read with no more than Python: what is missed here is named where it is needed.
+    """
     try:
-        ensure_installed(places, "run")
-    except SetupError as error:
-        print(error, file=sys.stderr)
-        return 69
-    return _become(places, ["-P", "-m", "bootstrap.image", *arguments], child_environment(os.environ, places))
+        file = _file(arguments, environment)
+        text = environment.get("SLUICE_CONFIG_YAML", "") if file is None else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ()
+    lines = (line.partition("#")[0].rstrip() for line in text.splitlines())
+    found = _EXTRAS.search("\n".join(line for line in lines if line))
+    words = re.findall(r"\w+", found[1]) if found else []
+    return tuple(name for name in EXTRAS if name in words)
+
+
+def _file(arguments: Sequence[str], environment: Mapping[str, str]) -> Path | None:
+    """Return the configuration's file; None where a variable has its text."""
+    for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+        if argument == "--config":
+            return Path(following)
+        if argument.startswith("--config="):
+            return Path(argument.removeprefix("--config="))
+    if named := environment.get("SLUICE_CONFIG"):
+        return Path(named)
+    return None if environment.get("SLUICE_CONFIG_YAML") else Path("sluice.yaml")
 
 
 def _fetch_for(command: str, arguments: list[str], places: Places) -> None:
@@ -89,21 +107,15 @@ def _fetch_for(command: str, arguments: list[str], places: Places) -> None:
         fetch_jars(places, BENCH_JARS_LOCK)
 
 
-def lint(places: Places, environment: Mapping[str, str]) -> int:
+def lint(environment: Mapping[str, str]) -> int:
     """Run every check, however the others end, and name those that failed."""
-    failed = [name for name, command in LINT if not _passes(places, name, command, environment)]
+    failed = []
+    for check in LINT:
+        print(f"lint: {check}", flush=True)
+        if subprocess.run(check.split(), cwd=ROOT, env=environment, check=False).returncode:
+            failed.append(check)
     print(f"lint: {', '.join(failed)} failed" if failed else "lint: all is well", flush=True)
     return 1 if failed else 0
-
-
-def _passes(places: Places, name: str, command: tuple[str, ...], environment: Mapping[str, str]) -> bool:
-    print(f"lint: {name}", flush=True)
-    tool, *arguments = command
-    present = [argument for argument in arguments if argument not in SOURCES or (ROOT / argument).exists()]
-    outcome = subprocess.run(
-        [places.python.parent / tool, *present], cwd=ROOT, env=dict(environment), check=False
-    )
-    return outcome.returncode == 0
 
 
 def _become(places: Places, arguments: list[str], environment: Mapping[str, str]) -> int:

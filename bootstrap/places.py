@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -14,14 +13,10 @@ WHEEL = LOCKS / "wheel.py"
 JARS_LOCK = ROOT / "servers" / "jars.lock"
 TEST_JARS_LOCK = ROOT / "prove" / "lab" / "jars-test.lock"
 BENCH_JARS_LOCK = ROOT / "bench" / "jars-connect.lock"
-RUN_JAR_SETS = ("kafka", "spark")
-
-
-def user_cache() -> Path:
-    """Return Sluice's part of the user's cache folder, shared by all clones."""
-    # The clone's own is for a container's user without HOME and without an entry in the list of users.
-    base, home = os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")  # noqa: PTH111
-    return next(each for each in (Path(base), Path(home), ROOT / ".cache") if each.is_absolute()) / "sluice"
+# Holds a PyIceberg configuration that says nothing, found before any of the user's.
+PYICEBERG_HOME = LOCKS / "pyiceberg"
+# Packages that a configuration may ask for beside the locked set: `extras:`, each with a lock of its own.
+EXTRAS = tuple(sorted(path.stem.removeprefix("extra-") for path in LOCKS.glob("extra-*.txt")))
 
 
 class Places:
@@ -40,8 +35,6 @@ class Places:
         self.stamp = self.environment / "sluice-setup"
         # The environment as editors and people look for it.
         self.link = clone / ".venv"
-        # Holds a PyIceberg configuration that says nothing, found before any of the user's.
-        self.pyiceberg_home = self.environment / "pyiceberg"
 
 
 def lock_path(dependency_set: str) -> Path:

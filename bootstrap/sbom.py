@@ -10,8 +10,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from bootstrap.extras import EXTRAS
-from bootstrap.places import lock_path
+from bootstrap.places import EXTRAS, lock_path
 from servers.jars import RUNTIME_LOCK, read_lock
 from spark_jobs import __version__
 

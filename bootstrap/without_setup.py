@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from typing import NamedTuple
 
 from bootstrap.places import ROOT
 from cli.listing import COMMANDS, NEXT, SUMMARY, no_such_command
@@ -13,27 +12,21 @@ from spark_jobs import __version__
 PAGE = ROOT / "docs" / "COMMANDS.md"
 
 
-class Said(NamedTuple):
-    """An answer and its exit code."""
-
-    text: str
-    exit_code: int = 0
-
-
-def answer(arguments: list[str]) -> Said | None:
-    """Return what the command line says by itself; None for one that needs the environment.
+def answer(arguments: list[str]) -> tuple[str, int] | None:
+    """Return what the command line says by itself, and the exit code; None for one that needs set-up.
 
     In other words than the environment's own ``--help`` where that is laid out for a terminal's width.
     """
     name = next((argument for argument in arguments if not argument.startswith("-")), None)
     is_help = not arguments or bool({"-h", "--help"} & set(arguments))
     if name is None:
-        return (
-            Said(f"sluice {__version__}") if "--version" in arguments else Said(_help()) if is_help else None
-        )
-    if name == arguments[0] and name not in {entry.name for entry in COMMANDS}:
-        return Said(f"{no_such_command(name)} ./sluice --help lists them.", 2)
-    return Said(_help_of(name)) if is_help and name == arguments[0] else None
+        text = f"sluice {__version__}" if "--version" in arguments else _help() if is_help else ""
+        return (text, 0) if text else None
+    if name != arguments[0]:
+        return None
+    if name not in {entry.name for entry in COMMANDS}:
+        return f"{no_such_command(name)} ./sluice --help lists them.", 2
+    return (_help_of(name), 0) if is_help else None
 
 
 def _help() -> str:

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
+def user_cache() -> Path:
+    """Return Sluice's part of the user's cache folder, shared by all clones."""
+    # The clone's own is for a container's user without HOME and without an entry in the list of users.
+    base, home = os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")  # noqa: PTH111
+    folders = (Path(base), Path(home), Path(__file__).resolve().parents[1] / ".cache")
+    return next(each for each in folders if each.is_absolute()) / "sluice"
+
+
 def cache_folder(name: str) -> Path:
-    """Return (and create) ``<user's cache>/sluice/<name>``."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-    folder = root / "sluice" / name
+    """Return (and create) a folder of that name in it."""
+    folder = user_cache() / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 @contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the kernel frees it when the holder dies, so it never goes stale."""
+def exclusive(folder: Path, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the folder's lock; the kernel frees it when the holder dies, so it never goes stale.
+
+    ``waits`` is called first where another holds it.
+    """
     with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -18,7 +18,6 @@ from dagster_postgres.utils import pg_url_from_config
 from sqlalchemy import create_engine
 from starlette.applications import Starlette
 
-from bootstrap.image import JARS
 from bootstrap.places import ROOT, lock_path
 from bootstrap.sbom import bill_of_materials
 from cli.app import main
@@ -106,6 +105,13 @@ def test_the_compose_file_starts_programs_that_the_image_has() -> None:
     )
 
 
+def test_the_image_says_which_version_it_is() -> None:
+    """And what it is built from leaves out what a clone has for itself alone."""
+    text = (PACKAGING / "Containerfile").read_text(encoding="utf-8")
+    assert f"org.opencontainers.image.version={__version__}\n" in text
+    assert (ROOT / ".dockerignore").read_text(encoding="utf-8") == ".*\n"
+
+
 def test_instances_in_containers_have_the_settings_of_up() -> None:
     """What is not about containers is as in the file that ``up`` copies."""
     ours, of_up = read("compose/dagster.yaml"), yaml.safe_load(INSTANCE_SETTINGS.read_text())
@@ -140,7 +146,7 @@ def test_the_configuration_of_the_charts_values_is_one(
 
 def test_the_bill_of_materials_is_cyclonedxs_and_names_what_is_locked() -> None:
     """Its own schema takes it; every package of the lock is in it, but for other systems'."""
-    bill = bill_of_materials(*JARS)
+    bill = bill_of_materials("spark", "spark-s3", "spark-postgres")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill) is None
     named = {component["name"] for component in json.loads(bill)["components"]}
     locked = [line.split("==")[0] for line in lock_path("run").read_text().splitlines() if "==" in line]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.extras import EXTRAS
 from bootstrap.install import make_movable
-from bootstrap.places import Places, user_cache
+from bootstrap.places import EXTRAS, Places
+from servers.cache import user_cache
 from spark_jobs import __version__
 
 FOLDERS = ("assets", "cli", "gateway", "orchestration", "resources", "servers", "serving", "spark_jobs")

@@ -1,6 +1,7 @@
 """The image itself, built, unpacked and run: some minutes as root, so by hand or before a release.
 
-``./sluice test tests/packaging/try_image.py``; ``SLUICE_IMAGE`` names an archive that is built already.
+``./sluice test tests/packaging/try_image.py``; ``SLUICE_IMAGE`` names an archive that is built already, and
+``SLUICE_IMAGE_OPTIONS`` are more of buildah's, such as another base.
 """
 
 from __future__ import annotations
@@ -45,10 +46,9 @@ exec chroot --userspec={user} {root} /usr/bin/env -i {variables} {command}
 
 def write_image(target: Path) -> str:
     """Build it; its digest."""
-    built = subprocess.run(
-        [ROOT / "packaging" / "image", target], stdout=subprocess.PIPE, text=True, check=True
-    )
-    return built.stdout.split()[-1]
+    options = shlex.split(os.environ.get("SLUICE_IMAGE_OPTIONS", ""))
+    command = [ROOT / "packaging" / "image", target, *options]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
 
 
 def unpack(archive: Path, root: Path) -> dict[str, object]:
