@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
@@ -35,15 +35,13 @@ from gateway.messages import (
     too_large,
 )
 from gateway.session import Session
-from gateway.tokens import PROTOCOLS, secret_of
+from gateway.tokens import PROTOCOLS, Token, Tokens, secret_of
 
 if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket
 
     from gateway.gateway import Gateway, Stream
     from gateway.persisted import Persisted
-    from gateway.tokens import Token, Tokens
 
 NDJSON = "application/x-ndjson"
 KINDS = ("application/json", NDJSON)

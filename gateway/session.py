@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from starlette.websockets import WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from gateway.gateway import Sender
+from gateway.gateway import Gateway, Sender, Stream
 from gateway.messages import (
     MOST_TEXT,
     VERSIONS,
@@ -31,9 +31,6 @@ from gateway.messages import (
 )
 
 if TYPE_CHECKING:
-    from starlette.websockets import WebSocket
-
-    from gateway.gateway import Gateway, Stream
     from gateway.persisted import Persisted
     from gateway.tokens import Token
 

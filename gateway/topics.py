@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
-from gateway.messages import DIGEST_BYTES, slot_of
+from gateway.messages import DIGEST_BYTES, Batch, slot_of
 from spark_jobs.config.gateway import SLOTS
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gateway.messages import Batch
     from spark_jobs.kafka.admin import KafkaAdmin
     from spark_jobs.kafka.chunks import Headers
     from spark_jobs.protocol.source import SourceState

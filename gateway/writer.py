@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,6 @@ from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from spark_jobs.kafka.chunks import Headers
 
 ANSWER_SECONDS = 5.0

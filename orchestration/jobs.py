@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dagster import AssetSelection, define_asset_job
+from dagster import AssetChecksDefinition, AssetSelection, define_asset_job
 
 from assets.failures import NO_RETRY_TAGS
 from assets.keys import GROUP_TABLES, GROUP_UPKEEP
@@ -21,7 +21,6 @@ from assets.limits import (
 )
 
 if TYPE_CHECKING:
-    from dagster import AssetChecksDefinition
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 _JUDGED = {

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from spark_jobs.hot.told import State
@@ -16,8 +16,6 @@ from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Fam
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
     from spark_jobs.hot.follower import Follower
 
 _STATE = Family("sluice_hot_state", GAUGE, "1 for the state a followed pipeline is in, else 0.", ("state",))

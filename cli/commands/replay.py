@@ -11,9 +11,10 @@ import click
 from cli.output import Report, count, counts, told_and_reported
 from cli.work import Work, opened, tell_dagster
 from spark_jobs.drain.batch_run import BatchResult
+from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.replay.ranges import cut_at, parse_moment, parse_range
+from spark_jobs.replay.ranges import cut_at, parse_moment, parse_range, span_ranges
 
 if TYPE_CHECKING:
     from spark_jobs.replay.plan import ReplayPlan
@@ -80,8 +81,6 @@ def command(
 
 def _ranges(report: Report, work: Work, from_ms: int | None, to_ms: int | None) -> tuple[OffsetRange, ...]:
     from spark_jobs.connections.tables import load_drained
-    from spark_jobs.lake.tables import progress_of
-    from spark_jobs.replay.ranges import span_ranges
 
     topic, admin = work.pipeline.topic, work.connections.admin
     source = admin.source_state(topic)

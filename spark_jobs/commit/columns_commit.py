@@ -14,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AssertCurrentSchemaId,
@@ -23,7 +23,7 @@ from pyiceberg.table.update import (
 )
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.swap import send, stage_change
+from spark_jobs.commit.swap import Swap, send, stage_change
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
 from spark_jobs.lake.evolution import MAX_TRIES, evolve_table, refuse_held
@@ -33,10 +33,8 @@ from spark_jobs.schema.evolution import Evolution, bind, evolved, exchanged
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Transaction
     from pyiceberg.types import IcebergType
 
-    from spark_jobs.commit.swap import Swap
     from spark_jobs.protocol.fail_points import FailPoints
     from spark_jobs.protocol.progress import ColumnMap
 

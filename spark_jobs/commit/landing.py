@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyiceberg.exceptions import CommitFailedException
 
-from spark_jobs.commit.swap import send
+from spark_jobs.commit.swap import Swap, send
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import refused_commit, staging
 from spark_jobs.lake.tables import load_table, progress_of, snapshot_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-    from spark_jobs.commit.swap import Swap
     from spark_jobs.storage.create_only import CreateOnlyStore
 
 MAX_CONFLICTS = 20

@@ -28,7 +28,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
 from spark_jobs.commit.replace import FilesByPath
-from spark_jobs.commit.swap import stage
+from spark_jobs.commit.swap import Swap, stage
 from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.mirror.fold import FILE, ROW, Folded, fold
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Summary
     from pyiceberg.table.update.snapshot import UpdateSnapshot
 
-    from spark_jobs.commit.swap import Swap
     from spark_jobs.protocol.batch import WrittenFile
     from spark_jobs.protocol.progress import Progress
 

@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.manifest import DataFileContent, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.table.update.snapshot import UpdateSnapshot, _OverwriteFiles
 
-from spark_jobs.commit.swap import stage
+from spark_jobs.commit.swap import Swap, stage
 from spark_jobs.lake.coordinates import Coordinates, of_generation
 from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
 from spark_jobs.lake.file_rows import rows_by_name, rows_of_file
@@ -36,11 +36,7 @@ from spark_jobs.storage.errors import storage_error
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import FileScanTask, Table
-    from pyiceberg.table.update.snapshot import UpdateSnapshot
-
-    from spark_jobs.commit.swap import Swap
 
 
 def kept_prefix(attempt: str, table: Table) -> str:

@@ -12,7 +12,7 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent, overtaken
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.replace import exchange_files, refuse_equality_deletes
-from spark_jobs.commit.swap import stage, stage_change
+from spark_jobs.commit.swap import Change, Swap, stage, stage_change
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.parquet_writer import write_files
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
     from spark_jobs.commit.landing import CatalogAccess
-    from spark_jobs.commit.swap import Change, Swap
     from spark_jobs.protocol.batch import WrittenFile
     from spark_jobs.protocol.progress import Progress
 

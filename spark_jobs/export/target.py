@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_jobs.export.ordered import LARGEST_AHEAD_MS
 from spark_jobs.export.plan import ExportPlan, archived_chunks, count_records, offset_of_record
-from spark_jobs.kafka.reader import open_reader
+from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.kafka.reader import RangeReader
     from spark_jobs.protocol.source import SourceState
 
 # What brokers would change, drop or refuse of old records, or of large ones.

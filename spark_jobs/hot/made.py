@@ -17,7 +17,7 @@ import numpy as np
 
 from spark_jobs.config.columns import NewFields
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.hot.asked_schemas import SchemasAsked
+from spark_jobs.hot.asked_schemas import AskedSchemas, SchemasAsked
 from spark_jobs.hot.seam import Seam
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.watermark import Epoch
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_jobs.connections.writer_schemas import RecordSchemas
-    from spark_jobs.hot.asked_schemas import AskedSchemas
     from spark_jobs.hot.decoding_notes import DecodingNotes
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.records.row_maker import RowMaker

@@ -16,8 +16,8 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.asked_schemas import AskedSchemas
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.made import SegmentMaker, segments_of
-from spark_jobs.hot.prefix import Held
-from spark_jobs.hot.seam import Looked, look
+from spark_jobs.hot.prefix import Held, Prefix
+from spark_jobs.hot.seam import Looked, Seam, look
 from spark_jobs.hot.told import (
     State,
     TailStatus,
@@ -26,16 +26,13 @@ from spark_jobs.hot.told import (
     other_epoch,
     stopped,
 )
-from spark_jobs.kafka.tail_reader import Taken, open_tail
+from spark_jobs.kafka.tail_reader import TailReader, Taken, open_tail
 from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged, fault
 from spark_jobs.protocol.source import check_identity
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.hot.prefix import Prefix
-    from spark_jobs.hot.seam import Seam
     from spark_jobs.hot.watermark import Watermark
-    from spark_jobs.kafka.tail_reader import TailReader
 
 PATIENCE_SECONDS = 10.0
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import AssertTableUUID
-from pyiceberg.types import ListType, MapType, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, staging
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
-    from pyiceberg.types import IcebergType
 
     from spark_jobs.schema.evolution import Path
 

@@ -24,20 +24,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue, And
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.table import ManifestGroupPlanner
+from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner
 
 from spark_jobs.schema.arrow_schema import arrow_schema, field_id, project, renamed
 from spark_jobs.schema.column_source import fitted
 
 if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry, ManifestFile
-    from pyiceberg.table import DataScan, FileScanTask
 
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ sweep's, which knows it by its prefix.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io.fileformat import FileFormatFactory
+from pyiceberg.io.fileformat import FileFormatFactory, FileFormatWriter
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
@@ -33,10 +33,7 @@ from spark_jobs.schema.partitioning import sorted_by
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.io import FileIO, OutputFile
-    from pyiceberg.io.fileformat import FileFormatWriter
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata

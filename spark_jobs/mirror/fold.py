@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import product
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from spark_jobs.formats.connect.events import DELETE, NAMELESS, TRUNCATE
 from spark_jobs.lake.file_rows import rows_of_file
@@ -33,10 +33,7 @@ from spark_jobs.schema.metadata_columns import (
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
-    from pyiceberg.table import Table
 
 
 # Where an event's file and the row in it are: beside the columns that a fold is of.

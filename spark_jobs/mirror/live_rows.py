@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _read_all_delete_files
 
-from spark_jobs.mirror.identity import each_once
+from spark_jobs.mirror.identity import Cut, each_once
 from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.arrow_schema import field_id
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, ROW_ID, SEQUENCE
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
 
-    from spark_jobs.mirror.identity import Cut
 
 # Reading a column is decoding: more threads than this wait for each other.
 THREADS = 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from spark_jobs.lake.data_files import to_scanned_file
 from spark_jobs.lake.file_rows import rows_of_file
@@ -20,7 +20,6 @@ from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
 
     from spark_jobs.protocol.batch import WrittenFile
 

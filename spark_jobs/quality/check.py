@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions.parser import parse
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import When
@@ -28,7 +28,6 @@ from spark_jobs.txlog.entries import Held, is_waiting
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
 

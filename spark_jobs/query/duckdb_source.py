@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyiceberg.expressions import AlwaysTrue, And, BoundEqualTo, BoundReference
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, BoundEqualTo, BoundReference
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.types import IntegerType, LongType, StringType
@@ -30,7 +30,6 @@ from spark_jobs.query.pushed import Pushed, pushed
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
     from pyiceberg.table import DataScan
 

@@ -25,7 +25,7 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from pyiceberg.types import DecimalType, UUIDType
+from pyiceberg.types import DecimalType, NestedField, UUIDType
 
 from spark_jobs.config.iceberg_terms import PartitionTerm, misfit, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
@@ -36,8 +36,6 @@ from spark_jobs.schema.inference import RESERVED_COLUMNS
 from spark_jobs.schema.metadata_columns import HEADERS, IDENTITY
 
 if TYPE_CHECKING:
-    from pyiceberg.types import NestedField
-
     from spark_jobs.protocol.progress import ColumnMap
     from spark_jobs.schema.column_source import ColumnSource
     from spark_jobs.schema.evidence import Evidence

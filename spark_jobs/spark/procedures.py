@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row, SparkSession
 
-    from spark_jobs.protocol.errors import SluiceError
-
     Argument: TypeAlias = str | int | bool | dt.datetime | Mapping[str, object]
 
 TRIES = 3

@@ -7,14 +7,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.manifest import DataFileContent, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
 
 from spark_jobs.health.table_facts import shows_history
 from spark_jobs.storage.errors import manifests_readable
 from spark_jobs.upkeep.figures import MEDIUM, MIB, MIN_FILES_TO_MERGE, SMALL, TableFigures
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 

@@ -12,21 +12,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import orjson
 import pyarrow as pa
 
-from spark_jobs.formats.avro.schema import avro_schema
+from spark_jobs.formats.avro.schema import AvroSchema, avro_schema
 from spark_jobs.formats.avro.types import parse
 from spark_jobs.formats.connect.documents import NotReadError
 from spark_jobs.formats.connect.events import WHOSE
 from spark_jobs.schema.arrow_schema import one_array
 from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.writer_schema import SchemaText, Unread, WriterSchema
-
-if TYPE_CHECKING:
-    from spark_jobs.formats.avro.schema import AvroSchema
 
 _MOST_SCHEMAS = 64
 # Of where an event comes from, what is asked of it: the other dozen fields cost as much as the row.
