@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from spark_jobs.preview.recognition import Recognized
 
 REGISTRY = "main"
+_PART = re.compile(r"^\{(kafka|registries|pipelines)\}$", re.MULTILINE)
 _PLAIN = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_./${}@-]*(:\d+)?")
 
 
@@ -39,9 +41,9 @@ def render_config(
     """
     kafka = {**({"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}), **(properties or {})}
     lines = [line for lines in _pipelines(pipeline_names(topics), namespace, seen or {}) for line in lines]
-    return _TEMPLATE.format(
-        kafka=_kafka(kafka), registries=_registries(registry or {}), pipelines="\n".join(lines)
-    )
+    parts = {"kafka": _kafka(kafka), "registries": _registries(registry or {}), "pipelines": "\n".join(lines)}
+    template = Path(__file__).with_suffix(".yaml").read_text("utf-8")
+    return _PART.sub(lambda found: parts[found[1]], template)
 
 
 def pipeline_names(topics: Iterable[str]) -> dict[str, str]:
@@ -148,48 +150,3 @@ def _recognized(prospect: Prospect) -> Iterator[str]:
 def _scalar(value: str) -> str:
     is_plain = _PLAIN.fullmatch(value) and value.lower() != "null"
     return value if is_plain else json.dumps(value, ensure_ascii=False)
-
-
-_TEMPLATE = """\
-# Sluice: Kafka topics into Iceberg tables. Every key: docs/CONFIG.md. Check this file: ./sluice validate
-version: 1
-
-# Any librdkafka property. Without a broker here, ./sluice up runs its own.
-# Secrets: ${{NAME}} from the environment or ${{file:/path}}, never the value itself.
-{kafka}
-#   security.protocol: SASL_SSL
-#   sasl.mechanism: SCRAM-SHA-512
-#   sasl.username: sluice
-#   sasl.password: ${{KAFKA_PASSWORD}}
-
-# Registries of schemas, by name, for values and keys in Avro or Protobuf: docs/FORMATS.md
-{registries}
-
-# A catalog that speaks Iceberg's REST protocol. Without one: SQLite and a folder in the state folder.
-# catalog:
-#   name: sluice
-#   type: rest
-#   uri: http://localhost:8181
-#   warehouse: s3://bucket/lake
-# The transaction log, beside the warehouse and never inside it.
-# state: s3://bucket/sluice-log
-
-# Where tasks run. Without this: the Spark Connect server of ./sluice up, else a session inside the run.
-# spark:
-#   remote: sc://spark:15002
-#   task_memory: 512MiB
-
-# Settings of every pipeline that does not say otherwise.
-defaults:
-  start: earliest
-  freshness: 60s
-#   partition_by: [day(_kafka_timestamp)]
-#   owners: [team:data]
-
-# One topic, one table. Several: topics: [a, b] or topics_regex: 'shop\\..*', with table: lake.{{topic}}
-{pipelines}
-
-# Team files, each with pipelines of its own; a bad one does not stop the others.
-# They use only what is lent here: secrets and hosts of webhooks, registries, sources.
-# include: [{{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com], registries: [a]}}]
-"""
