@@ -23,16 +23,17 @@ from spark_jobs.config.listener import (
     ServeSettings,
     UiSettings,
 )
-from spark_jobs.config.sections import CdcSettings, HotSettings, MirrorSettings, RouteSettings
-from spark_jobs.config.settings import (
+from spark_jobs.config.sections import (
+    CdcSettings,
     DeadLetterSettings,
+    HotSettings,
+    MirrorSettings,
     NotifySettings,
-    PipelineSettings,
-    RegistrySettings,
+    RouteSettings,
     SchemaSettings,
-    SparkSettings,
     UpkeepSettings,
 )
+from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.suites import CheckSettings, Suite
 from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenPipeline, WrittenTeamFile

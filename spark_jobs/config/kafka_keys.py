@@ -1,11 +1,14 @@
-"""Which Kafka properties a person may set, and what to write instead of those that do not exist. Pure."""
+"""Which Kafka properties a person may set, and what to write instead of others; ``kafka_auth``. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import resources
 
+from pydantic import Field
+
 from spark_jobs.config.problems import Finding, closest, did_you_mean
+from spark_jobs.config.values import AwsRegion, Frozen, key
 
 # The properties librdkafka 2.16 takes as text, as `rd_kafka_conf_properties_show` lists them.
 KAFKA_PROPERTY_NAMES = (resources.files(__package__) / "kafka_keys.txt").read_text("utf-8").split()
@@ -70,3 +73,17 @@ def _judge(name: str, value: str) -> Finding | None:
     meant = closest(name.lower().replace("_", ".").replace("-", "."), KAFKA_PROPERTY_NAMES)
     hint = did_you_mean(meant, "See the list of properties in librdkafka's CONFIGURATION.md.")
     return Finding((name,), "is not a property librdkafka knows", hint)
+
+
+class AwsMskIam(Frozen):
+    """Amazon's IAM for MSK; needs `extras: [msk]`."""
+
+    region: AwsRegion = Field(description="Region of the cluster, `eu-central-1`.")
+
+
+class KafkaAuth(Frozen):
+    """Who asks Kafka, where no property of librdkafka's says it."""
+
+    aws_msk_iam: AwsMskIam | None = key(
+        None, "Tokens by Amazon's IAM for MSK, signed with the credentials that AWS's SDK finds."
+    )

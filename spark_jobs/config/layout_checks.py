@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, Incompatible
 from spark_jobs.config.problems import Finding
-from spark_jobs.config.sections import CdcSettings, Envelope, MirrorSettings, RouteSettings
-from spark_jobs.config.settings import PipelineSettings, SchemaSettings
+from spark_jobs.config.sections import CdcSettings, Envelope, MirrorSettings, RouteSettings, SchemaSettings
+from spark_jobs.config.settings import PipelineSettings
 from spark_jobs.config.suites import OnFailure, When
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 

@@ -92,10 +92,10 @@ def _retired_keys(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterat
         start, end = each.key.start_mark.index, _extent(text, each.value)[1]
         told = each.key.start_mark.line + 1, each.path, " ".join(text[start:end].split())
         is_of_events = _said(each.holder, "layout") in ("changes", "mirror")
-        if not gone.instead:
-            yield Edit(*_with_its_place(text, each, start, end), (*told, "left out"))
-        elif _said(each.holder, gone.instead.partition(":")[0]) is None and not is_of_events:
-            yield Edit(start, end, gone.instead, (*told, gone.instead))
+        if not gone[1]:
+            yield Edit(*_with_its_place(text, each.holder, start, end), (*told, "left out"))
+        elif _said(each.holder, gone[1].partition(":")[0]) is None and not is_of_events:
+            yield Edit(start, end, gone[1], (*told, gone[1]))
 
 
 def _severities(text: str, root: yaml.Node, main: yaml.Node | None) -> Iterator[Edit]:
@@ -126,8 +126,7 @@ def _listed(text: str, path: KeyPath, checks: yaml.MappingNode, below: _Lists) -
                 between = ", " if checks.flow_style else "\n" + " " * key.start_mark.column
                 yield Edit(start, end, between.join(now), (*told, ", ".join(now)))
             else:
-                own = _Entry(path, checks, key, value)
-                yield Edit(*_with_its_place(text, own, start, end), (*told, "left out"))
+                yield Edit(*_with_its_place(text, checks, start, end), (*told, "left out"))
             now = []
 
 
@@ -232,9 +231,9 @@ def _extent(text: str, node: yaml.Node) -> tuple[int, int]:
     return start, start + len(text[start:end].rstrip())
 
 
-def _with_its_place(text: str, entry: _Entry, start: int, end: int) -> tuple[int, int, str]:
+def _with_its_place(text: str, holder: yaml.MappingNode, start: int, end: int) -> tuple[int, int, str]:
     """Return from where to where the text of an entry goes: its line, or its comma; a comment stays."""
-    if entry.holder.flow_style:
+    if holder.flow_style:
         if comma := _COMMA.match(text, end):
             return start, comma.end(), ""
         return len(_LAST_COMMA.sub("", text[:start])), end, ""

@@ -1,4 +1,4 @@
-"""Smaller sections of a pipeline: ``cdc``, ``mirror``, ``route``, ``hot``; what contradicts them. Pure."""
+"""Sections of a pipeline: ``hot``, ``mirror``, ``cdc``, ``route``, ``upkeep``, ``schema`` and more. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from spark_jobs.config import values
+from spark_jobs.config.columns import Growth, Incompatible, LetterColumn, NewFields
 from spark_jobs.config.problems import Finding, UnreadableValueError
 from spark_jobs.config.values import Frozen, OneOrMany, Size, SourceName, Table, choice, key, parsed
 from spark_jobs.config.values import key as setting
@@ -113,3 +115,105 @@ def check_route_tables(route: RouteSettings, table: str, beside: Mapping[str, st
             hint = f"Give it another name; {table} itself says that these rows stay there."
             return Finding(("route", "tables", value), told, hint)
     return None
+
+
+class UpkeepSettings(Frozen):
+    """When a table is tidied up by itself; `./sluice upkeep` does it at any time."""
+
+    schedule: values.Cron = key(
+        None,
+        "Cron, in the pipeline's `timezone`: what is due is done at these times only. `off` takes back what"
+        " `defaults` say.",
+        shown="as soon as it is due",
+    )
+    compact_above: values.Count = key("20", "Compact when there are this many small data files.")
+    keep_snapshots: values.Count = key(
+        "100", "Snapshots beyond the newest so many expire; each costs time at every commit."
+    )
+    keep_snapshots_for_seconds: values.Duration = key(
+        "5d",
+        "Snapshots older than this expire too. Tags and branches keep theirs.",
+        alias="keep_snapshots_for",
+    )
+    orphans_older_than_seconds: values.OrphanAge = key(
+        "3d",
+        "Files that no snapshot names and no unfinished batch owns are deleted at this age; at least 1d.",
+        alias="orphans_older_than",
+    )
+
+
+class DeadLetterSettings(Frozen):
+    """What happens when many records cannot become rows, and what their table has beside them."""
+
+    # A share: 0.05 is 5 %.
+    stop_above: values.Share | None = key(
+        None,
+        "Stop, with nothing committed, when more than this share of a batch's records would be"
+        " dead letters, e.g. `5%`: a changed format then waits for a person instead of filling the table.",
+        shown="never",
+    )
+    columns: dict[values.ColumnName, LetterColumn] = Field(
+        default_factory=dict,
+        description="Columns of the dead-letter table by expressions:"
+        ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/SHAPES.md).',
+    )
+    partition_by: values.OneOrMany[values.PartitionField] = key(
+        (), "Partition fields of the dead-letter table, as the pipeline's `partition_by`."
+    )
+
+
+class SchemaSettings(Frozen):
+    """How a table takes fields that it has no column for."""
+
+    new_fields: Annotated[NewFields, values.choice(NewFields)] = key(
+        "add",
+        "What becomes of a record's field without a column: `add` one; `ignore` it, its values being counted"
+        " by name and kept nowhere; or the record is a `dead_letter`. A new table's first batch decides its"
+        " columns; with `ignore` and a column that has `sql`, `jmespath` or `from` it has the declared ones"
+        " alone.",
+    )
+    max_columns: values.Count = key(
+        "1000",
+        "Most columns that fields are added for, those inside structs counted. Beyond it a record with a new"
+        " field is a dead letter that names it.",
+    )
+
+    incompatible: Annotated[Incompatible, values.choice(Incompatible)] = key(
+        "new_column",
+        "What becomes of a field that a new schema has in a type which its column does not hold and cannot be"
+        " widened to: `new_column`, `name_2` beside it; its values are a `dead_letter` each, but for those"
+        " that fit; or drains `stop`. A field of JSON, which has no schema, is always the second."
+        " A mirror stops where nothing is written.",
+    )
+
+    @property
+    def growth(self) -> Growth:
+        """Return the same as decoders take it."""
+        return Growth(self.new_fields, self.max_columns)
+
+
+class NotifySettings(Frozen):
+    """Who is told of commits, so that caches in front of the table can be dropped, and who of trouble.
+
+    See docs/OPERATIONS.md.
+    """
+
+    # References in them are unresolved; all of both counts as secret.
+    webhook: values.Webhook | None = key(
+        None,
+        "A URL that gets a POST with JSON after each commit that changes rows: at least once,"
+        " never holding up a drain.",
+        shown="nobody",
+    )
+    trouble: values.Webhook | None = key(
+        None,
+        "A URL that gets a POST with JSON when a run fails: once for each code, and again only after a run"
+        " of the pipeline went well. Its `text` is what chat rooms show.",
+        shown="nobody",
+    )
+    secret: values.Secret | None = key(
+        None,
+        "What both are signed with (HMAC, in the header `Sluice-Signature`), at least 16 characters, best as"
+        " `${NAME}`.",
+        shown="not signed",
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -13,6 +12,7 @@ from pydantic_core import ErrorDetails
 from spark_jobs.config import values
 from spark_jobs.config.contradictions import LISTENERS, check_main_file, check_team_file
 from spark_jobs.config.gateway import GatewaySettings
+from spark_jobs.config.kafka_keys import KafkaAuth
 from spark_jobs.config.listener import (
     CatalogServerSettings,
     ListenerDefaults,
@@ -30,7 +30,7 @@ from spark_jobs.config.problems import (
     did_you_mean,
     in_order,
 )
-from spark_jobs.config.settings import KafkaAuth, PipelineSettings, RegistrySettings, SparkSettings
+from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import Frozen, key
 from spark_jobs.protocol.errors import SluiceError, fault
 
@@ -252,28 +252,23 @@ def _read(content: dict[str, Any], model: type[_Model]) -> _Model:
     return model.model_validate(content, by_alias=True, by_name=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Retired:
-    """What is said of a key that there is no more, and what says the same now, if anything does."""
+def retired(path: Path, value: object) -> tuple[SluiceError, str] | None:
+    """Return what is told of a key that there is no more, and what says the same now, if anything does.
 
-    error: SluiceError
-    instead: str = ""
-
-
-def retired(path: Path, value: object) -> Retired | None:
-    """Return what became of a key of earlier versions, None for any other; ``value`` is what it has."""
+    None for any other key; ``value`` is what it has.
+    """
     match path:
         case ("defaults", "key_format") | ("pipelines", _, "key_format"):
             instead = f"key: {{format: {'raw' if value == 'binary' else value}}}"
-            return Retired(fault("retired-key.key_format", instead=instead), instead)
+            return fault("retired-key.key_format", instead=instead), instead
         case ("defaults", "encoding") | ("pipelines", _, "encoding"):
-            return Retired(fault("retired-key.encoding"))
+            return fault("retired-key.encoding"), ""
         case ("defaults", "checks", name) | ("pipelines", _, "checks", name) if type(value) is dict:
-            return Retired(fault("retired-key.checks", check=name))
+            return fault("retired-key.checks", check=name), ""
         case ("gateway", "rates"):
-            return Retired(fault("retired-key.rates"))
+            return fault("retired-key.rates"), ""
         case (listener, "head") if listener in LISTENERS:
-            return Retired(fault("retired-key.head"))
+            return fault("retired-key.head"), ""
     return None
 
 
@@ -305,7 +300,7 @@ def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[
 def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
     path = tuple(str(part) for part in detail["loc"] if part != "[key]")
     if (gone := retired(path, detail["input"])) is not None:
-        return Finding(path, gone.error.message, gone.error.hint)
+        return Finding(path, gone[0].message, gone[0].hint)
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, UnreadableValueError):
         return Finding(path, cause.message, cause.hint)

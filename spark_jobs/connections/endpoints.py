@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from spark_jobs import WITHIN
-from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
+from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION, KafkaAuth
 from spark_jobs.config.redaction import url_passwords
 from spark_jobs.config.secrets import remember, resolve
-from spark_jobs.config.settings import KafkaAuth, SluiceConfig
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.storage.state_files import write_whole
 

@@ -24,7 +24,8 @@ from requests.utils import get_auth_from_url
 
 from spark_jobs import __version__
 from spark_jobs.config.secrets import remember, resolve
-from spark_jobs.config.settings import NotifySettings, PipelineConfig
+from spark_jobs.config.sections import NotifySettings
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.data_files import partition_path
 from spark_jobs.lake.tables import progress_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_jobs.config.settings import UpkeepSettings
+from spark_jobs.config.sections import UpkeepSettings
 from spark_jobs.upkeep.figures import TableFigures
 
 if TYPE_CHECKING:

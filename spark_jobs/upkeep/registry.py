@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from spark_jobs.config.settings import UpkeepSettings
+from spark_jobs.config.sections import UpkeepSettings
 from spark_jobs.upkeep import kinds
 from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.kind import Due, State, UpkeepKind

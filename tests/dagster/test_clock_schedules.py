@@ -12,7 +12,8 @@ from assets.limits import drain_budget_seconds
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from resources.sluice import Sluice
-from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, UpkeepSettings
+from spark_jobs.config.sections import UpkeepSettings
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,8 @@ from resources.sluice import Sluice
 from spark_jobs.books.entries import DEFAULT_DUE_ATTEMPTS
 from spark_jobs.commit.birth import create_table
 from spark_jobs.config.secrets import resolve
-from spark_jobs.config.settings import CatalogSettings, NotifySettings, PipelineConfig, SluiceConfig
+from spark_jobs.config.sections import NotifySettings
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
 from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.monitoring.heartbeat import last_beat_ms
 from spark_jobs.monitoring.survey import Problem

@@ -18,7 +18,7 @@ from spark_jobs.acts.held import publish
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.secrets import scrub
-from spark_jobs.config.settings import NotifySettings
+from spark_jobs.config.sections import NotifySettings
 from spark_jobs.notices import sender
 from spark_jobs.notices import sender as notices
 from spark_jobs.notices.notice import KEPT_US

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from prove.lab.debezium_events import DATA, TIME, Column, Source, base64_of, decimal
 from spark_jobs.config.columns import ColumnSettings, NewFields
-from spark_jobs.config.sections import Envelope
-from spark_jobs.config.settings import SchemaSettings
+from spark_jobs.config.sections import Envelope, SchemaSettings
 from spark_jobs.formats.connect.schema import RowSchema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import Phase

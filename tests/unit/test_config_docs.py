@@ -12,7 +12,8 @@ from docs.pages.configuration import DOCS, render_config_md, render_schema
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import parse_document
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
-from spark_jobs.config.settings import SparkSettings, UpkeepSettings
+from spark_jobs.config.sections import UpkeepSettings
+from spark_jobs.config.settings import SparkSettings
 from spark_jobs.config.suites import Suite
 from spark_jobs.config.written import WrittenFile, WrittenPipeline
 

@@ -268,7 +268,7 @@ def test_of_who_was_told_the_end_nothing_more_is_read() -> None:
     )
     stream = SimpleNamespace(settings=StreamSettings(topic="t"))
     nothing = cast("Any", None)
-    session = Session(nothing, cast("Any", of_gateway), cast("Any", stream), *[nothing] * 4)
+    session = Session(nothing, cast("Any", of_gateway), cast("Any", stream), *[nothing] * 3)
     session._source = "a"
     batch = json.dumps({"type": "cdc_batch", "sequenceNumber": 1, "events": MANY})
     asyncio.run(session._read(batch))

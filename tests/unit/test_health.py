@@ -18,8 +18,8 @@ from spark_jobs.checks.facts import (
     TableFacts,
 )
 from spark_jobs.checks.registry import CHECKS
-from spark_jobs.config.sections import RouteSettings
-from spark_jobs.config.settings import DeadLetterSettings, PipelineConfig
+from spark_jobs.config.sections import DeadLetterSettings, RouteSettings
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import CheckSettings
 from spark_jobs.config.value_format import Layout
 from spark_jobs.health.judge import CheckResult, checks_of, judge

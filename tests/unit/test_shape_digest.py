@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, Incompatible, NewFields
-from spark_jobs.config.sections import CdcSettings, Envelope
-from spark_jobs.config.settings import PipelineConfig, SchemaSettings
+from spark_jobs.config.sections import CdcSettings, Envelope, SchemaSettings
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import KeySettings, Layout, UnknownFields, ValueFormat, ValueSettings
 from spark_jobs.connections.shape import SHAPING, shape_digest
 

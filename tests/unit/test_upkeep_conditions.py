@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.config.settings import UpkeepSettings
+from spark_jobs.config.sections import UpkeepSettings
 from spark_jobs.upkeep.figures import MEDIUM, SMALL, TableFigures
 from spark_jobs.upkeep.kinds.compaction import MEDIUM_FACTOR, full_tiers
 from spark_jobs.upkeep.kinds.manifests import MANIFESTS_DUE

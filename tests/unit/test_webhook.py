@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.config.settings import NotifySettings
+from spark_jobs.config.sections import NotifySettings
 from spark_jobs.notices.notice import MAX_PARTITIONS, _touched
 from spark_jobs.notices.sender import Delivery, Posted, post, receiver_of, signature
 from spark_jobs.protocol.batch import BatchKind
