@@ -10,6 +10,7 @@ import pyarrow as pa
 from spark_jobs.config.columns import LetterColumn
 from spark_jobs.expressions.evaluating import evaluate
 from spark_jobs.expressions.judging import Expression, judge
+from spark_jobs.schema.placed import is_text
 from spark_jobs.values.exact import placed
 
 _ERROR = "error"
@@ -46,11 +47,4 @@ def _inputs(letters: pa.Table, expressions: Mapping[str, Expression]) -> pa.Tabl
 
 def _texts(values: Iterable[bytes | None]) -> pa.Array:
     """Return what is UTF-8 as text; the rest, and nothing, is null."""
-    return pa.array([_text(value) for value in values], pa.string())
-
-
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
+    return pa.array([value if is_text(value) else None for value in values], pa.string())

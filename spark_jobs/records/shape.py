@@ -21,6 +21,7 @@ from spark_jobs.schema.metadata_columns import (
     OFFSET,
     TIMESTAMP,
 )
+from spark_jobs.schema.placed import is_text
 from spark_jobs.values.ranges import FIRST_US, LAST_US
 
 if TYPE_CHECKING:
@@ -77,14 +78,6 @@ def add_keys_and_headers(decoded: Decoded, records: Chunk, columns: pa.Schema) -
         return add_keys_and_headers(decoded.without(bad), records, columns)
     headers = headers_column(pick(records.headers, decoded.rows), columns.field(HEADERS).type)
     return decoded.beside({KEY: keys, HEADERS: headers}, columns)
-
-
-def is_text(key: bytes | None) -> bool:
-    """Return whether a key is UTF-8, or none."""
-    try:
-        return key is None or key.decode() is not None
-    except UnicodeDecodeError:
-        return False
 
 
 def dead_letter_table(

@@ -199,7 +199,7 @@ class WholeValue:
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
-        bad = [index for index, value in enumerate(values) if not _is_text(value)] if self.is_text else []
+        bad = [index for index, value in enumerate(values) if not is_text(value)] if self.is_text else []
         left_out = set(bad)
         rows = [index for index in range(len(values)) if index not in left_out] if bad else None
         good = values if rows is None else [values[index] for index in rows]
@@ -215,9 +215,9 @@ class WholeValue:
             raise UnreadableValueError(_NO_TEXT) from None
 
 
-def _is_text(value: bytes) -> bool:
+def is_text(value: bytes | None) -> bool:
+    """Return whether a value is UTF-8, or none."""
     try:
-        value.decode()
+        return value is None or value.decode() is not None
     except UnicodeDecodeError:
         return False
-    return True

@@ -17,13 +17,13 @@ import pyarrow as pa
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.json.arrow_reader import are_objects, read_chunk, read_schema
 from spark_jobs.formats.json.infer import observe
-from spark_jobs.formats.json.parsing import BLANKS, NotAnObjectError, parse_object
+from spark_jobs.formats.json.parsing import BLANKS, parse_object
 from spark_jobs.formats.lanes.packed_values import in_turn
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
 from spark_jobs.schema.evidence import Kind
 from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, count_columns, evolve
 from spark_jobs.schema.unknown_fields import unknown_fields, without_bursts
-from spark_jobs.schema.writer_schema import ReadValues, Unread
+from spark_jobs.schema.writer_schema import ReadValues, Unread, UnreadableValueError
 from spark_jobs.values.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.values.literals import says_something, shortened
 
@@ -121,7 +121,7 @@ class _Decoder:
         for index, value in enumerate(values):
             try:
                 good.append((index, fit_or_fall_back(fit, self._parse(value), fallbacks[index : index + 1])))
-            except NotAnObjectError as error:
+            except UnreadableValueError as error:
                 bad[index] = Unread(index, error.field and _shown(error.field), str(error))
             except MisfitError as misfit:
                 bad[index] = Unread(index, _shown(*misfit.path), misfit.message)

@@ -6,46 +6,39 @@ import json
 from typing import Any, NoReturn
 
 from spark_jobs.formats.json.nesting import MAX_NESTING, is_too_deep
+from spark_jobs.schema.writer_schema import UnreadableValueError
 from spark_jobs.values.literals import FractionLiteral, HugeIntegerLiteral, json_kind, shortened
 
 _MAX_INTEGER_DIGITS = 40
 BLANKS = b" \t\n\r"
 
 
-class NotAnObjectError(ValueError):
-    """A value that is no JSON object; ``field`` names the key it is about, when it is about one."""
-
-    def __init__(self, message: str, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
-
-
 def parse_object(value: bytes) -> dict[str, Any]:
-    """Parse strictly; raises ``NotAnObjectError``."""
+    """Parse strictly; raises ``UnreadableValueError``."""
     parsed = parse_any(value)
     if type(parsed) is not dict:
-        raise NotAnObjectError(f"not a JSON object but {json_kind(parsed)}")
+        raise UnreadableValueError(f"not a JSON object but {json_kind(parsed)}")
     return parsed
 
 
 def parse_any(value: bytes) -> Any:
-    """Parse strictly what need be no object; raises ``NotAnObjectError`` where it is not JSON."""
+    """Parse strictly what need be no object; raises ``UnreadableValueError`` where it is not JSON."""
     if not value.strip(BLANKS):
-        raise NotAnObjectError("the value is empty")
+        raise UnreadableValueError("the value is empty")
     if is_too_deep(value):
-        raise NotAnObjectError(f"it nests deeper than {MAX_NESTING} levels")
+        raise UnreadableValueError(f"it nests deeper than {MAX_NESTING} levels")
     try:
         parsed = _DECODER.decode(value.decode())
         if b"\\u" in value:
             json.dumps(parsed, ensure_ascii=False).encode()  # refuses halves of surrogate pairs
     except UnicodeDecodeError as error:
-        raise NotAnObjectError(f"not UTF-8: {error.reason} at byte {error.start}") from error
+        raise UnreadableValueError(f"not UTF-8: {error.reason} at byte {error.start}") from error
     except UnicodeEncodeError as error:
-        raise NotAnObjectError("not JSON: half of a surrogate pair") from error
-    except NotAnObjectError:
+        raise UnreadableValueError("not JSON: half of a surrogate pair") from error
+    except UnreadableValueError:
         raise
     except ValueError as error:
-        raise NotAnObjectError(f"not JSON: {error}") from error
+        raise UnreadableValueError(f"not JSON: {error}") from error
     return parsed
 
 
@@ -55,7 +48,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise NotAnObjectError(f"the key {shortened(key)!r} is there twice", key)
+                raise UnreadableValueError(f"the key {shortened(key)!r} is there twice", key)
             seen.add(key)
     return parsed
 
@@ -65,7 +58,7 @@ def _integer(text: str) -> int | HugeIntegerLiteral:
 
 
 def _constant(text: str) -> NoReturn:
-    raise NotAnObjectError(f"not JSON: {text}")
+    raise UnreadableValueError(f"not JSON: {text}")
 
 
 _DECODER = json.JSONDecoder(

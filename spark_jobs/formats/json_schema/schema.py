@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.formats.json.block import decode_chunk
-from spark_jobs.formats.json.parsing import NotAnObjectError, parse_any, parse_object
+from spark_jobs.formats.json.parsing import parse_any, parse_object
 from spark_jobs.formats.json_schema.columns import columns_of
 from spark_jobs.formats.json_schema.plain import PlainReader
 from spark_jobs.formats.json_schema.types import VALUE, Kind, Leaf, Type, are_closed, forbidden, parse
@@ -21,7 +21,7 @@ from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
 from spark_jobs.formats.tree import Field, fields_told
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.told import Form, Forms
-from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread
+from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, UnreadableValueError
 from spark_jobs.values.literals import says_something
 
 _AROUND = b'{"%s":%%b}' % VALUE.encode()
@@ -78,13 +78,13 @@ class _Reader:
         return read if self._written is self._arrow else replace(read, table=read.table.cast(self._arrow))
 
     def _looked_at(self, values: Sequence[bytes], look: Callable[[bytes], bytes]) -> ReadValues:
-        """Decode what ``look`` makes of each; values for which it raises ``NotAnObjectError`` are unread."""
+        """Decode what ``look`` makes of each; where it raises ``UnreadableValueError`` one is unread."""
         objects: dict[int, bytes] = {}
         unread = []
         for index, value in enumerate(values):
             try:
                 objects[index] = look(value)
-            except NotAnObjectError as error:
+            except UnreadableValueError as error:
                 unread.append(Unread(index, error.field, str(error)))
         places, read = list(objects), self._decoded(list(objects.values()))
         rows = [places[row] for row in read.indices]
@@ -98,11 +98,13 @@ class _Reader:
         return _AROUND % value
 
     def _allowed(self, value: bytes) -> bytes:
-        """Return the object; raises ``NotAnObjectError`` for what a closed one has beside its properties."""
+        """Return the object; raises it for what a closed one has beside its properties."""
         made = self._object(value)
         for path, item in forbidden(parse_object(made), self._record):
             if says_something(item):
-                raise NotAnObjectError("the schema allows no other properties than it names", ".".join(path))
+                raise UnreadableValueError(
+                    "the schema allows no other properties than it names", ".".join(path)
+                )
         return made
 
 

@@ -22,13 +22,14 @@ from spark_jobs.formats.connect.events import (
     read_upsert,
 )
 from spark_jobs.formats.connect.keys import AS_WRITTEN, Spelling
-from spark_jobs.formats.json.parsing import NotAnObjectError, parse_object
+from spark_jobs.formats.json.parsing import parse_object
 from spark_jobs.records.by_schema import SchemaDecoder, framed_values
 from spark_jobs.records.decoder import BadValue, Phase
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.shape import NO_TIMESTAMP, is_unshowable
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.metadata_columns import CHANGE_NAMES, KEY, MIRROR_NAMES
+from spark_jobs.schema.writer_schema import UnreadableValueError
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -195,7 +196,7 @@ def _unread(index: int, error: NotReadError) -> BadValue:
 def _refuse_own_names(change: Change, own: frozenset[str]) -> None:
     """Raise ``NotReadError`` for a row without a schema whose field is called as a column of its event."""
     if change.schema is None and _OWN_NAME in change.row:
-        with suppress(NotAnObjectError):  # which the row's decoder says
+        with suppress(UnreadableValueError):  # which the row's decoder says
             for taken in own.intersection(parse_object(change.row)):
                 raise NotReadError("the column says something of the event", taken)
 

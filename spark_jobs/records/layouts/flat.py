@@ -28,7 +28,7 @@ from spark_jobs.records.decoder import (
 )
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.shape import add_keys_and_headers, is_text
+from spark_jobs.records.shape import add_keys_and_headers
 from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.column_source import (
@@ -41,6 +41,7 @@ from spark_jobs.schema.column_source import (
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 from spark_jobs.schema.partitioning import field_names
+from spark_jobs.schema.placed import is_text
 from spark_jobs.schema.placing import Rules
 
 if TYPE_CHECKING:
