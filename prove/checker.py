@@ -12,7 +12,7 @@ from prove.workload import Workload
 from spark_jobs.audit.metadata import audit_metadata
 from spark_jobs.health.table_facts import main_history
 from spark_jobs.lake.tables import summary_of
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.works.changes import REANCHOR
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -87,7 +87,7 @@ def _find_damaged(table: Table) -> Iterator[str]:
 def _committed(table: Table) -> set[str]:
     """Return the attempts whose commits main shows; a new anchor's is nobody's run and is not logged."""
     commits = map(summary_of, main_history(table))
-    return {each.attempt for each in commits if each.attempt and each.kind != BatchKind.REANCHOR}
+    return {each.attempt for each in commits if each.attempt and each.kind != REANCHOR.name}
 
 
 def _logged(workload: Workload) -> set[str]:

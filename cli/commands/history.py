@@ -11,13 +11,13 @@ from cli.output import Report, count, fields, when
 from cli.work import Work, limit_option, pipeline_command
 from spark_jobs.config.file import load_config
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.work import WORKS
 
 if TYPE_CHECKING:
     from spark_jobs.books.history import HistoryLine
 
 MAX_RANGES_SHOWN = 3
-LOGGED_KINDS = [kind.value for kind in BatchKind if kind is not BatchKind.REANCHOR]
+LOGGED_KINDS = sorted(WORKS.keys() - {"reanchor"})
 
 
 @pipeline_command("history", needs_kafka=False)

@@ -33,7 +33,6 @@ from spark_jobs.lake.record_offsets import routed_rows
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, first_new, fold, had_by
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import batch_summary
 from spark_jobs.protocol.errors import fault
@@ -41,6 +40,7 @@ from spark_jobs.protocol.kept import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity, check_name, check_starts, has_other_ids
+from spark_jobs.protocol.works.changes import ACCEPT
 from spark_jobs.records.routing import PLACE, placed_rows
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, TIMESTAMP
@@ -134,7 +134,7 @@ def accept_source(
     starts = None if comparison.continues else resolve_start(start, comparison.source, found)
 
     table = load_drained(pipeline, connections)
-    batch = batch_of_act(pipeline.name, table, connections, BatchKind.ACCEPT)
+    batch = batch_of_act(pipeline.name, table, connections, ACCEPT)
     intent = _AcceptCommit(batch, pipeline.name, comparison, starts, summary_of_act(connections, reason))
     return land_act(connections, table, intent, reason)
 
@@ -289,7 +289,7 @@ def accept_restart(
         return replace(progress.fenced(), cdc=cdc)
 
     table = load_drained(pipeline, connections)
-    return act(pipeline.name, table, connections, BatchKind.ACCEPT, reason=reason, change=follow)
+    return act(pipeline.name, table, connections, ACCEPT, reason=reason, change=follow)
 
 
 def _standing(progress: Progress) -> tuple[object, ...]:

@@ -15,12 +15,14 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_run import Steps
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Batch, BatchKind, Pause
+from spark_jobs.protocol.batch import Batch, Pause
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.changes import PAUSE, RESUME, SKIP
 from spark_jobs.recovery.recover import recover
 from spark_jobs.schema.additions import refuse_newer_format
 from spark_jobs.txlog.entries import Entry, FlushComplete, IcebergSnapshotCreated, OffsetCommit
@@ -44,7 +46,7 @@ def act(
     pipeline_name: str,
     table: Table,
     connections: Connections,
-    kind: BatchKind,
+    kind: Work,
     *,
     reason: str,
     change: Callable[[Progress], Progress],
@@ -65,7 +67,7 @@ def batch_of_act(
     pipeline_name: str,
     table: Table,
     connections: Connections,
-    kind: BatchKind,
+    kind: Work,
     ranges: OffsetRanges = NO_RANGES,
 ) -> Batch:
     """Return the batch by whose name the act is committed and logged."""
@@ -117,7 +119,7 @@ def pause(pipeline: PipelineConfig, connections: Connections, *, reason: str) ->
     paused = Pause(reason, connections.actor, connections.now_us() // 1000)
     table = load_drained(pipeline, connections)
     change = partial(replace, paused=paused)
-    act(pipeline.name, table, connections, BatchKind.PAUSE, reason=reason, change=change)
+    act(pipeline.name, table, connections, PAUSE, reason=reason, change=change)
     return paused
 
 
@@ -130,7 +132,7 @@ def resume(pipeline: PipelineConfig, connections: Connections, *, reason: str) -
     paused = progress_of(table).paused
     if paused is not None:
         change = partial(replace, paused=None)
-        act(pipeline.name, table, connections, BatchKind.RESUME, reason=reason, change=change)
+        act(pipeline.name, table, connections, RESUME, reason=reason, change=change)
     return paused
 
 
@@ -183,7 +185,7 @@ def skip(
         return passed_over(progress, ranges, reason)
 
     change(progress_of(table))  # before anything is logged
-    return act(pipeline.name, table, connections, BatchKind.SKIP, reason=reason, change=change, ranges=ranges)
+    return act(pipeline.name, table, connections, SKIP, reason=reason, change=change, ranges=ranges)
 
 
 def _check_end(pipeline: PipelineConfig, source: SourceState, part: OffsetRange) -> None:

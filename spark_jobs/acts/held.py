@@ -14,10 +14,11 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.works.changes import DISCARD
 from spark_jobs.recovery.recover import recover
 from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch, held_batch
 from spark_jobs.txlog.entries import Attempt, IcebergSnapshotCreated, ParquetWritten, Published, is_waiting
@@ -81,7 +82,7 @@ def discard(
         return passed_over(progress, batch.ranges, f"discarded: {reason}")
 
     discarded = held_batch(chosen, batch)
-    kind, ranges = BatchKind.DISCARD, batch.ranges
+    kind, ranges = DISCARD, batch.ranges
     act(pipeline.name, table, connections, kind, reason=reason, change=change, ranges=ranges)
     recover(pipeline, connections)
     return discarded

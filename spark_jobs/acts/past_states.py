@@ -17,12 +17,13 @@ from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.kept_letters import keep_letters, read_letters
 from spark_jobs.lake.tables import keeps_history, progress_of, summary_of
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, merge
 from spark_jobs.protocol.progress import CommitRecord, LastDrain
+from spark_jobs.protocol.works.changes import RETYPE
+from spark_jobs.protocol.works.replay import REPLAY
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -63,6 +64,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
     ``not-our-snapshot`` when another writer added rows by then; what it took out or changed is as it is.
     """
     after = [summary_of(snapshot) for snapshot in _after(table, snapshot_id)]
+    replays = [summary for summary in after if summary.work is REPLAY]
     target = table.metadata.snapshot_by_id(snapshot_id)
     for snapshot in _ancestors(table, snapshot_id):
         if not is_harmless(snapshot) and not may_be_meant(snapshot):
@@ -78,10 +80,10 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
         last.next_offsets,
         *_last_drain(table, snapshot_id),
         summary_of(target).count("total-data-files"),
-        tuple(summary.batch_id for summary in after if summary.kind == BatchKind.REPLAY),
-        merge(r for summary in after if summary.kind == BatchKind.REPLAY for r in summary.ranges),
+        tuple(summary.batch_id for summary in replays),
+        merge(r for summary in replays for r in summary.ranges),
         tuple(summary.letters for summary in reversed(after) if summary.letters),
-        any(summary.kind == BatchKind.RETYPE for summary in after),
+        any(summary.work is RETYPE for summary in after),
         last.cdc,
     )
 
@@ -123,7 +125,7 @@ def _ancestors(table: Table, snapshot_id: int | None) -> Iterable[Snapshot]:
 def _last_drain(table: Table, snapshot_id: int) -> tuple[LastDrain | None, CommitRecord | None]:
     for snapshot in _ancestors(table, snapshot_id):
         summary = summary_of(snapshot)
-        if summary.kind == BatchKind.DRAIN:
+        if summary.drained:
             attempt = summary.attempt or ""
             last = LastDrain(
                 attempt, snapshot.timestamp_ms, summary.records, summary.bytes_read, summary.valid_through_ms

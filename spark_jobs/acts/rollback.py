@@ -21,13 +21,13 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.shaped_spans import UNKNOWN, after_replay
 from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.protocol.works.changes import ROLLBACK
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -68,7 +68,7 @@ def rollback(
     to_snapshot = snapshot_at(table, to_time_ms or 0) if to_snapshot is None else to_snapshot
     source = connections.admin.source_state(pipeline.topic)
     _, planned = _plan(pipeline, table, to_snapshot, source, force=force)
-    batch = batch_of_act(pipeline.name, table, connections, BatchKind.ROLLBACK, planned.undone)
+    batch = batch_of_act(pipeline.name, table, connections, ROLLBACK, planned.undone)
     summary = summary_of_act(connections, reason)
     intent = _RollbackCommit(batch, pipeline, to_snapshot, source, summary, reason, force)
     committed = land_act(connections, table, intent, reason)

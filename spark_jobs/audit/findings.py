@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.works.changes import ROLLBACK
 from spark_jobs.txlog.entries import Attempt, Closed, Swept
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
@@ -59,7 +60,7 @@ def log_findings(
     ``in_history`` are the attempts whose snapshots are kept.
     """
     attempts = tuple(attempts)
-    rollbacks = (a.started_at_us for a in attempts if a.batch and a.batch.kind is BatchKind.ROLLBACK)
+    rollbacks = (a.started_at_us for a in attempts if a.batch and a.batch.kind is ROLLBACK)
     rolled_back_us = max(rollbacks, default=0)
     for attempt in attempts:
         batch = attempt.batch
@@ -83,10 +84,11 @@ def log_findings(
 
 
 def _holds(progress: Progress, batch: Batch) -> bool:
-    if batch.kind is not BatchKind.DRAIN or progress.has_landed(batch.attempt):
+    if progress.has_landed(batch.attempt):
         return True
     known = {**progress.earlier, progress.generation: progress.next_offsets}.get(batch.generation, {})
-    return all(known.get(each.partition, 0) >= each.end for each in batch.ranges)
+    new = batch.kind.new(batch.ranges) or ()
+    return all(known.get(each.partition, 0) >= each.end for each in new)
 
 
 # Columns of floating point in which versions before rounded integers, and what mends them.

@@ -21,10 +21,11 @@ from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import Balance, BatchKind
+from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import SourceChanged, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.protocol.work import Told
 from spark_jobs.schema.metadata_columns import KEY
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 _RECORD_BYTES = 1 << 20
-_PASSED_OVER = {BatchKind.SKIP, BatchKind.DISCARD}
-_WRITING = {BatchKind.DRAIN, BatchKind.REPLAY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def _trace(facts: _Facts, spot: Spot) -> Trace:
 
 def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace | None:
     """Return the trace of a record that has a row or a dead letter."""
-    writing = [entry for entry in entries if entry.kind in _WRITING]
+    writing = [entry for entry in entries if entry.work.told is Told.EACH]
     newest = next(iter(writing), None)
     for name, table in {facts.pipeline.table: facts.table, **facts.tables.routed}.items():
         place = find_row(table, unjudged.spot)
@@ -201,7 +200,7 @@ def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
 def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace:
     """Return the trace of a drained offset that has neither a row nor a dead letter."""
     # A redrive's ranges hold what was none of its letters.
-    redrives = [each for each in entries if each.kind == BatchKind.REDRIVE]
+    redrives = [each for each in entries if each.work.told is Told.SOME]
     spot, entry = unjudged.spot, next((each for each in entries if each not in redrives), None)
     passed_over = _passed_over(facts, spot, entry)
     if passed_over is not None:
@@ -227,7 +226,7 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
 
 def _passed_over(facts: _Facts, spot: Spot, entry: BookEntry | None) -> str | None:
     """Who had the offset left out and why; the table remembers it also when books and log do not."""
-    if entry is not None and entry.kind in _PASSED_OVER:
+    if entry is not None and entry.work.told is Told.PASSED_OVER:
         return f"{entry.actor} had it passed over ({entry.kind}): {entry.reason}"
     for skip in progress_of(facts.table).skipped:
         is_it = (skip.generation, skip.partition) == (spot.generation, spot.partition)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_jobs.config.values import BOOKS_TABLE
-from spark_jobs.protocol.batch import BatchCounts, BatchKind
+from spark_jobs.protocol.batch import BatchCounts
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.work import Told, Work, work_of
 from spark_jobs.txlog.entries import (
     Attempt,
     Closed,
@@ -26,7 +27,6 @@ from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 # small file to the books, so it takes as many attempts as that allows.
 DEFAULT_DUE_ATTEMPTS = 150
 _COMPLETE = PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
-_SKIPPING = {BatchKind.SKIP, BatchKind.DISCARD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,19 @@ class BookEntry:
     valid_through_ms: int | None
 
     @property
+    def work(self) -> Work:
+        """What it was for."""
+        return work_of(self.kind)
+
+    @property
     def skipped(self) -> int:
         """Offsets that an operator had passed over: no row, dead letter, tombstone or gap stands for them."""
-        return self.ranges.records if self.is_landed and self.kind in _SKIPPING else 0
+        return self.ranges.records if self.is_landed and self.work.told is Told.PASSED_OVER else 0
 
     @property
     def offsets(self) -> int:
         """Offsets covered; of a redrive its letters, which stand among others."""
-        is_redrive = self.kind == BatchKind.REDRIVE
-        return self.counts.balance.offsets if is_redrive else self.ranges.records
+        return self.counts.balance.offsets if self.work.told is Told.SOME else self.ranges.records
 
 
 def is_due(finished_attempts: int, *, due_attempts: int = DEFAULT_DUE_ATTEMPTS) -> bool:
@@ -95,7 +99,7 @@ def entry_of(attempt: Attempt) -> BookEntry | None:
         pipeline=batch.pipeline,
         table=batch.table,
         table_uuid=attempt.table_uuid,
-        kind=batch.kind.value,
+        kind=batch.kind.name,
         batch_id=batch.batch_id,
         attempt=attempt.uuid,
         topic=batch.topic,

@@ -62,7 +62,7 @@ def unlisted_drains(pipeline: PipelineConfig, connections: Connections) -> int:
     if table is None:
         return 0
     summaries = map(summary_of, table.metadata.snapshots)
-    missing = {each.attempt for each in summaries if each.is_drain and each.balances is not None}
+    missing = {each.attempt for each in summaries if each.balances is not None}
     for line in lines_of(table, connections):
         missing.discard(line.entry.attempt)
         if not missing:

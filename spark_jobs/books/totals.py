@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from spark_jobs.books.columns import BY_NAME, further_terms
 from spark_jobs.books.entries import BookEntry
 from spark_jobs.lake.row_filters import equals
-from spark_jobs.protocol.batch import TERMS, Balance, BatchKind
+from spark_jobs.protocol.batch import TERMS, Balance
+from spark_jobs.protocol.work import work_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -78,7 +79,7 @@ class Totals:
     def time(self, kind: str, durations_ms: Mapping[str, int]) -> None:
         """Add how long a landed attempt took by step; one that recovery finished was timed by nobody."""
         # An act writes nothing that would take time.
-        if durations_ms and BatchKind(kind).writes_files:
+        if durations_ms and work_of(kind).writes_files:
             self.batches.add(sum(durations_ms.values()) / 1000)
             self.commits.add(durations_ms.get("commit", 0) / 1000)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
@@ -14,7 +16,7 @@ from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.kept_letters import kept_coordinates
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
 from spark_jobs.protocol.errors import SluiceError, fault
@@ -23,6 +25,11 @@ from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.shaped_spans import MOST_NAMED
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.drain import DRAIN
+from spark_jobs.protocol.works.rebuild import REBUILD
+from spark_jobs.protocol.works.redrive import REDRIVE
+from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.commit.columns_commit import PlannedColumns
-    from spark_jobs.commit.landing import CatalogAccess
+    from spark_jobs.commit.landing import CatalogAccess, Committed
     from spark_jobs.commit.swap import Swap
 
 
@@ -71,8 +78,11 @@ class ChangeCommit(BatchIntent):
         return stage_append(table, (), changed, {**self.summary, **batch_summary(self.batch)})
 
 
+_BY_WORK: dict[Work, type[FilesCommit]] = {}
+
+
 @dataclass(frozen=True)
-class FilesCommit(BatchIntent):
+class FilesCommit(BatchIntent, ABC):
     """Written files, committed by the run that wrote them or by one that adopts them.
 
     ``table_uuid`` is that of the table they were written for. ``written.summary`` goes into the snapshot's
@@ -83,6 +93,24 @@ class FilesCommit(BatchIntent):
     table_uuid: str
     written: ParquetWritten
     committed_at_ms: int
+    columns: PlannedColumns | None = None
+    fail_point: ClassVar[str]
+
+    def __init_subclass__(cls, work: Work) -> None:
+        """Have the files of this work committed so."""
+        _BY_WORK[work] = cls
+
+    @abstractmethod
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
+
+    def tries_with_files(self, committed: Committed) -> int:
+        """Return how many swaps that other commits came before may have left files of theirs."""
+        return committed.retries
+
+    def moved(self, progress: Progress) -> SluiceError:
+        """Return the error of a batch that fits the table no more."""
+        return overtaken(self.batch, progress)
 
     @property
     def summary(self) -> dict[str, str]:
@@ -110,18 +138,33 @@ class FilesCommit(BatchIntent):
             raise fault("table-replaced.during-commit", table=self.identifier, batch=self.batch.batch_id)
         progress = progress_of(table)
         if not fits(progress, self.batch):
-            moved = _offsets_moved if self.batch.kind is BatchKind.DRAIN else overtaken
-            raise moved(self.batch, progress)
+            raise self.moved(progress)
         check_anchor(table)
         pay_debts(connections, self.identifier, progress, self.written.summary)
         return progress
 
 
 @dataclass(frozen=True)
-class DrainCommit(FilesCommit):
+class DrainCommit(FilesCommit, work=DRAIN):
     """The files and offsets of a drained batch, on a table that stands at the batch's starts."""
 
     fail_point: ClassVar[str] = "commit"
+
+    def tries_with_files(self, committed: Committed) -> int:
+        """See ``FilesCommit``: a mirror's alone write any."""
+        return committed.retries if committed.progress.is_mirror else 0
+
+    def moved(self, progress: Progress) -> SluiceError:
+        """See ``FilesCommit``."""
+        is_back = self.batch.epoch < progress.rollbacks
+        return fault(
+            "offsets-moved.back" if is_back else "offsets-moved",
+            generation=progress.generation,
+            offsets=progress.next_offsets,
+            table=self.identifier,
+            batch=self.batch.batch_id,
+            range=self.batch.ranges,
+        )
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
@@ -142,15 +185,19 @@ class DrainCommit(FilesCommit):
 
 
 @dataclass(frozen=True)
-class ReplayCommit(FilesCommit):
+class ReplayCommit(FilesCommit, work=REPLAY):
     """The files of a replayed batch in the place of its ranges' rows; the offsets stay where they are.
 
     Staging raises ``CommitConflict`` when another replay or a rollback landed since the plan, or somebody
     gave this one up: nothing of it will ever land.
     """
 
-    rewriter: Rewriter
     fail_point: ClassVar[str] = "replay"
+
+    @cached_property
+    def rewriter(self) -> Rewriter:
+        """What it writes again is used again when it has to be staged anew."""
+        return Rewriter(self.attempt)
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
@@ -171,7 +218,7 @@ class ReplayCommit(FilesCommit):
 
 
 @dataclass(frozen=True)
-class RedriveCommit(FilesCommit):
+class RedriveCommit(FilesCommit, work=REDRIVE):
     """The rows of dead letters that went through again; offsets stay, and so do all rows that are there.
 
     None of these letters had a row in the epoch it was planned in, and whatever gives one raises that. It
@@ -195,7 +242,7 @@ class RedriveCommit(FilesCommit):
 
 
 @dataclass(frozen=True)
-class RebuildCommit(FilesCommit):
+class RebuildCommit(FilesCommit, work=REBUILD):
     """A mirror made anew: the files of all its topic's changes, and nothing of what was there.
 
     The table stands at the batch's ends from then on, which may lie behind it: the next drain goes on from
@@ -203,7 +250,6 @@ class RebuildCommit(FilesCommit):
     the files were written for cannot come with them.
     """
 
-    columns: PlannedColumns | None = None
     fail_point: ClassVar[str] = "rebuild"
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
@@ -236,23 +282,14 @@ def commit_of(
     *,
     committed_at_ms: int,
     columns: PlannedColumns | None = None,
-) -> DrainCommit | ReplayCommit | RedriveCommit | RebuildCommit:
-    """Return the commit of files that are written: a replay's replaces rows, a drain's moves offsets.
-
-    ``columns`` are those that come with a rebuild.
-    """
-    if batch.kind is BatchKind.REBUILD:
-        return RebuildCommit(batch, table_uuid, written, committed_at_ms, columns)
-    if batch.kind is BatchKind.REDRIVE:
-        return RedriveCommit(batch, table_uuid, written, committed_at_ms)
-    if batch.kind is BatchKind.REPLAY:
-        return ReplayCommit(batch, table_uuid, written, committed_at_ms, Rewriter(batch.attempt))
-    return DrainCommit(batch, table_uuid, written, committed_at_ms)
+) -> FilesCommit:
+    """Return the commit of written files, by the batch's work; ``columns`` are what may come with it."""
+    return _BY_WORK[batch.kind](batch, table_uuid, written, committed_at_ms, columns)
 
 
 def batch_of_change(
     table: Table,
-    kind: BatchKind,
+    kind: Work,
     *,
     pipeline: str,
     attempt: str,
@@ -289,18 +326,6 @@ def overtaken(batch: Batch, progress: Progress) -> SluiceError:
         then=batch.epoch,
         epoch=progress.replay_epoch,
         generation=progress.generation,
-        table=batch.table,
-        batch=batch.batch_id,
-        range=batch.ranges,
-    )
-
-
-def _offsets_moved(batch: Batch, progress: Progress) -> SluiceError:
-    is_back = batch.epoch < progress.rollbacks
-    return fault(
-        "offsets-moved.back" if is_back else "offsets-moved",
-        generation=progress.generation,
-        offsets=progress.next_offsets,
         table=batch.table,
         batch=batch.batch_id,
         range=batch.ranges,

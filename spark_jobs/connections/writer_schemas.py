@@ -113,9 +113,9 @@ class RecordSchemas:
         self.ask_for_versions(progress)
         return replace(progress, schema_spans=())
 
-    def read_by(self, progress: Progress, *, is_replay: bool) -> tuple[SchemaKey, ...]:
-        """Return by which versions a batch is read; a replay by none where the table knows what it was."""
-        return tuple(each.key(progress) for each in self._versions if not (is_replay and each.kept(progress)))
+    def read_by(self, progress: Progress, *, asks_anew: bool) -> tuple[SchemaKey, ...]:
+        """Return by which versions a batch is read; by none where the table is to know what it was."""
+        return tuple(each.key(progress) for each in self._versions if asks_anew or not each.kept(progress))
 
     def ask_again(self, progress: Progress) -> None:
         """Raise ``ConfigError`` (``registry-changed``) where a registry has another schema than a table.

@@ -13,7 +13,6 @@ from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.sections import BadChanges
 from spark_jobs.formats.connect.events import NAMELESS
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.words import count
@@ -41,7 +40,7 @@ def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int,
     offset, why = firsts[partition]
     told = f"{count(bad, 'change')} of {run.batch.ranges.records:,} offsets"
     at = {**run.where, "ranges": run.batch.ranges, "partition": partition, "offset": offset}
-    if run.batch.kind is BatchKind.REBUILD:
+    if run.batch.kind.kept(run.tables) is None:
         raise fault("bad-change.rebuild", told=told, why=why, **at)
     error = fault(
         "bad-change",

@@ -13,12 +13,14 @@ from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.source import SourceState, drain_refusal
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.drain import DRAIN
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -68,7 +70,7 @@ def plan_of(
     source: SourceState,
     ranges: OffsetRanges,
     *,
-    kind: BatchKind = BatchKind.DRAIN,
+    work: Work = DRAIN,
     reason: str = "",
 ) -> BatchRun:
     """The batch of these ranges as a new attempt, fenced by what the table's progress says now."""
@@ -82,12 +84,12 @@ def plan_of(
         ranges=ranges,
         attempt=connections.new_attempt(),
         ingested_at_us=max(connections.now_us(), _last_commit_us(progress)),
-        kind=kind,
-        epoch=progress.replay_epoch if kind.is_fenced_by_epoch else progress.rollbacks,
+        kind=work,
+        epoch=work.fence.count(progress),
         cluster_id=source.cluster_id,
         topic_id=source.topic_id,
         leader_epochs={p: epoch for p, epoch in source.leader_epochs.items() if p in ranges.ends},
-        read_by=_read_by(pipeline, connections, progress, kind),
+        read_by=_read_by(pipeline, connections, progress, work),
         shaped_by=shape_of(pipeline, connections),
     )
     splits = plan_splits(
@@ -108,11 +110,11 @@ def _refuse_new_partitions(pipeline: PipelineConfig, progress: Progress, source:
 
 
 def _read_by(
-    pipeline: PipelineConfig, connections: Connections, progress: Progress, kind: BatchKind
+    pipeline: PipelineConfig, connections: Connections, progress: Progress, work: Work
 ) -> tuple[SchemaKey, ...]:
     if not pipeline.has_schemas:
         return ()
-    return connections.schemas(pipeline).read_by(progress, is_replay=kind.is_fenced_by_epoch)
+    return connections.schemas(pipeline).read_by(progress, asks_anew=work.asks_anew)
 
 
 def _last_commit_us(progress: Progress) -> int:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, BatchKind, Split, total
+from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, Split, total
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.words import count, counts, rate, seconds
 from spark_jobs.txlog.entries import Entry
@@ -121,7 +120,8 @@ class BatchRun:
 
     ``tables`` and ``source`` are as they were when it was planned; ``reason`` is that of the person who asked
     for it. A replay that ``may_lose`` also replaces rows whose records Kafka no longer holds; a redrive reads
-    ``letters``. ``columns`` come with the commit: the data table is planned to have them.
+    ``letters``. ``columns`` come with the commit: the data table is planned to have them; nothing may be
+    converted into a column of its that is not among ``takes_all_but``.
     """
 
     pipeline: PipelineConfig
@@ -136,18 +136,12 @@ class BatchRun:
     letters: LetterSource | None = None
     steps: Steps = field(default_factory=Steps)
     columns: PlannedColumns | None = None
+    takes_all_but: frozenset[str] | None = None
 
     @property
     def where(self) -> dict[str, str]:
         """Return what an error of the batch is told with."""
         return {"pipeline": self.pipeline.name, "table": self.batch.table}
-
-    @property
-    def takes_all_but(self) -> frozenset[str] | None:
-        """The columns of a mirror that is made anew that nothing may be converted into: its key's."""
-        cdc = progress_of(self.tables.data).cdc
-        is_anew = self.batch.kind is BatchKind.REBUILD
-        return frozenset((cdc and cdc.key) or ()) if is_anew else None
 
     @property
     def table_uuid(self) -> str:

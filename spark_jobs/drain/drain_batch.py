@@ -16,19 +16,16 @@ from spark_jobs.drain.batch_run import BatchResult, BatchRun, planned_line, read
 from spark_jobs.drain.gate import (
     GateVerdict,
     can_reject,
+    check,
     held_error,
     judge_written,
     log_held,
-    refuse_loss,
-    stop_above_share,
-    stop_at_bad_change,
     table_of,
 )
 from spark_jobs.drain.mirror_fold import fold_written
 from spark_jobs.drain.write_splits import read_and_write
-from spark_jobs.drain.written import summary_of, verify
+from spark_jobs.drain.written import summary_of
 from spark_jobs.lake.tables import data_location
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import json_columns
@@ -65,7 +62,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     _log.info(read_line(written, run.steps.durations_ms["tasks"]))
     run.reach("after-tasks")
     with run.steps.step("verify"):
-        _check(run, written)
+        check(run, written)
     if run.pipeline.is_mirror:
         with run.steps.step("fold"):
             written = _folded(run, written)
@@ -74,13 +71,14 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     with run.steps.step("log-written"):
         logged = _log_written(run, written, verdict)
     with run.steps.step("commit"):
-        committed = _commit(run, logged)
+        committed, leaves_strays = _commit(run, logged)
     with run.steps.step("dead-letters"):
         # The data commit has promised them: if this fails, recovery finishes it before any new batch.
         owed = pay_debts(run.connections, run.batch.table, committed.progress, logged.summary)
         run.reach("after-dead-letters")
     _warn(run, written)
-    _sweep_what_is_left(run, written, committed)
+    if written.has_strays or leaves_strays:
+        sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
     letters, now_us = owed.snapshot_id if owed else None, run.connections.now_us()
     run.log(FlushComplete(run.steps.durations_ms, letters, run.connections.run_id, now_us))
     result = BatchResult(
@@ -125,13 +123,6 @@ def _warn_of_memory(run: BatchRun, peak_bytes: int) -> None:
         )
 
 
-def _sweep_what_is_left(run: BatchRun, written: Written, committed: Committed) -> None:
-    # Files that a replay wrote for a swap that another commit came before are strays as well.
-    is_staged_with_files = run.batch.kind is BatchKind.REPLAY or run.pipeline.is_mirror
-    if written.has_strays or (is_staged_with_files and committed.retries):
-        sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
-
-
 def _log_intent(run: BatchRun) -> None:
     """What is about to be read and where files will appear, before any of it happens."""
     connections, batch, table = run.connections, run.batch, run.tables.data
@@ -161,16 +152,6 @@ def _log_intent(run: BatchRun) -> None:
     run.log(FlushStart(batch.attempt, data_location(table), data_location(run.tables.dead_letters), routed))
 
 
-def _check(run: BatchRun, written: Written) -> None:
-    """Raise where what was read is not all that was asked for, or is not what may be written."""
-    verify(run, written)
-    if run.batch.kind is BatchKind.REPLAY and not run.may_lose:
-        refuse_loss(run, written)
-    if run.batch.kind is not BatchKind.REDRIVE:
-        stop_at_bad_change(run, written)
-        stop_above_share(run, written)
-
-
 def _folded(run: BatchRun, written: Written) -> Written:
     """Fold a mirror's batch; where events cannot be rows, write it again with dead letters in their place."""
     folded, bad = fold_written(run, table_of(run), written)
@@ -179,7 +160,7 @@ def _folded(run: BatchRun, written: Written) -> Written:
         # Without them other events are the newest of their keys, and may lack the same.
         rejected = {p: {**rejected.get(p, {}), **bad.get(p, {})} for p in {*rejected, *bad}}
         written = read_and_write(run, rejected)
-        _check(run, written)
+        check(run, written)
         folded, bad = fold_written(run, table_of(run), written)
     run.connections.fail_points.reach("drain.after-fold")
     return folded
@@ -193,7 +174,7 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
     verdict = judge_written(run, written)
     if can_reject(run, verdict):
         written = read_and_write(run, verdict.rejected)
-        _check(run, written)
+        check(run, written)
         verdict = judge_written(run, written)
     run.connections.fail_points.reach("drain.after-gate")
     return written, verdict
@@ -222,7 +203,8 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
     return entry
 
 
-def _commit(run: BatchRun, logged: ParquetWritten) -> Committed:
+def _commit(run: BatchRun, logged: ParquetWritten) -> tuple[Committed, bool]:
+    """Land the batch; return its commit, and whether it left files that it does not name."""
     connections = run.connections
     # Not before any of its rows was ingested, to the millisecond.
     at_ms = -(-max(connections.now_us(), run.batch.ingested_at_us) // 1000)
@@ -234,4 +216,4 @@ def _commit(run: BatchRun, logged: ParquetWritten) -> Committed:
             committed.snapshot_id, connections.run_id, connections.now_us(), committed.retries
         )
     )
-    return committed
+    return committed, bool(intent.tries_with_files(committed))

@@ -24,10 +24,12 @@ from spark_jobs.connections.tables import PipelineTables, load_fresh, tables_as_
 from spark_jobs.drain.bad_changes import may_stop, stop_at_bad_changes
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.drain.mirror_fold import live_rows
+from spark_jobs.drain.written import verify_letters, verify_offsets
 from spark_jobs.lake.record_offsets import dead_letter_offsets, offsets_in_files, routed_rows
 from spark_jobs.lake.row_filters import offsets_in
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.work import Check, Settler
 from spark_jobs.quality.check import rows_of_files
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult
@@ -93,13 +95,22 @@ def can_reject(run: BatchRun, verdict: GateVerdict) -> bool:
     return bool(verdict.rejected) and are_dead_letters
 
 
+def check(run: BatchRun, written: Written) -> None:
+    """Raise where the batch may not be committed, by what its work has checked.
+
+    Called before anything says that the files are complete, so that no recovery commits them either.
+    """
+    for each in run.batch.kind.checks:
+        _CHECKS[each](run, written)
+
+
 def log_held(run: BatchRun, verdict: GateVerdict) -> None:
     """Say why, before the files are known to the log: whoever sees them sees this too.
 
-    A replay or a redrive is not held: raises ``BatchHeld`` (``replay-held``), and the table is as it was.
+    What no drain goes on with is not held: raises ``BatchHeld`` (``replay-held``), the table is as it was.
     """
     batch, connections = run.batch, run.connections
-    if batch.kind.is_fenced_by_epoch:
+    if batch.kind.settler is not Settler.DRAIN:
         raise fault(
             "replay-held",
             kind=batch.kind,
@@ -160,11 +171,8 @@ def _refuse_errors(run: BatchRun, suite: Suite, result: SuiteResult) -> None:
         )
 
 
-def stop_above_share(run: BatchRun, written: Written) -> None:
-    """Raise ``BadRecord`` (``too-many-dead-letters``) when the batch's share of them is above the limit.
-
-    Called before anything says that the files are complete, so that no recovery commits them either.
-    """
+def _stop_above_share(run: BatchRun, written: Written) -> None:
+    """Raise ``BadRecord`` (``too-many-dead-letters``) when the batch's share of them is above the limit."""
     limit = run.pipeline.dead_letters.stop_above
     sums = written.balance
     if limit is None or sums.dead_letters < FEWEST_DEAD_LETTERS or sums.dead_letters <= limit * sums.records:
@@ -182,13 +190,10 @@ def stop_above_share(run: BatchRun, written: Written) -> None:
     )
 
 
-def stop_at_bad_change(run: BatchRun, written: Written) -> None:
-    """Raise ``BadRecord`` (``bad-change``) for a mirror's batch with any, unless they are to be dead letters.
-
-    Called when ``stop_above_share`` is.
-    """
+def _stop_at_dead_letters(run: BatchRun, written: Written) -> None:
     if may_stop(run) and written.balance.dead_letters:
         stop_at_bad_changes(run, written.balance.dead_letters, _first_dead_letters(run, written))
+    _stop_above_share(run, written)
 
 
 def _first_dead_letters(run: BatchRun, written: Written) -> dict[int, tuple[int, str]]:
@@ -219,11 +224,14 @@ def _told(letter: Mapping[str, Any]) -> str:
 SHOWN_OFFSETS = 3
 
 
-def refuse_loss(run: BatchRun, written: Written) -> None:
+def _refuse_loss(run: BatchRun, written: Written) -> None:
     """Raise ``OffsetsUnavailable`` (``replay-would-lose``) when offsets that are in the tables were not read.
 
-    Where every offset of a partition's range holds a record, as in most topics, the tables are not asked.
+    Where every offset of a partition's range holds a record, as in most topics, the tables are not asked, and
+    none is where a person said that it may.
     """
+    if run.may_lose:
+        return
     gapped = [r for r in run.batch.ranges if written.balances[r.partition].gaps]
     tables = tables_as_one(run.connections, run.batch.table) if gapped else None
     if tables is None:
@@ -256,3 +264,11 @@ def _would_lose(
         for r, offsets in lost.items()
     )
     return fault("replay-would-lose", counts=counts, table=run.batch.table, batch=run.batch.batch_id)
+
+
+_CHECKS = {
+    Check.OFFSETS: verify_offsets,
+    Check.LETTERS: verify_letters,
+    Check.LOSSES: _refuse_loss,
+    Check.DEAD_LETTERS: _stop_at_dead_letters,
+}

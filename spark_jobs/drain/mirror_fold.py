@@ -23,7 +23,6 @@ from spark_jobs.mirror.fold import Fate, Folded, first_new, fold, had_by
 from spark_jobs.mirror.keys import first_of_others, refuse_other_spellings
 from spark_jobs.mirror.lookup import made_whole
 from spark_jobs.mirror.written_events import events_of, rows_at
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
 from spark_jobs.records.layouts.changes import spelling_of
@@ -45,7 +44,8 @@ def fold_written(
     (``mirror-key-changed``, ``mirror-key-spelling``), ``BadRecord``, and
     ``RetryableError`` (``change-not-told-yet``) where a changed key's row comes before those of its old one.
     """
-    if run.batch.kind is not BatchKind.REBUILD:
+    kept = run.batch.kind.kept(table)
+    if kept is not None:
         spelling = spelling_of(run.pipeline, progress_of(table).cdc)
         refuse_other_spellings(table, spelling, run.pipeline.name)
     folded = _folded(run, table, written)
@@ -56,8 +56,7 @@ def fold_written(
     _refuse_without_snapshot(run, table, folded)
     # A rebuild may read partitions that the table does not know yet.
     _refuse_unplaced_truncate(run, folded, len({*progress_of(table).next_offsets, *run.batch.ranges.ends}))
-    is_anew = run.batch.kind is BatchKind.REBUILD
-    whole = made_whole(table, written.data_files, folded, looks_in_table=not is_anew)
+    whole = made_whole(table, written.data_files, folded, looks_in_table=kept is not None)
     if whole.waiting:
         partition, offset = next(iter(whole.waiting.items()))
         error = fault("change-not-told-yet", record=f"{partition}:{offset}", **run.where)
@@ -85,7 +84,7 @@ def live_rows(run: BatchRun, table: Table, written: Written, columns: Sequence[s
 
 def _folded(run: BatchRun, table: Table, written: Written) -> Folded:
     cdc = progress_of(table).cdc or Cdc()
-    if run.batch.kind is BatchKind.REBUILD:
+    if run.batch.kind.kept(table) is None:
         cdc = cdc.anew(run.batch.ranges.starts)
     return fold(events_of(table, written.data_files), cdc)
 
@@ -123,7 +122,7 @@ def _refuse_without_snapshot(run: BatchRun, table: Table, folded: Folded) -> Non
     """Raise ``OffsetsUnavailable`` where a rebuild begins at a restart and not all rows were told since."""
     cdc, starts = progress_of(table).cdc, run.batch.ranges.starts
     begins_anew = cdc is not None and cdc.restarts and starts == starts | cdc.latest_begin
-    if run.batch.kind is not BatchKind.REBUILD or not begins_anew or not folded.cdc.positions:
+    if run.batch.kind.kept(table) is not None or not begins_anew or not folded.cdc.positions:
         return
     if pc.any(pc.equal(folded.events.column(OPERATION), SNAPSHOT)).as_py():
         return

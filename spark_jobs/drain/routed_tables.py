@@ -17,10 +17,11 @@ from spark_jobs.commit.landing import land
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import BatchKind, WrittenFile
+from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.works.changes import REANCHOR
 from spark_jobs.records.routing import taken
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import fitted, lacking
@@ -48,7 +49,7 @@ def remember_routes(connections: Connections, table: Table, routed: Sequence[str
     if with_routes(progress_of(table)) == progress_of(table):
         return table
     identifier, now_us = ".".join(table.name()), connections.now_us()
-    batch = batch_of_change(table, BatchKind.REANCHOR, pipeline="", attempt=uuid.uuid4().hex, now_us=now_us)
+    batch = batch_of_change(table, REANCHOR, pipeline="", attempt=uuid.uuid4().hex, now_us=now_us)
     who = actor_summary(connections.actor, connections.run_id)
     land(connections, ChangeCommit(batch, with_routes, who))
     named = load_fresh(connections, identifier)

@@ -31,10 +31,11 @@ from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.evolution import evolve_table, set_partitioning, set_sort_order
 from spark_jobs.lake.tables import load_table, progress_of
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.records.formats import types_of_newest
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.schema.additions import (
@@ -71,7 +72,7 @@ def ensure_tables(
     pipeline: PipelineConfig,
     connections: Connections,
     source: SourceState,
-    kind: BatchKind = BatchKind.DRAIN,
+    work: Work = DRAIN,
 ) -> Tables | None:
     """The pipeline's tables; made when they are not there and there is something to make them for.
 
@@ -81,11 +82,11 @@ def ensure_tables(
     """
     with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, pipeline.table)
-        if table is not None and kind is BatchKind.DRAIN:
+        if table is not None and work.asks_anew:
             connections.schemas(pipeline).ask_for_versions(progress_of(table))
         if table is None and (table := _made(pipeline, connections, catalog, source)) is None:
             return None
-        check_declared(pipeline, table, takes_types=kind is BatchKind.REBUILD)
+        check_declared(pipeline, table, takes_types=work.kept(table) is None)
         _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
         table = _with_declared_columns(pipeline, connections, table)
         if pipeline.has_schemas:

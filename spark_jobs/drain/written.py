@@ -58,10 +58,22 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
     )
 
 
-def verify(run: BatchRun, written: Written) -> None:
+def verify_offsets(run: BatchRun, written: Written) -> None:
     """Refuse a batch that does not account for every offset, or whose source changed while it was read."""
+    _verify(run, written, unbalanced(run.batch.ranges, written.balances))
+    source = run.connections.admin.source_state(run.batch.topic)
+    check_identity(progress_of(run.tables.data), source, table=run.batch.table)
+
+
+def verify_letters(run: BatchRun, written: Written) -> None:
+    """Refuse a batch that does not account for every letter that was kept of it."""
+    letters = run.letters.places.counts if run.letters else {}
+    off = {p: count - written.balances.get(p, Balance()).offsets for p, count in letters.items()}
+    _verify(run, written, {partition: missing for partition, missing in off.items() if missing})
+
+
+def _verify(run: BatchRun, written: Written, off: Mapping[int, int]) -> None:
     batch, sums = run.batch, written.balance
-    off = unbalanced(batch.ranges, written.balances) if batch.letters is None else _lost_letters(run, written)
     counted = sums.rows, sums.dead_letters, sums.get("routed", 0)
     in_files = (
         _rows(written.data_files),
@@ -77,17 +89,6 @@ def verify(run: BatchRun, written: Written) -> None:
             batch=batch.batch_id,
             ranges=batch.ranges,
         )
-    if batch.letters is not None:
-        return  # Kafka is not asked
-    source = run.connections.admin.source_state(batch.topic)
-    check_identity(progress_of(run.tables.data), source, table=batch.table)
-
-
-def _lost_letters(run: BatchRun, written: Written) -> dict[int, int]:
-    """Return by partition how many letters are unaccounted for; empty when none are."""
-    letters = run.letters.places.counts if run.letters else {}
-    off = {p: count - written.balances.get(p, Balance()).offsets for p, count in letters.items()}
-    return {partition: missing for partition, missing in off.items() if missing}
 
 
 def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
@@ -117,17 +118,15 @@ def _new_schemas(run: BatchRun) -> dict[SchemaKey, str]:
 
 
 def _valid_through_ms(run: BatchRun, max_timestamp_ms: Mapping[int, int]) -> int | None:
-    """Return None for a replay or a redrive: they say nothing about how far the table is."""
-    if run.batch.kind.is_fenced_by_epoch:
-        return None
     progress = progress_of(run.tables.data)
-    return valid_through_ms(
+    through_ms = valid_through_ms(
         next_offsets={**progress.next_offsets, **run.batch.ranges.ends},
         end_offsets={**run.source.end, **run.source.high},
         max_timestamp_ms=max_timestamp_ms,
         previous_ms=progress.last_drain.valid_through_ms if progress.last_drain else None,
         planned_at_ms=run.batch.ingested_at_us // 1000,
     )
+    return run.batch.kind.new(through_ms)
 
 
 def _rows(files: Sequence[WrittenFile]) -> int:

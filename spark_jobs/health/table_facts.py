@@ -80,7 +80,7 @@ def _rows_removed(summary: CommitSummary) -> int | None:
 def _batches(snapshots: Sequence[Snapshot], *, is_mirror: bool) -> Iterator[DrainedBatch]:
     for snapshot in snapshots:
         summary = summary_of(snapshot)
-        if not summary.is_drain or summary.balances is None:
+        if summary.balances is None:
             continue
         yield DrainedBatch(
             attempt=summary.attempt or "",
@@ -102,13 +102,12 @@ def _holes(snapshots: Sequence[Snapshot]) -> Iterator[str]:
             continue
         if summary.generation != generation:
             generation, reached = summary.generation, {}
-        if summary.is_drain:
-            for partition, start in summary.start_offsets.items():
-                if reached.get(partition, start) != start:
-                    yield (
-                        f"snapshot {snapshot.snapshot_id} begins at {partition}:{start},"
-                        f" {partition}:{reached[partition]} was reached"
-                    )
+        for partition, start in summary.drained.items():
+            if reached.get(partition, start) != start:
+                yield (
+                    f"snapshot {snapshot.snapshot_id} begins at {partition}:{start},"
+                    f" {partition}:{reached[partition]} was reached"
+                )
         reached = summary.next_offsets
 
 

@@ -36,7 +36,6 @@ from spark_jobs.mirror.unavailable import (
     source_of,
 )
 from spark_jobs.mirror.written_events import in_file_order, rows_at
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.cdc import Position
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.metadata_columns import (
@@ -267,7 +266,7 @@ def _of_these_rows(table: Table) -> list[Snapshot]:
     snapshots = []
     for snapshot in ancestors_of(table.metadata.current_snapshot(), table.metadata):
         snapshots.append(snapshot)
-        if summary_of(snapshot).kind == BatchKind.REBUILD:
+        if summary_of(snapshot).work.kept(snapshot) is None:
             break
     return snapshots
 

@@ -92,7 +92,7 @@ def _told_of(table: Table, generation: int) -> tuple[dict[int, int], int]:
     without_rows = 0
     for snapshot in main_history(table):
         summary = summary_of(snapshot)
-        if summary.is_drain and summary.balances is not None and summary.generation == generation:
+        if summary.balances is not None and summary.generation == generation:
             starts = {**summary.start_offsets, **starts}
             balance = total(summary.balances)
             without_rows += balance.records - balance.rows

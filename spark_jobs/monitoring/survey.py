@@ -22,6 +22,8 @@ from spark_jobs.notices.notice import owes_notice
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
+from spark_jobs.protocol.work import Settler
+from spark_jobs.recovery.decide import left_to
 from spark_jobs.recovery.recovered import HeldBatch, held_batch
 from spark_jobs.txlog.entries import Attempt, is_waiting
 
@@ -310,11 +312,8 @@ def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt
     progress = progress_from_properties(data.properties, table=".".join(data.name()))
     if progress.paused is not None:
         return ()
-    return tuple(
-        attempt
-        for attempt in unfinished
-        if not (attempt.batch and attempt.batch.kind.is_fenced_by_epoch) and not is_waiting(attempt, progress)
-    )
+    attempts = left_to(Settler.DRAIN, unfinished)
+    return tuple(attempt for attempt in attempts if not is_waiting(attempt, progress))
 
 
 def _owed_notices(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tuple[int, Attempt | None]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.protocol.batch import BatchKind, total
+from spark_jobs.protocol.batch import total
+from spark_jobs.protocol.work import Touched, Work
 from spark_jobs.txlog.entries import Attempt, FlushComplete, IcebergSnapshotCreated, Notified, ParquetWritten
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
@@ -16,21 +17,6 @@ NOTICE_FORMAT = 1
 KEPT_US = 24 * 3600 * 1_000_000
 MAX_PARTITIONS = 1_000
 MAX_KEYS = 1_000
-# Compaction changes files and no row; pauses, skips and the like change neither.
-_CHANGES_ROWS = frozenset(
-    {
-        BatchKind.DRAIN,
-        BatchKind.REPLAY,
-        BatchKind.REDRIVE,
-        BatchKind.REBUILD,
-        BatchKind.RETYPE,
-        BatchKind.ROLLBACK,
-    }
-)
-# The rows that these took away or changed may have been in any partition.
-_CHANGES_ANY_PARTITION = frozenset(
-    {BatchKind.REPLAY, BatchKind.REBUILD, BatchKind.RETYPE, BatchKind.ROLLBACK}
-)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -38,7 +24,7 @@ def owes_notice(attempt: Attempt) -> bool:
     """True if its rows and dead letters are in and no notice of them was delivered or given up."""
     return (
         attempt.batch is not None
-        and attempt.batch.kind in _CHANGES_ROWS
+        and attempt.batch.kind.touches is not Touched.NONE
         and attempt.reached == PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
         and attempt.entry(Notified) is None
     )
@@ -52,7 +38,7 @@ def is_expired(attempt: Attempt, now_us: int) -> bool:
 def changed_keys(attempt: Attempt) -> int | None:
     """Return of how many keys a mirror's rows were changed or went; None where any may have."""
     written = attempt.entry(ParquetWritten)
-    if attempt.batch is None or attempt.batch.kind is not BatchKind.DRAIN or written is None:
+    if attempt.batch is None or attempt.batch.kind.touches is Touched.ANY or written is None:
         return None
     balance = total(written.balances.values())
     return None if balance.get("truncates", 0) else balance.rows + balance.get("removes", 0)
@@ -79,7 +65,7 @@ def notice_of(
     return {
         "format": NOTICE_FORMAT,
         "id": attempt.uuid,
-        "kind": str(batch.kind),
+        "kind": batch.kind.name,
         "pipeline": batch.pipeline,
         "table": batch.table,
         "table_uuid": attempt.table_uuid,
@@ -101,8 +87,8 @@ def _completed_at_us(attempt: Attempt) -> int:
     return complete.completed_at_us if complete else attempt.started_at_us
 
 
-def _touched(kind: BatchKind, paths: set[str]) -> list[str] | None:
-    is_any = kind in _CHANGES_ANY_PARTITION or "" in paths or len(paths) > MAX_PARTITIONS
+def _touched(kind: Work, paths: set[str]) -> list[str] | None:
+    is_any = kind.touches is Touched.ANY or "" in paths or len(paths) > MAX_PARTITIONS
     return None if is_any else sorted(paths)
 
 

@@ -5,47 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from spark_jobs.protocol.json_codec import stored_as
 from spark_jobs.protocol.kept import KeptColumn, KeptLetters, Skip
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.drain import DRAIN
 
 TERMS = ("rows", "dead_letters", "tombstones", "gaps")
-
-
-class BatchKind(StrEnum):
-    """What a commit is for. The first four and retypes write files; the others change progress.
-
-    These are acts of an operator, but for CANCEL, a replay given up, and REANCHOR, which upkeep makes.
-    """
-
-    DRAIN = "drain"
-    REPLAY = "replay"
-    REDRIVE = "redrive"
-    REBUILD = "rebuild"
-    SKIP = "skip"
-    DISCARD = "discard"
-    PAUSE = "pause"
-    RESUME = "resume"
-    ROLLBACK = "rollback"
-    ACCEPT = "accept"
-    RETYPE = "retype"
-    REPARTITION = "repartition"
-    CANCEL = "cancel"
-    REANCHOR = "reanchor"
-
-    @property
-    def writes_files(self) -> bool:
-        """Whether an attempt of this kind may leave files behind."""
-        return self is BatchKind.DRAIN or self.is_fenced_by_epoch
-
-    @property
-    def is_fenced_by_epoch(self) -> bool:
-        """Whether the replay epoch fences it: it does anew what is behind the table's offsets."""
-        return self in {BatchKind.REPLAY, BatchKind.REDRIVE, BatchKind.RETYPE, BatchKind.REBUILD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +64,7 @@ class Batch:
     ranges: OffsetRanges
     attempt: str
     ingested_at_us: int
-    kind: BatchKind = BatchKind.DRAIN
+    kind: Work = DRAIN
     epoch: int = 0
     cluster_id: str | None = None
     topic_id: str | None = None

@@ -12,12 +12,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_jobs.protocol.batch import TERMS, Balance, Batch, BatchKind
+from spark_jobs.protocol.batch import TERMS, Balance, Batch
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR, Progress
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.work import Work, work_of
+from spark_jobs.protocol.works.drain import DRAIN
 
 _ATTEMPT = "sluice.attempt"
 _KIND = "sluice.kind"
@@ -67,7 +69,11 @@ def offsets_summary(attempt: str, ranges: OffsetRanges) -> dict[str, str]:
 
 def batch_summary(batch: Batch) -> dict[str, str]:
     """Return what every commit of a batch says of it."""
-    words = {_KIND: batch.kind, _BATCH_ID: batch.batch_id, **offsets_summary(batch.attempt, batch.ranges)}
+    words = {
+        _KIND: batch.kind.name,
+        _BATCH_ID: batch.batch_id,
+        **offsets_summary(batch.attempt, batch.ranges),
+    }
     return words | {_LETTERS: batch.letters.name} if batch.letters else words
 
 
@@ -180,13 +186,13 @@ class CommitSummary:
 
     @property
     def kind(self) -> str | None:
-        """What the commit is for: a ``BatchKind``, or one that a newer version knows."""
+        """The name of the work that it is for: one of ``WORKS``, or one that a newer version knows."""
         return self.words.get(_KIND)
 
     @property
-    def is_drain(self) -> bool:
-        """True if it brings drained offsets; versions that only drained named no kind."""
-        return self.kind in {None, BatchKind.DRAIN}
+    def work(self) -> Work:
+        """What the commit is for; versions that only drained named no kind."""
+        return work_of(self.kind or DRAIN.name)
 
     @property
     def batch_id(self) -> str:
@@ -207,6 +213,11 @@ class CommitSummary:
     def ranges(self) -> OffsetRanges:
         """The offsets that it brings; none of a commit that brings none."""
         return OffsetRanges.between(self.start_offsets, _offsets(self.words.get(_END_OFFSETS, "{}")))
+
+    @property
+    def drained(self) -> dict[int, int]:
+        """The first offsets of a drain, by partition; none of other commits."""
+        return self.work.new(self.start_offsets) or {}
 
     @property
     def has_progress(self) -> bool:
@@ -239,10 +250,11 @@ class CommitSummary:
         if (text := self.words.get(_BALANCE)) is None:
             return None
         further = json.loads(self.words.get(_BALANCE_TERMS, "{}"))
-        return tuple(
+        balances = tuple(
             Balance(zip(TERMS, four, strict=True), **further.get(partition, {}))
             for partition, four in json.loads(text).items()
         )
+        return self.work.new(balances)
 
     @property
     def dead_letter_phases(self) -> dict[str, int]:

@@ -8,40 +8,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 from spark_jobs.protocol.source import has_other_ids
 
 
 def has_passed(progress: Progress, batch: Batch) -> bool:
-    """True if the batch's commit is refused for ever.
-
-    A drain's when the table moved beyond one of its starts, a replay's when the table's epoch did: its
-    offsets are behind the table's from the beginning.
-    """
+    """True if the batch's commit is refused for ever: by a new generation, or by the fence of its work."""
     if progress.generation != batch.generation:
         return progress.generation > batch.generation
-    if batch.kind.is_fenced_by_epoch:
-        return progress.replay_epoch > batch.epoch
-    if _is_before_rollback(progress, batch):
-        return True
-    known = progress.next_offsets
-    return any(known.get(partition, start) > start for partition, start in batch.ranges.starts.items())
+    return batch.kind.fence.has_closed(progress, batch.epoch, batch.ranges.starts)
 
 
 def stands_at_starts(progress: Progress, batch: Batch) -> bool:
     """True if the table's next offsets are the batch's starts, of the source the batch was read from.
 
-    Partitions unknown to the table do not object. Never for a replay, which is behind them. After a rollback
-    the table comes to the same offsets again: a batch of before is refused all the same, since its files may
-    have been swept meanwhile.
+    Never for a replay, which is behind them.
     """
-    if batch.kind.is_fenced_by_epoch or _is_before_rollback(progress, batch):
-        return False
-    known = progress.next_offsets
-    return _is_same_source(progress, batch) and all(
-        known.get(p, start) == start for p, start in batch.ranges.starts.items()
-    )
+    is_next = batch.kind.fence.is_next(progress, batch.epoch, batch.ranges.starts)
+    return is_next and _is_same_source(progress, batch)
 
 
 def is_in_epoch(progress: Progress, batch: Batch) -> bool:
@@ -64,10 +49,6 @@ def _is_same_source(progress: Progress, batch: Batch) -> bool:
     return (progress.topic, progress.generation) == (batch.topic, batch.generation) and not has_other_ids(
         progress, batch
     )
-
-
-def _is_before_rollback(progress: Progress, batch: Batch) -> bool:
-    return batch.kind is BatchKind.DRAIN and batch.epoch < progress.rollbacks
 
 
 def is_of_another_table(letters: Progress, progress: Progress) -> bool:

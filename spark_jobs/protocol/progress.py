@@ -16,7 +16,7 @@ from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
-from spark_jobs.protocol.schema_id import SchemaKey, Spans, after_drain, after_replay
+from spark_jobs.protocol.schema_id import SchemaKey, Spans
 from spark_jobs.protocol.shaped_spans import ShapedSpans
 
 FORMAT_VERSION = 5  # the newest that is read; what is written is the oldest that can say it
@@ -319,8 +319,7 @@ class Progress(ActState):
 
     def spans_with(self, batch: Batch) -> Spans:
         """Return what reads records that name no schema once ``batch`` has landed, its own among them."""
-        after = after_replay if batch.kind.is_fenced_by_epoch else after_drain
-        return after(self.schema_spans, batch.read_by, batch.ranges.starts)
+        return batch.kind.spans_after(self.schema_spans, batch.read_by, batch.ranges.starts)
 
     def fenced(self) -> Progress:
         """Return the progress under which no drain and no replay lands that was planned before."""

@@ -9,13 +9,14 @@ never a reason to delete: the commit may be on its way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_jobs.protocol.batch import Batch, unbalanced
 from spark_jobs.protocol.fences import has_passed, stands_at_starts
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import Settler
 from spark_jobs.txlog.entries import Attempt, FlushComplete, IcebergSnapshotCreated, ParquetWritten, is_held
 
 
@@ -35,6 +36,15 @@ class Verdict:
 
     decision: Decision
     reason: str
+
+
+def left_to(settler: Settler, attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return the unfinished attempts that are settled so: drains' with those that nobody can read.
+
+    A replay may be alive beside a drain: the next replay settles it, and no drain waits for it.
+    """
+    by_whom = ((Settler.DRAIN if a.batch is None else a.batch.kind.settler, a) for a in attempts)
+    return [attempt for whose, attempt in by_whom if whose is settler]
 
 
 def decide(

@@ -22,13 +22,14 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh, load_routed
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import data_location, dead_letters_of, progress_of, snapshot_of
-from spark_jobs.protocol.batch import Batch, BatchKind, WrittenFile
+from spark_jobs.protocol.batch import Batch, WrittenFile
 from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.fences import may_come_late
 from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.recovery.decide import Decision, Verdict, decide
+from spark_jobs.protocol.work import Settler
+from spark_jobs.recovery.decide import Decision, Verdict, decide, left_to
 from spark_jobs.recovery.recovered import (
     AdoptedBatch,
     LeftAttempt,
@@ -70,9 +71,7 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     check_properties(table)
     recovery.pay_debts(progress_of(table))
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
-    # A replay or retype may be alive beside this; the next one settles it, and no drain waits for it.
-    attempts = [a for a in unfinished if a.batch is None or not a.batch.kind.is_fenced_by_epoch]
-    return recovery.settle_all(attempts)
+    return recovery.settle_all(left_to(Settler.DRAIN, unfinished))
 
 
 def settle_replays(
@@ -142,7 +141,7 @@ class _Recovery:
         if table is None or str(table.metadata.table_uuid) != attempt.table_uuid:
             return _left(attempt, "the table was dropped or replaced meanwhile")
         verdict = _decide(attempt, table)
-        if batch is not None and _is_paused(table, batch, verdict):
+        if verdict.decision is Decision.ADOPT and progress_of(table).paused is not None:
             return _left(attempt, "the pipeline is paused")
         if batch is None or verdict.decision is Decision.LEAVE:
             return _left(attempt, verdict.reason)
@@ -252,10 +251,12 @@ def _left(attempt: Attempt, reason: str) -> RecoveryResult:
 
 def _owed_by(attempt: Attempt, data_table: str, routes: Sequence[str]) -> list[str]:
     """Return the tables that the attempt's commit owed something: rows of theirs, or their removal."""
-    written, batch = attempt.entry(ParquetWritten), attempt.batch
-    if written is None or (batch is not None and batch.kind.is_fenced_by_epoch):
-        return [dead_letters_of(data_table), *routes]
-    return [*([dead_letters_of(data_table)] if written.dead_letter_files else ()), *written.routed_files]
+    written, every = attempt.entry(ParquetWritten), [dead_letters_of(data_table), *routes]
+    if written is None or attempt.batch is None:
+        return every
+    with_files = [*(every[:1] if written.dead_letter_files else ()), *written.routed_files]
+    added = attempt.batch.kind.new(with_files)
+    return every if added is None else added
 
 
 def _decide(attempt: Attempt, table: Table) -> Verdict:
@@ -269,12 +270,6 @@ def _decide(attempt: Attempt, table: Table) -> Verdict:
         has_all_files=lambda: all(_is_whole(table, file) for file in files),
         names_its_files=lambda: bool(named_of(table, paths)) or snapshot_of(table, attempt.uuid) is not None,
     )
-
-
-def _is_paused(table: Table, batch: Batch, verdict: Verdict) -> bool:
-    """True if a pause holds the attempt back: what a drain would commit, no replay, nothing that landed."""
-    is_drain = batch.kind is BatchKind.DRAIN and verdict.decision is Decision.ADOPT
-    return is_drain and progress_of(table).paused is not None
 
 
 def _is_whole(table: Table, file: WrittenFile) -> bool:

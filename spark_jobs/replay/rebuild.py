@@ -15,10 +15,10 @@ from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.table_columns import ensure_tables, plan_columns
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.works.rebuild import REBUILD
 from spark_jobs.replay.ranges import parse_moment
 from spark_jobs.replay.settle import settle_left_replays
 
@@ -102,14 +102,16 @@ def rebuild(
     ranges = rebuild_ranges(pipeline, connections, begins=begins, force=force)
     recovery = settle_left_replays(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
-    tables = ensure_tables(pipeline, connections, source, BatchKind.REBUILD)
+    tables = ensure_tables(pipeline, connections, source, REBUILD)
     if tables is None:
         raise AssertionError("the table was there a moment ago")
     columns = plan_columns(pipeline, connections, tables.data, source)
     if columns is not None:
         tables = replace(tables, data=columns.on(tables.data))
-    run = plan_of(pipeline, connections, tables, source, ranges, kind=BatchKind.REBUILD, reason=reason)
-    run = replace(run, columns=columns)
+    run = plan_of(pipeline, connections, tables, source, ranges, work=REBUILD, reason=reason)
+    cdc = progress_of(tables.data).cdc
+    # Its key holds the same text for the same rows.
+    run = replace(run, columns=columns, takes_all_but=frozenset((cdc and cdc.key) or ()))
     with NoticeSender(pipeline, connections) as notices:
         result, _ = drain_batch(run)
         notices.tell()

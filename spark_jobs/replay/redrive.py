@@ -28,10 +28,11 @@ from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.kept_letters import files_of, keep_letters, letters_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import BatchKind, Split
+from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.redrive_plan import BYTES, Wanted, plan_redrive
 from spark_jobs.replay.settle import settle_left_replays
@@ -92,7 +93,7 @@ def redrive(
 def _tables(pipeline: PipelineConfig, connections: Connections) -> Tables:
     """The tables as they are now, the dead letters no older than the data, which owes nothing by then."""
     source = _source(pipeline, progress_of(load_drained(pipeline, connections)))
-    tables = ensure_tables(pipeline, connections, source, BatchKind.REDRIVE)
+    tables = ensure_tables(pipeline, connections, source, REDRIVE)
     if tables is None:
         raise AssertionError("the table was there a moment ago")
     progress = progress_of(tables.data)
@@ -118,7 +119,7 @@ def _plan_batch(
     progress, letters = progress_of(tables.data), tables.dead_letters
     places = Coordinates.of_rows(part)
     source = _source(pipeline, progress)
-    run = plan_of(pipeline, connections, tables, source, places.hull, kind=BatchKind.REDRIVE, reason=reason)
+    run = plan_of(pipeline, connections, tables, source, places.hull, work=REDRIVE, reason=reason)
     generation = progress.generation
     files = files_of(letters, places, generation)
     whole = letters_of(letters, places, generation)

@@ -18,8 +18,8 @@ from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.plan import plan_replay
 from spark_jobs.replay.ranges import cut_into_batches
@@ -81,9 +81,7 @@ def _plan_batch(
 ) -> BatchRun:
     """One batch, on the table and the topic as they are now."""
     planned = plan_replay(pipeline, connections, tuple(ranges))
-    tables = ensure_tables(pipeline, connections, planned.source, BatchKind.REPLAY)
+    tables = ensure_tables(pipeline, connections, planned.source, REPLAY)
     if tables is None:
         raise AssertionError("the table was there a moment ago")
-    return plan_of(
-        pipeline, connections, tables, planned.source, ranges, kind=BatchKind.REPLAY, reason=reason
-    )
+    return plan_of(pipeline, connections, tables, planned.source, ranges, work=REPLAY, reason=reason)

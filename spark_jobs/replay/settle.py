@@ -12,9 +12,11 @@ from spark_jobs.acts.act import act
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.fences import has_passed
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import Settler
+from spark_jobs.protocol.works.changes import CANCEL
+from spark_jobs.recovery.decide import left_to
 from spark_jobs.recovery.recover import settle_replays
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.txlog.entries import Attempt
@@ -38,15 +40,12 @@ def settle_left_replays(
     if table is None:
         return RecoveryResult()
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
-    attempts = [a for a in unfinished if _is_replay(a) and (before_us is None or a.started_at_us < before_us)]
+    replays = left_to(Settler.REPLAY, unfinished)
+    attempts = [a for a in replays if before_us is None or a.started_at_us < before_us]
     if not attempts:
         return RecoveryResult()
     _give_up(pipeline, connections, table, attempts)
     return settle_replays(pipeline, connections, attempts)
-
-
-def _is_replay(attempt: Attempt) -> bool:
-    return attempt.batch is not None and attempt.batch.kind.is_fenced_by_epoch
 
 
 def _give_up(
@@ -64,4 +63,4 @@ def _give_up(
         return now if is_fenced else replace(now, replay_epoch=now.replay_epoch + 1)
 
     reason = f"replays that did not finish: {', '.join(alive)}"
-    act(pipeline.name, table, connections, BatchKind.CANCEL, reason=reason, change=raise_epoch)
+    act(pipeline.name, table, connections, CANCEL, reason=reason, change=raise_epoch)

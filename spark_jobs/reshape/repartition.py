@@ -12,8 +12,8 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.evolution import exchange_spec
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.works.changes import REPARTITION
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
@@ -51,7 +51,7 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
         wanted = partition_spec(table.schema(), pipeline.table_partition_by, table.spec())
         return partial(exchange_spec, table.schema(), table.spec(), wanted), progress_of(table)
 
-    batch = batch_of_act(pipeline.name, table, connections, BatchKind.REPARTITION)
+    batch = batch_of_act(pipeline.name, table, connections, REPARTITION)
     intent = TableChange(batch, change, summary_of_act(connections, reason))
     return Repartitioned(before, after, land_act(connections, table, intent, reason).snapshot_id)
 

@@ -28,12 +28,12 @@ from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.row_filters import is_null
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import CommitConflict, OffsetsUnavailable
 from spark_jobs.protocol.kept import KeptColumn, unfinished
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import ColumnMap, Progress
 from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.works.changes import RETYPE
 from spark_jobs.records.formats import refit_of
 from spark_jobs.replay.ranges import cut_into_batches
 from spark_jobs.replay.replay import replay
@@ -95,7 +95,7 @@ def retype(
     every = [each for each in progress_of(table).kept_columns if each.column == column]
     files = sum(_refill(pipeline, connections, each, reason, on_progress) for each in reversed(every))
     table = load_drained(pipeline, connections)
-    act(pipeline.name, table, connections, BatchKind.RETYPE, reason=reason, change=partial(_done, column))
+    act(pipeline.name, table, connections, RETYPE, reason=reason, change=partial(_done, column))
     tell_at_once(pipeline, connections)
     left = sum(
         len(rows)
@@ -120,7 +120,7 @@ def _begin(
     check_identity(progress_of(table), source, table=pipeline.table)
     settle(pipeline, connections, then="retype")
     table = load_drained(pipeline, connections)
-    batch = batch_of_act(pipeline.name, table, connections, BatchKind.RETYPE)
+    batch = batch_of_act(pipeline.name, table, connections, RETYPE)
 
     def change(table: Table) -> tuple[Change, Progress]:
         progress = progress_of(table)
@@ -253,7 +253,7 @@ def _refill_file(
     pipeline: PipelineConfig, connections: Connections, path: str, refitted: _Refitted, reason: str
 ) -> None:
     table = load_drained(pipeline, connections)
-    batch = batch_of_act(pipeline.name, table, connections, BatchKind.RETYPE)
+    batch = batch_of_act(pipeline.name, table, connections, RETYPE)
     intent = RetypeFileCommit(batch, path, refitted, summary_of_act(connections, reason))
     land_act(connections, table, intent, reason)
 

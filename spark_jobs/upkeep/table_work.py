@@ -14,9 +14,9 @@ from spark_jobs.commit.landing import land
 from spark_jobs.config.sections import UpkeepSettings
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.works.changes import REANCHOR
 from spark_jobs.spark.procedures import call_procedure, table_argument
 from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.read_figures import table_figures
@@ -70,7 +70,7 @@ class TableWork:
             return
         summary = actor_summary(connections.actor, connections.run_id)
         batch = batch_of_change(
-            table, BatchKind.REANCHOR, pipeline="", attempt=uuid.uuid4().hex, now_us=connections.now_us()
+            table, REANCHOR, pipeline="", attempt=uuid.uuid4().hex, now_us=connections.now_us()
         )
         land(connections, ChangeCommit(batch, change, summary))
 

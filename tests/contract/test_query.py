@@ -23,8 +23,8 @@ from spark_jobs.hot.segment import Segment, Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.query.duckdb_source import HotRows, TableSource
 from spark_jobs.query.engine import Engine
 from spark_jobs.query.query import Asked, answered, query
@@ -141,7 +141,7 @@ def _replay(scene: Scene, *, dead_letters: list[int]) -> None:
     lake = scene.lake
     drained = lake.request(10, 20, dead_letters=dead_letters)
     epoch = progress_of(lake.load()).replay_epoch
-    batch = replace(drained.batch, kind=BatchKind.REPLAY, epoch=epoch)
+    batch = replace(drained.batch, kind=REPLAY, epoch=epoch)
     land(lake.access(), commit_of(drained.table_uuid, batch, drained.written, committed_at_ms=0))
 
 

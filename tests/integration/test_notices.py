@@ -23,8 +23,11 @@ from spark_jobs.notices import sender
 from spark_jobs.notices import sender as notices
 from spark_jobs.notices.notice import KEPT_US
 from spark_jobs.notices.sender import NoticesSent, send_owed, tell_at_once
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.changes import SKIP
+from spark_jobs.protocol.works.drain import DRAIN
+from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.reshape.retype import retype
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated
@@ -54,13 +57,13 @@ def told(scene: Scene, receiver: Receiver) -> Scene:
     return scene
 
 
-def _land(scene: Scene, start: int, end: int, *, kind: BatchKind = BatchKind.DRAIN, **more: Any) -> str:
+def _land(scene: Scene, start: int, end: int, *, kind: Work = DRAIN, **more: Any) -> str:
     """A batch that landed and is complete in the log; its attempt."""
     request = scene.lake.request(start, end, **more)
     planned_at_us = request.batch.ingested_at_us + start
     request = replace(request, batch=replace(request.batch, kind=kind, ingested_at_us=planned_at_us))
     scene.log(request, 4)
-    snapshot_id = scene.lake.commit(request).snapshot_id if kind is BatchKind.DRAIN else None
+    snapshot_id = scene.lake.commit(request).snapshot_id if kind is DRAIN else None
     for entry in (
         IcebergSnapshotCreated(snapshot_id, "run", SOON_US),
         FlushComplete({}, None, "run", SOON_US),
@@ -106,7 +109,7 @@ def test_partitions_are_named_as_paths(told: Scene, receiver: Receiver) -> None:
     told.lake.open().drop_table(told.lake.name())
     told.lake.make_table(partition_by=("day(at)",))
     _land(told, 0, 30)
-    _land(told, 0, 30, kind=BatchKind.REPLAY)
+    _land(told, 0, 30, kind=REPLAY)
     _land(told, 30, 40, files=False)
     _send(told)
     touched = {(n["kind"], tuple(n["offsets"]["0"])): n["partitions"] for n in receiver.taken}
@@ -119,7 +122,7 @@ def test_partitions_are_named_as_paths(told: Scene, receiver: Receiver) -> None:
 
 def test_what_changes_no_row_is_not_told(told: Scene, receiver: Receiver) -> None:
     """Nor does it wait in the log: acts fold without a notice."""
-    _land(told, 0, 10, kind=BatchKind.SKIP, files=False)
+    _land(told, 0, 10, kind=SKIP, files=False)
     assert _send(told) == NoticesSent()
     assert checkpoint(told.pipeline, told.connections).folded_attempts == 1
     assert receiver.taken == []

@@ -20,9 +20,10 @@ from spark_jobs.audit.trace import trace, trace_key
 from spark_jobs.audit.trace_answers import Where
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.books.history import State, history
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.changes import ACCEPT, SKIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ def fold(lab: Lab) -> None:
         assert checkpoint(lab.pipeline, connections).folded_attempts > 0
 
 
-def perform(lab: Lab, kind: BatchKind, change: Callable[[Progress], Progress], **more: object) -> None:
+def perform(lab: Lab, kind: Work, change: Callable[[Progress], Progress], **more: object) -> None:
     """An operator's act on the lab's table."""
     with lab.connections() as connections:
         act(lab.pipeline.name, lab.table(), connections, kind, reason="told to", change=change, **more)  # type: ignore[arg-type]
@@ -151,7 +152,7 @@ def test_what_an_operator_passed_over(new_lab: NewLab) -> None:
     lab.drain()
     new_lab.produce(lab, orders(10, 10))
     ranges = OffsetRanges.between({0: 10}, {0: 15})
-    perform(lab, BatchKind.SKIP, lambda p: replace(p, next_offsets={0: 15}), ranges=ranges)
+    perform(lab, SKIP, lambda p: replace(p, next_offsets={0: 15}), ranges=ranges)
     lab.drain()
     with tracing(lab) as find:
         logged = [find(offset) for offset in (9, 10, 14, 15)]
@@ -199,7 +200,7 @@ def test_each_generation_is_told(new_lab: NewLab) -> None:
         source = connections.admin.source_state(lab.pipeline.topic)
     perform(
         lab,
-        BatchKind.ACCEPT,
+        ACCEPT,
         lambda p: replace(
             p,
             generation=p.generation + 1,

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.acts.changes import Rewind, follow_source, rewound
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
 from spark_jobs.protocol.schema_id import SchemaKey, spans_of
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.records.framing import spans_at
 
 Read: TypeAlias = dict[tuple[int, int], tuple[SchemaKey, ...]]
@@ -90,9 +91,7 @@ def test_a_replay_of_what_has_no_schema_yet_is_remembered(
     """Whichever drain lands between its plan and its commit, which reads on by its own."""
     progress = Progress("t", 1, {0: 5, 1: 5})
     ranges = OffsetRanges.of([OffsetRange(0, 2, 4)])
-    replay = replace(
-        batch_of(progress, {0: 1}, keys_of(replayed_by, 1)[:1]), kind=BatchKind.REPLAY, ranges=ranges
-    )
+    replay = replace(batch_of(progress, {0: 1}, keys_of(replayed_by, 1)[:1]), kind=REPLAY, ranges=ranges)
     drained: Read = {}
     for lengths, number in drains:
         batch = batch_of(progress, lengths, keys_of(number, 1)[:1])

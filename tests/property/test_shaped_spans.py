@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
 from spark_jobs.protocol.shaped_spans import (
@@ -21,6 +21,7 @@ from spark_jobs.protocol.shaped_spans import (
     is_outdated,
     may_leave_out,
 )
+from spark_jobs.protocol.works.replay import REPLAY
 
 SHAPES = st.sampled_from(["a", "b", LEAVES_OUT + "c", UNKNOWN])
 KINDS = st.sampled_from(["drain", "replay", "rollback"])
@@ -63,7 +64,7 @@ def test_every_offset_has_the_shape_it_was_last_made_by(
         if kind == "drain":
             progress = progress.advanced(batch, None)
         elif batch.ranges:
-            again = replace(batch, kind=BatchKind.REPLAY)
+            again = replace(batch, kind=REPLAY)
             progress = progress.replayed(again, PendingDeadLetters("attempt", batch.ranges, ()))
         made |= {(r.partition, offset): shape for r in ranges for offset in range(r.start, r.end)}
         assert shapes_of(progress) == made

@@ -7,10 +7,11 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.batch import Balance, Batch, BatchKind, WrittenFile
+from spark_jobs.protocol.batch import Balance, Batch, WrittenFile
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.protocol.work import WORKS
 from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold
 from spark_jobs.txlog.phases import object_name
 
@@ -53,7 +54,7 @@ VALUES = {
     ),
     "KeptLetters | None": st.none() | st.builds(KeptLetters),
     "OffsetRanges": offset_ranges(),
-    "BatchKind": st.sampled_from(BatchKind),
+    "Work": st.sampled_from(sorted(WORKS.values(), key=str)),
 }
 entries = st.sampled_from(list(_ENTRY_TYPES.values())).flatmap(
     lambda kind: st.builds(kind, **{f.name: VALUES[str(f.type)] for f in fields(kind)})

@@ -20,10 +20,11 @@ from spark_jobs.commit.landing import land
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
-from spark_jobs.protocol.batch import Balance, Batch, BatchKind
+from spark_jobs.protocol.batch import Balance, Batch
 from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.works.changes import PAUSE
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.txlog.entries import ParquetWritten
@@ -142,7 +143,7 @@ class Lake:
         return self.commit(self.request(start, end, **more))
 
     def act(self, change: Callable[[Progress], Progress], fail_points: FailPoints | None = None) -> Committed:
-        batch = Batch("p", self.name(), TOPIC, 0, OffsetRanges(()), uuid.uuid4().hex, 1, kind=BatchKind.PAUSE)
+        batch = Batch("p", self.name(), TOPIC, 0, OffsetRanges(()), uuid.uuid4().hex, 1, kind=PAUSE)
         return land(self.access(fail_points), ChangeCommit(batch, change, {}))
 
     def compact(self, name: str = "t") -> None:

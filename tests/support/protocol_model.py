@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.lake.named_files import unnamed_files
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.fences import is_stale, may_come_late, may_replay, stands_at_starts
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.changes import ACCEPT, DISCARD, REANCHOR, ROLLBACK
+from spark_jobs.protocol.works.drain import DRAIN
+from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.recovery.decide import decide
 from spark_jobs.txlog.entries import Published, is_held, is_waiting
 from spark_jobs.txlog.phases import is_settled
@@ -105,8 +108,8 @@ class Model:
 
     def explore(self) -> int:
         """Visit every world that can be reached, checking each; returns how many there are."""
-        accepts = (BatchKind.ACCEPT,) if self.fork is not None else ()
-        kinds = (BatchKind.DRAIN,) * self.runs + (BatchKind.REPLAY,) * self.replays + accepts
+        accepts = (ACCEPT,) if self.fork is not None else ()
+        kinds = (DRAIN,) * self.runs + (REPLAY,) * self.replays + accepts
         runs = tuple(Run("start", kind) for kind in kinds)
         first = World((), frozenset(), frozenset(), frozenset(), runs)
         waiting, known, settled = deque([first]), {first}, set()
@@ -157,12 +160,12 @@ class Model:
 
     def _upkeep_and_rollback(self, world: World) -> Iterator[World]:
         kinds = {kind_of(commit.attempt) for commit in world.history}
-        if self.has_upkeep and BatchKind.REANCHOR not in kinds:
-            yield committed(world, Commit(attempt_name(BatchKind.REANCHOR, 0, 0, 0, "upkeep")))
-        if self.has_rollback and world.history and BatchKind.ROLLBACK not in kinds:
+        if self.has_upkeep and REANCHOR not in kinds:
+            yield committed(world, Commit(attempt_name(REANCHOR, 0, 0, 0, "upkeep")))
+        if self.has_rollback and world.history and ROLLBACK not in kinds:
             # It brings in what is owed before its own swap.
             ready = owed_paid(world, self.rules) if self.broken else world
-            yield committed(ready, Commit(attempt_name(BatchKind.ROLLBACK, 0, 0, 0, "operator")))
+            yield committed(ready, Commit(attempt_name(ROLLBACK, 0, 0, 0, "operator")))
 
     def _decisions(self, world: World) -> Iterator[World]:
         """An operator looked at what is held, at any time before."""
@@ -172,7 +175,7 @@ class Model:
             if is_held(attempt):
                 yield logged(world, name, Published("", "", "", 0), attempt.reached)
             if is_waiting(attempt, progress):
-                discard = attempt_name(BatchKind.DISCARD, *bounds_of(name), 0, name.rpartition(":")[2])
+                discard = attempt_name(DISCARD, *bounds_of(name), 0, name.rpartition(":")[2])
                 yield committed(world, Commit(discard))
 
     def settle(self, world: World) -> None:
@@ -182,17 +185,17 @@ class Model:
             ended = start._replace(requests=frozenset(), dead_requests=frozenset())
             if world.topic:
                 whole = whole_attempts(self, ended)
-                ended = self.run_alone(ended, BatchKind.ACCEPT, "w")
+                ended = self.run_alone(ended, ACCEPT, "w")
                 self.check(ended)
                 assert not is_another(progress_of(ended.history), ended.topic), "the source is not accepted"
                 kept = {row for rows in generations_of(ended.history) for row in rows}
                 assert not whole or whole & kept, f"a batch that was read whole is thrown away: {set(whole)}"
             # Who publishes what a drain holds looks after each; two drains more sweep what became hopeless.
             for number in range(self.last_offset + 2 if self.gated else 2):
-                ended = self._published(self.run_alone(ended, BatchKind.DRAIN, f"x{number}"))
+                ended = self._published(self.run_alone(ended, DRAIN, f"x{number}"))
                 if self.replays:
-                    ended = self.run_alone(ended, BatchKind.REPLAY, f"y{number}")
-            ended = self.run_alone(ended, BatchKind.DRAIN, "z")
+                    ended = self.run_alone(ended, REPLAY, f"y{number}")
+            ended = self.run_alone(ended, DRAIN, "z")
             self.check(ended)
             named = named_files(ended.history) | dead_files(ended.dead)
             assert next_offset(ended.history) == self.end_of(ended.topic), "the drain stands still"
@@ -208,7 +211,7 @@ class Model:
                 return logged(world, name, Published("", "", "", 0), attempt.reached)
         return world
 
-    def run_alone(self, world: World, kind: BatchKind, name: str) -> World:
+    def run_alone(self, world: World, kind: Work, name: str) -> World:
         """One run from start to end without interference or failures."""
         run, steps = Run("start", kind), Steps(self)
         while run.step != "stopped":
@@ -216,7 +219,7 @@ class Model:
             world = forget_hopeless(world)
         return world
 
-    def due(self, world: World, *, now_us: int, kind: BatchKind | None = None) -> tuple[str, ...]:
+    def due(self, world: World, *, now_us: int, kind: Work | None = None) -> tuple[str, ...]:
         """The attempts that a recovery looks at."""
         attempts = sorted({attempt for attempt, _ in world.log})
         return tuple(
@@ -238,7 +241,7 @@ class Model:
 
     def is_gated(self, name: str) -> bool:
         """Whether the attempt's batch fails its gate."""
-        return kind_of(name) is BatchKind.DRAIN and bounds_of(name)[0] in self.gated
+        return kind_of(name) is DRAIN and bounds_of(name)[0] in self.gated
 
     def files_of(self, name: str) -> frozenset[str]:
         """What the attempt writes."""

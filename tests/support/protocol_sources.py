@@ -10,9 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.accept_source import SourceComparison, _AcceptCommit
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.works.changes import ACCEPT
+from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.txlog.entries import ParquetWritten
 from tests.support.log_entries import make_progress
 from tests.support.protocol_dead_letters import finishing
@@ -75,7 +76,7 @@ def topics_of(history: History) -> tuple[int, ...]:
     """The topic of every generation, the one that it was given last."""
     topics = [0]
     for commit in history:
-        if kind_of(commit.attempt) is BatchKind.ACCEPT:
+        if kind_of(commit.attempt) is ACCEPT:
             topics[batch_of(commit.attempt).generation :] = [topic_of(commit.attempt)]
     return tuple(topics)
 
@@ -97,7 +98,7 @@ def whole_attempts(model: Model, world: World) -> frozenset[str]:
     """Drains that are written, verified and next: nobody but they may have their records any more."""
     progress = progress_of(world.history)
     where = (progress.generation, progress.topic_id, progress.rollbacks, progress.next_offsets)
-    drains = {name for name, _ in world.log if kind_of(name) is BatchKind.DRAIN}
+    drains = {name for name, _ in world.log if kind_of(name) is DRAIN}
     whole = (batch_of(name) for name in drains if model.read(world, name).entry(ParquetWritten))
     return frozenset(
         batch.attempt
@@ -126,7 +127,7 @@ class SourceSteps:
             return
         generation = seen.progress.generation + (not seen.continues)
         source = {"generation": generation, "topic": world.topic}
-        commit = Commit(attempt_name(BatchKind.ACCEPT, 0, 0, 0, turn[0], **source))
+        commit = Commit(attempt_name(ACCEPT, 0, 0, 0, turn[0], **source))
         yield world, run._replace(step="accept", commit=commit, seen=world.history)
 
     def _accept(self, world: World, run: Run, _turn: object) -> Iterator[tuple[World, Run]]:

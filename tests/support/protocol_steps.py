@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.fences import has_passed
+from spark_jobs.protocol.works.changes import ACCEPT, CANCEL
+from spark_jobs.protocol.works.drain import DRAIN
+from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.recovery.decide import Decision
 from spark_jobs.txlog.entries import Closed, FlushComplete, FlushStart, IcebergSnapshotCreated, Swept
 from spark_jobs.txlog.phases import reached_phase
@@ -63,7 +65,7 @@ class Steps(DeadLetterSteps, SourceSteps):
             yield from getattr(self, f"_{run.step}")(world, run, turn)
 
     def _start(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
-        if run.kind is BatchKind.ACCEPT and not self.model.rules.settles_before_accept:
+        if run.kind is ACCEPT and not self.model.rules.settles_before_accept:
             yield from self._compare(world, run, turn)
         elif self.model.broken:
             yield world, finishing(run, world.history, "list")
@@ -75,10 +77,10 @@ class Steps(DeadLetterSteps, SourceSteps):
         return finishing(run, history, after) if self.model.broken else run._replace(step=after)
 
     def _list(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
-        kind = BatchKind.DRAIN if run.kind is BatchKind.ACCEPT else run.kind
+        kind = DRAIN if run.kind is ACCEPT else run.kind
         todo = self.model.due(world, now_us=turn.now_us, kind=kind)
         logs = tuple(objects_of(world, attempt) for attempt in todo)
-        is_replay = run.kind is BatchKind.REPLAY
+        is_replay = run.kind is REPLAY
         yield world, run._replace(step="give_up" if is_replay else "look", todo=todo, logs=logs)
 
     def _give_up(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
@@ -93,14 +95,14 @@ class Steps(DeadLetterSteps, SourceSteps):
         if progress_of(world.history).replay_epoch > run.seen:
             yield world, looking
             return
-        cancel = attempt_name(BatchKind.CANCEL, 0, 0, run.seen, f"{turn.name}.{run.begun}")
+        cancel = attempt_name(CANCEL, 0, 0, run.seen, f"{turn.name}.{run.begun}")
         yield committed(world, Commit(cancel)), looking
 
     def _look(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
         if run.todo:
             yield world, run._replace(step="judge", seen=world.history)
         else:
-            then = "compare" if run.kind is BatchKind.ACCEPT else "plan"
+            then = "compare" if run.kind is ACCEPT else "plan"
             yield world, (stopped(run) if run.is_held else run._replace(step=then, seen=None))
 
     def _judge(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
@@ -163,12 +165,12 @@ class Steps(DeadLetterSteps, SourceSteps):
     def _plan(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
         progress = progress_of(world.history)
         reached = next_offset(world.history)
-        is_done = reached == (0 if run.kind is BatchKind.REPLAY else self.model.end_of(world.topic))
+        is_done = reached == (0 if run.kind is REPLAY else self.model.end_of(world.topic))
         if is_done or is_another(progress, world.topic):
             yield world, stopped(run)
             return
         start, end, epoch = reached, reached + 1, progress.rollbacks
-        if run.kind is BatchKind.REPLAY:
+        if run.kind is REPLAY:
             start, end, epoch = 0, reached, progress.replay_epoch
         mark = "!" if self.model.broken & set(range(start, end)) else ""
         who, generation = f"{turn.name}.{run.begun}{mark}", progress.generation
@@ -197,7 +199,7 @@ class Steps(DeadLetterSteps, SourceSteps):
 
     def _load(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
         progress, commit, rules = progress_of(world.history), run.commit, self.model.rules
-        may = rules.may_replay if run.kind is BatchKind.REPLAY else rules.may_commit
+        may = rules.may_replay if run.kind is REPLAY else rules.may_commit
         if progress.has_landed(commit.attempt):
             yield world, run._replace(step="landed", seen=world.history)
         elif may(progress, batch_of(commit.attempt)):
@@ -236,7 +238,7 @@ class Steps(DeadLetterSteps, SourceSteps):
         done = logged(world, run.commit.attempt, FlushComplete({}, None, turn.name, 0))
         if run.is_adopting:
             yield done, next_attempt(run)
-        elif run.kind is BatchKind.REPLAY:
+        elif run.kind is REPLAY:
             yield done, stopped(run)
         else:
             yield done, Run("plan", run.kind, run.begun)

@@ -10,11 +10,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_jobs.acts.changes import Rewind, follow_source, rewound
-from spark_jobs.protocol.batch import Balance, BatchKind
+from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.kept import with_skipped
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.work import WORKS, Work
+from spark_jobs.protocol.works import changes, drain, replay
 from spark_jobs.txlog.entries import (
     Attempt,
     Entry,
@@ -78,7 +80,7 @@ class Run(NamedTuple):
     """A run of one ``kind``: what it does next and what it remembers. ``begun`` counts its attempts."""
 
     step: str
-    kind: BatchKind = BatchKind.DRAIN
+    kind: Work = drain.DRAIN
     begun: int = 0
     commit: Commit | None = None
     todo: tuple[str, ...] = ()
@@ -118,7 +120,7 @@ class World(NamedTuple):
 
 
 def attempt_name(
-    kind: BatchKind, start: int, end: int, epoch: int, who: str, *, generation: int = 0, topic: int = 0
+    kind: Work, start: int, end: int, epoch: int, who: str, *, generation: int = 0, topic: int = 0
 ) -> str:
     """An attempt's name, which is all of its batch: no world has to hold batches."""
     return f"{kind}:{start}:{end}:{epoch}:{generation}:{topic}:{who}"
@@ -130,7 +132,7 @@ def batch_of(attempt: str) -> Batch:
     kind, start, end, epoch, generation, topic, _who = attempt.split(":")
     batch = make_batch(attempt, start=int(start), end=int(end), generation=int(generation))
     topic_id = TOPIC_IDS[int(topic)]
-    return replace(batch, kind=BatchKind(kind), epoch=int(epoch), cluster_id="c", topic_id=topic_id)
+    return replace(batch, kind=WORKS[kind], epoch=int(epoch), cluster_id="c", topic_id=topic_id)
 
 
 def bounds_of(attempt: str) -> tuple[int, int]:
@@ -139,7 +141,7 @@ def bounds_of(attempt: str) -> tuple[int, int]:
     return batch.ranges.starts.get(0, 0), batch.ranges.ends.get(0, 0)
 
 
-def kind_of(attempt: str) -> BatchKind:
+def kind_of(attempt: str) -> Work:
     """What the attempt is for."""
     return batch_of(attempt).kind
 
@@ -151,10 +153,10 @@ def progress_of(history: History) -> Progress:
         return make_progress()
     before, attempt = progress_of(history[:-1]), history[-1].attempt
     batch = batch_of(attempt)
-    if batch.kind is BatchKind.DRAIN:
+    if batch.kind is drain.DRAIN:
         owed = PendingDeadLetters(attempt, batch.ranges, _described(dead_files_of(attempt)))
         return before.advanced(batch, owed if owed.files else None)
-    if batch.kind is BatchKind.REPLAY:
+    if batch.kind is replay.REPLAY:
         owed = PendingDeadLetters(attempt, batch.ranges, _described(dead_files_of(attempt)), replaces=True)
         return before.replayed(batch, owed)
     return _after_act(before, batch).recorded(attempt, batch.ranges)
@@ -171,15 +173,15 @@ def _described(files: frozenset[str]) -> tuple[WrittenFile, ...]:
 
 def _after_act(before: Progress, batch: Batch) -> Progress:
     match batch.kind:
-        case BatchKind.ROLLBACK:
+        case changes.ROLLBACK:
             rewind = Rewind({0: 0}, OffsetRanges.between({0: 0}, before.next_offsets), OffsetRanges(()))
             return rewound(before, rewind, None, None, attempt=batch.attempt, reason="")
-        case BatchKind.DISCARD:
+        case changes.DISCARD:
             passed = with_skipped(before.skipped, 0, batch.ranges, "")
             return replace(before, next_offsets={**before.next_offsets, **batch.ranges.ends}, skipped=passed)
-        case BatchKind.CANCEL:
+        case changes.CANCEL:
             return replace(before, replay_epoch=before.replay_epoch + 1)
-        case BatchKind.ACCEPT:
+        case changes.ACCEPT:
             starts = {0: 0} if batch.generation > before.generation else None
             return follow_source(before, source_of(TOPIC_IDS.index(batch.topic_id or "")), starts)
         case _:
@@ -198,7 +200,7 @@ def generations_of(history: History) -> tuple[tuple[str, ...], ...]:
     if not history:
         return ((),)
     before, batch = generations_of(history[:-1]), batch_of(history[-1].attempt)
-    if batch.kind is BatchKind.ACCEPT:
+    if batch.kind is changes.ACCEPT:
         return before if batch.generation < len(before) else (*before, ())
     is_late = batch.kind.writes_files and batch.generation != len(before) - 1
     assert not is_late, f"{batch.attempt} lands in a generation that is not its own"
@@ -216,18 +218,18 @@ def rows_of(history: History) -> tuple[str, ...]:
     before, attempt = generations_of(history[:-1])[-1], history[-1].attempt
     start, end = bounds_of(attempt)
     match kind_of(attempt):
-        case BatchKind.DRAIN | BatchKind.DISCARD:
+        case drain.DRAIN | changes.DISCARD:
             assert start == len(before), f"offset {min(start, len(before))} doubled or lost"
             return (
                 *before,
-                *((attempt if kind_of(attempt) is BatchKind.DRAIN else SKIPPED),) * (end - start),
+                *((attempt if kind_of(attempt) is drain.DRAIN else SKIPPED),) * (end - start),
             )
-        case BatchKind.REPLAY:
+        case replay.REPLAY:
             assert end <= len(before), f"offset {end - 1} is replayed before it is drained"
             return (*before[:start], *(attempt,) * (end - start), *before[end:])
-        case BatchKind.ROLLBACK:
+        case changes.ROLLBACK:
             return ()
-        case BatchKind.ACCEPT:
+        case changes.ACCEPT:
             return generations_of(history)[-1]
         case _:
             return before

@@ -10,7 +10,9 @@ import pytest
 
 from spark_jobs.books import history
 from spark_jobs.books.entries import books_of, entry_of, is_due
-from spark_jobs.protocol.batch import Balance, BatchCounts, BatchKind
+from spark_jobs.protocol.batch import Balance, BatchCounts
+from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.changes import DISCARD, SKIP
 from spark_jobs.txlog.entries import (
     Attempt,
     Closed,
@@ -50,8 +52,8 @@ def test_swept_attempt_is_not_landed() -> None:
     assert (entry.is_landed, entry.finished_at_us, entry.counts.balance.offsets) == (False, 9, 0)
 
 
-@pytest.mark.parametrize("kind", [BatchKind.SKIP, BatchKind.DISCARD])
-def test_skipped_offsets_are_counted(kind: BatchKind) -> None:
+@pytest.mark.parametrize("kind", [SKIP, DISCARD])
+def test_skipped_offsets_are_counted(kind: Work) -> None:
     """The offsets of a skip or a discard that landed are in the books as skipped; of any other kind not."""
     batch = replace(make_batch(), kind=kind)
     phases = (IcebergSnapshotCreated(1, "r", 1), FlushComplete({}, None, "r", 1))

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from spark_jobs.protocol.batch import Balance, Batch, BatchKind
+from spark_jobs.protocol.batch import Balance, Batch
 from spark_jobs.protocol.commit_summary import (
     CommitSummary,
     actor_summary,
@@ -20,6 +20,7 @@ from spark_jobs.protocol.commit_summary import (
 )
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.works.drain import DRAIN
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
@@ -102,8 +103,8 @@ def test_what_is_written_is_read_back() -> None:
             "added-records": "5",
         }
     )
-    assert (summary.attempt, summary.kind, summary.batch_id) == ("a-1", BatchKind.DRAIN, BATCH.batch_id)
-    assert (summary.is_of_sluice, summary.is_drain, summary.is_held) == (True, True, True)
+    assert (summary.attempt, summary.kind, summary.batch_id) == ("a-1", "drain", BATCH.batch_id)
+    assert (summary.is_of_sluice, summary.work, summary.is_held) == (True, DRAIN, True)
     assert (summary.start_offsets, summary.next_offsets) == (RANGES.starts, progress.next_offsets)
     assert (summary.generation, summary.has_progress) == (2, True)
     assert summary.balances == tuple(balances.values())

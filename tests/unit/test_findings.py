@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.audit.findings import log_findings
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.work import WORKS, Work
 from spark_jobs.txlog.entries import Attempt, Swept
 from tests.support.log_entries import TABLE_UUID, make_batch, make_progress, offset_commit
 
 
-@pytest.mark.parametrize("kind", BatchKind)
-def test_an_act_may_land_after_it_was_called_undone(kind: BatchKind) -> None:
+@pytest.mark.parametrize("kind", WORKS.values(), ids=WORKS)
+def test_an_act_may_land_after_it_was_called_undone(kind: Work) -> None:
     """It has no files that a sweep could have taken; what has some is named."""
     batch = replace(make_batch(), kind=kind)
     entries = (offset_commit(batch), Swept(0, "run-2", 2_000))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.lake.named_files import unnamed_files
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.fences import has_passed, may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.recovery.decide import Decision, decide
 from spark_jobs.txlog.entries import Attempt, Held, Published, fold, is_waiting
 from tests.support.log_entries import (
@@ -234,7 +234,7 @@ def test_waiting_ends_when_the_table_moves() -> None:
 
 
 def _replay(epoch: int = 0) -> Batch:
-    return replace(make_batch(), kind=BatchKind.REPLAY, epoch=epoch)
+    return replace(make_batch(), kind=REPLAY, epoch=epoch)
 
 
 @pytest.mark.parametrize("count", range(1, 5))

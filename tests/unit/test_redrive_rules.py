@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.lake.coordinates import Coordinates
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.fences import has_passed, is_stale, may_replay, stands_at_starts, with_dead_letters
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
@@ -23,6 +23,7 @@ from spark_jobs.protocol.shaped_spans import (
     is_outdated,
     may_leave_out,
 )
+from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.replay.redrive_plan import BATCH_BYTES, BYTES, RedrivePlan
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
@@ -36,7 +37,7 @@ BATCH = Batch(
     OffsetRanges.between({0: 2}, {0: 8}),
     "attempt-a",
     1,
-    kind=BatchKind.REDRIVE,
+    kind=REDRIVE,
     epoch=3,
     shaped_by="new",
     letters=LETTERS,

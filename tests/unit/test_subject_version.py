@@ -70,7 +70,7 @@ def schemas_of(
 def read_by(schemas: RecordSchemas, progress: Progress) -> list[str]:
     """Return by what a drain is read that is planned now."""
     schemas.ask_for_versions(progress)
-    return [str(key) for key in schemas.read_by(progress, is_replay=False)]
+    return [str(key) for key in schemas.read_by(progress, asks_anew=True)]
 
 
 def test_the_latest_is_asked_for_whenever_a_drain_is_planned(tmp_path: Path) -> None:
@@ -132,11 +132,11 @@ def test_a_replay_is_read_by_what_the_table_knows(tmp_path: Path) -> None:
         schemas={SchemaKey.parse("1"): FIRST.digest},
     )
     schemas = schemas_of(tmp_path, registry, BY_VERSION)
-    assert schemas.read_by(one, is_replay=True) == ()
+    assert schemas.read_by(one, asks_anew=False) == ()
     known = schemas.known(one)
     assert (known.spans, [str(key) for key in known.by_key]) == (one.schema_spans, ["1"])
     assert registry.asked == ["schema 1"]
-    assert schemas.read_by(TABLE, is_replay=True) == (SchemaKey.parse("2"),)
+    assert schemas.read_by(TABLE, asks_anew=False) == (SchemaKey.parse("2"),)
     assert schemas.known(TABLE).spans == (SchemaSpan(SchemaKey.parse("2"), {}),)
 
 
@@ -171,5 +171,5 @@ def test_values_that_name_their_schemas_again_need_no_version(tmp_path: Path) ->
     framed.ask_for_versions(was)
     known = framed.known(was)
     assert (known.spans, dict(known.by_key), known.is_framed) == ((), {}, True)
-    assert framed.read_by(was, is_replay=False) == ()
+    assert framed.read_by(was, asks_anew=True) == ()
     assert not registry.asked

@@ -13,7 +13,8 @@ from pydantic import SecretStr
 from spark_jobs.config.sections import NotifySettings
 from spark_jobs.notices.notice import MAX_PARTITIONS, _touched
 from spark_jobs.notices.sender import Delivery, Posted, post, receiver_of, signature
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.works.drain import DRAIN
+from spark_jobs.protocol.works.replay import REPLAY
 from tests.support.webhook_receiver import Receiver, receiving
 
 if TYPE_CHECKING:
@@ -118,6 +119,6 @@ def test_only_what_can_never_be_taken_is_given_up(
 def test_partitions_are_named_up_to_a_thousand() -> None:
     """Of more, and of rows that went, any may have changed."""
     names = {f"day={at}" for at in range(MAX_PARTITIONS)}
-    assert _touched(BatchKind.DRAIN, names) == sorted(names)
-    assert _touched(BatchKind.DRAIN, {*names, "day=x"}) is None
-    assert _touched(BatchKind.REPLAY, {"day=1"}) is None
+    assert _touched(DRAIN, names) == sorted(names)
+    assert _touched(DRAIN, {*names, "day=x"}) is None
+    assert _touched(REPLAY, {"day=1"}) is None

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_jobs.drain.written import add_up, verify
+from spark_jobs.drain.written import add_up, verify_offsets
 from spark_jobs.protocol.batch import Balance, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
@@ -53,7 +53,7 @@ def test_counts_that_the_files_do_not_bear_out_commit_nothing(
     data = tuple(written_file(f"d{n}", rows=rows) for n, rows in enumerate(data_rows))
     letters = tuple(written_file(f"l{n}", rows=rows) for n, rows in enumerate(letter_rows))
     with pytest.raises(CorruptLog) as caught:
-        verify(RUN, add_up([_outcome(balance, data, letters)], has_strays=False))
+        verify_offsets(RUN, add_up([_outcome(balance, data, letters)], has_strays=False))
     assert caught.value.code == "unbalanced"
 
 
@@ -63,4 +63,4 @@ def test_counts_that_hold_are_followed_by_a_look_at_the_source() -> None:
         Balance(rows=7, dead_letters=2, gaps=1), (written_file("d", rows=7),), (written_file("l", rows=2),)
     )
     with pytest.raises(_SourceAskedError):
-        verify(RUN, add_up([outcome], has_strays=False))
+        verify_offsets(RUN, add_up([outcome], has_strays=False))

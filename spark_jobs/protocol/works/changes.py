@@ -1,0 +1,22 @@
+"""Changes of a table's progress, most of them an operator's acts: commits without rows of their own. Pure."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from spark_jobs.protocol.work import Behind, Fence, Told, Touched, Work
+
+# What did not land of one does no harm, whatever the table counts.
+_change = partial(Work, touches=Touched.NONE, writes_files=False, fence=Fence(lambda _: 0))
+
+SKIP = _change("skip", told=Told.PASSED_OVER)
+DISCARD = _change("discard", told=Told.PASSED_OVER)
+PAUSE = _change("pause")
+RESUME = _change("resume")
+ROLLBACK = _change("rollback", touches=Touched.ANY)
+ACCEPT = _change("accept")
+# Its commits exchange columns, and files whose rows get values in the new one.
+RETYPE = Behind("retype", touches=Touched.ANY)
+REPARTITION = _change("repartition")
+CANCEL = _change("cancel")  # a replay is given up
+REANCHOR = _change("reanchor")  # by upkeep

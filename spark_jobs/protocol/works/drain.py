@@ -1,0 +1,27 @@
+"""A drain: offsets from where the table stands, read from Kafka, as new rows. Pure.
+
+Its commit moves the offsets, which fence it; recovery adopts what is whole, and sweeps what can never land.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from spark_jobs.protocol.work import Told, Work
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)
+class Drain(Work):
+    """The one work whose offsets are new to the table."""
+
+    told: Told = Told.EACH
+
+    def new(self, told: _T) -> _T | None:
+        """See ``Work``."""
+        return told
+
+
+DRAIN = Drain("drain")

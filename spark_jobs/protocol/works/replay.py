@@ -1,0 +1,15 @@
+"""A replay: offsets that were drained, read from Kafka once more, in the place of their rows. Pure.
+
+No offset moves, so that the replay epoch fences it; recovery gives up what did not land, and sweeps it.
+"""
+
+from __future__ import annotations
+
+from spark_jobs.protocol.work import Behind, Check, Told, Touched
+
+REPLAY = Behind(
+    "replay",
+    touches=Touched.ANY,
+    told=Told.EACH,
+    checks=(Check.OFFSETS, Check.LOSSES, Check.DEAD_LETTERS),
+)
