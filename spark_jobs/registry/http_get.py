@@ -13,7 +13,6 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import requests
-from requests.auth import AuthBase
 from urllib3.exceptions import HTTPError
 
 from spark_jobs import __version__
@@ -37,6 +36,14 @@ class HttpGet:
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
         self._session = requests.Session()
+        self._session.headers.update(
+            access.headers
+            | {
+                "Accept": "application/vnd.schemaregistry.v1+json, application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"sluice/{__version__}",
+            }
+        )
 
     def get(self, path: str) -> str | None:
         """Return what is answered below the address, None for what the registry says it does not have."""
@@ -53,7 +60,7 @@ class HttpGet:
             with self._session.get(
                 f"{access.url}/{path}",
                 # A file of the user's (.netrc) must not say who asks; nor may a redirect lead them away.
-                auth=_Headers(access.headers),
+                auth=lambda request: request,
                 allow_redirects=False,
                 verify=access.verify,
                 cert=access.certificate,
@@ -104,24 +111,6 @@ class HttpGet:
                 raise garbage(self._access.name, f"more than {MAX_ANSWER_BYTES >> 20} MiB")
             if time.monotonic() > deadline:
                 raise _away(self._access.name, "does not come to an end")
-
-
-class _Headers(AuthBase):
-    """Says who asks, whatever the environment says."""
-
-    def __init__(self, headers: dict[str, str]) -> None:
-        self._headers = headers
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers.update(
-            self._headers
-            | {
-                "Accept": "application/vnd.schemaregistry.v1+json, application/json",
-                "Accept-Encoding": "identity",
-                "User-Agent": f"sluice/{__version__}",
-            }
-        )
-        return request
 
 
 def garbage(name: str, what: str) -> SluiceError:
