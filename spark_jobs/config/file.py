@@ -287,7 +287,7 @@ def _bomb(file: str, root: yaml.Node) -> ConfigProblem | None:
     def first_too_large(node: yaml.Node) -> yaml.Node | None:
         sizes[id(node)] = 1  # where it is its own part: construction tells
         found = None
-        for part in _parts(node):
+        for part in parts(node):
             if id(part) not in sizes and (found := first_too_large(part)):
                 return found
             sizes[id(node)] += sizes[id(part)]
@@ -301,7 +301,8 @@ def _bomb(file: str, root: yaml.Node) -> ConfigProblem | None:
     return ConfigProblem(file, node.start_mark.line + 1, "", told, hint)
 
 
-def _parts(node: yaml.Node) -> Iterable[yaml.Node]:
+def parts(node: yaml.Node) -> Iterable[yaml.Node]:
+    """Return the nodes of a map's keys and values, or of a list; a text has none."""
     if isinstance(node, yaml.MappingNode):
         return chain.from_iterable(node.value)
     return node.value if isinstance(node, yaml.SequenceNode) else ()

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from spark_jobs.config.file import parts
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.problems import Path as KeyPath
 from spark_jobs.config.suites import ROW_CONDITION, WARNING
@@ -75,20 +76,21 @@ def _row_conditions(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iter
         path, node = each.path, each.value
         is_condition = path[-1:] == (ROW_CONDITION,) and path[-4:-3] == ("expectations",)
         if is_condition and isinstance(node, yaml.ScalarNode):
-            from spark_jobs.expressions.conditions import line_instead  # noqa: PLC0415  (DuckDB)
+            from spark_jobs.expressions.conditions import judge_condition, line_instead  # noqa: PLC0415  (DuckDB)
+            from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415
 
-            if (line := line_instead(node.value)) is not None and _is_condition(line):
-                start, end = _extent(text, node)
-                told = node.start_mark.line + 1, path, " ".join(node.value.split()), line
-                yield Edit(start, end, _quoted(line), told)
+            with suppress(ExpressionError):
+                if (line := line_instead(node.value)) is not None and judge_condition(line):
+                    told = node.start_mark.line + 1, path, " ".join(node.value.split()), line
+                    yield Edit(*_extent(text, node), _quoted(line), told)
 
 
 def _retired_keys(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterator[Edit]:
     """Keys that there are no more, as what says the same now, or left out."""
     for each in _entries(root, (), set()):
         gone = retired(each.path, each.value.value)
-        if gone is None or text.startswith("&", each.value.start_mark.index):
-            continue  # what an anchor names stands elsewhere too
+        if gone is None or _is_shared(text, each.value, 0):
+            continue
         start, end = each.key.start_mark.index, _extent(text, each.value)[1]
         told = each.key.start_mark.line + 1, each.path, " ".join(text[start:end].split())
         is_of_events = _said(each.holder, "layout") in ("changes", "mirror")
@@ -113,9 +115,8 @@ def _severities(text: str, root: yaml.Node, main: yaml.Node | None) -> Iterator[
 def _listed(text: str, path: KeyPath, checks: yaml.MappingNode, below: _Lists) -> Iterator[Edit]:
     before, after = _lists(checks, below, are_maps=False), _lists(checks, below)
     changed = [word for word in after if {*after[word]} != {*before[word]}]
-    whole = text[checks.start_mark.index : _extent(text, checks)[1]]
-    if {"&", "*"} & {*whole} or any(_said(checks, word) is not None for word in changed):
-        return  # what aliases stand for, or lists beside maps, is for a person
+    if _is_shared(text, checks, 0) or any(_said(checks, word) is not None for word in changed):
+        return  # lists beside maps are for a person
     now = [f"{word}: [{', '.join(after[word])}]" for word in changed]
     for key, value in checks.value:
         if isinstance(value, yaml.MappingNode):
@@ -220,6 +221,13 @@ def _said(holder: yaml.Node, name: str) -> Any:
     return next((value.value for key, value in entries if key.value == name), None)
 
 
+def _is_shared(text: str, node: yaml.Node, after: int) -> bool:
+    """True if an alias stands in it, or elsewhere for a part of it: it is left to a person."""
+    start = node.start_mark.index
+    is_alias, is_anchor = start < after, text.startswith("&", start)
+    return is_alias or is_anchor or any(_is_shared(text, part, start) for part in parts(node))
+
+
 def _extent(text: str, node: yaml.Node) -> tuple[int, int]:
     """Return where a value begins, behind its anchor, and ends, without what is between it and the next."""
     start, end = node.start_mark.index, node.end_mark.index
@@ -251,17 +259,6 @@ def _quoted(value: str) -> str:
     if value.isprintable():
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value)
-
-
-def _is_condition(line: str) -> bool:
-    from spark_jobs.expressions.conditions import judge_condition  # noqa: PLC0415  (DuckDB)
-    from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415
-
-    try:
-        judge_condition(line)
-    except ExpressionError:
-        return False
-    return True
 
 
 def _write(file: Path, text: str) -> None:

@@ -85,6 +85,11 @@ pipelines:
     table: l.b
   c: {topic: c, key: {format: raw}, key_format: binary}
   d: {topic: d, layout: mirror, key_format: binary, head: 1s}
+  e: {topic: &topic e}
+  f:
+    encoding:
+      - *topic
+    table: l.f
 """
 LEFT = """\
 gateway:
@@ -105,6 +110,11 @@ pipelines:
     table: l.b
   c: {topic: c, key: {format: raw}, key_format: binary}
   d: {topic: d, layout: mirror, key_format: binary, head: 1s}
+  e: {topic: &topic e}
+  f:
+    encoding:
+      - *topic
+    table: l.f
 """
 
 
@@ -143,6 +153,11 @@ pipelines:
   c: {checks: {lag: {severity: off}}}
   d: {checks: {fresh: &f {severity: off}, stall: *f}}
   e: {checks: {warn: [stall], fresh: {severity: warn}}}
+  f: {table: &f1 {severity: off}}
+  g:
+    checks:
+      lag: {severity: off}
+      stall: *f1
 """
 LISTS = """\
 defaults:
@@ -162,6 +177,11 @@ pipelines:
   c: {checks: {}}
   d: {checks: {fresh: &f {severity: off}, stall: *f}}
   e: {checks: {warn: [stall], fresh: {severity: warn}}}
+  f: {table: &f1 {severity: off}}
+  g:
+    checks:
+      lag: {severity: off}
+      stall: *f1
 """
 
 
