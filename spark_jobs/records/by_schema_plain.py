@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -28,18 +28,17 @@ class PlainSchemaDecoder:
         passed: dict[str, list[int]] = {}
         read = self._read(encoded, passed)
         items: dict[int, dict[str, Any]] = {}
+        more: dict[int, list[Any]] = {}
         for index in sorted(read):
+            more[index] = []
             with suppress(*NO_VALUE):  # of no row, or of one that keeps it elsewhere
-                items[index] = {
-                    each.name: in_column(read[index].get(each.name), each.type) for each in columns
-                }
+                items[index] = in_column(read[index], pa.struct(columns), more[index])
         there = [*items]
         every = {name: [row[name] for row in items.values()] for name in columns.names}
         table, at = stored(every, [*range(len(there))], columns)
         rows = [there[position] for position in at]
-        kinds = {column.name: column.type for column in columns}
-        more = [index for index in rows if _says_more(read[index], kinds)]
-        return Decoded(table, rows, has_more=more, passed=passed)
+        has_more = [index for index in rows if any(map(_says_something, more[index]))]
+        return Decoded(table, rows, has_more=has_more, passed=passed)
 
     def _read(self, encoded: Encoded, passed: dict[str, list[int]]) -> dict[int, Mapping[str, Any]]:
         """Return what can be read, by index; into ``passed`` go those that say nothing of a row, by term."""
@@ -56,27 +55,6 @@ class PlainSchemaDecoder:
                     except UnreadableValueError:
                         continue  # no row is made of it, and if there is one it has no basis
         return read
-
-
-def _says_more(value: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> bool:
-    """True if a field without a column, at any depth, holds something."""
-    return any(
-        _says_something(item) if name not in kinds else _has_more_inside(item, kinds[name])
-        for name, item in value.items()
-    )
-
-
-def _has_more_inside(item: Any, kind: pa.DataType) -> bool:
-    if item is None:
-        return False
-    if pa.types.is_struct(kind):
-        return _says_more(item, {field.name: field.type for field in kind})
-    if pa.types.is_list(kind):
-        return any(_has_more_inside(each, kind.value_type) for each in item)
-    if pa.types.is_map(kind):
-        entries: Sequence[tuple[Any, Any]] = list(item.items() if isinstance(item, Mapping) else item)
-        return any(_has_more_inside(each, kind.item_type) for _key, each in entries)
-    return False
 
 
 def _says_something(item: Any) -> bool:

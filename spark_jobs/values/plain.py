@@ -169,16 +169,24 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})
 _NUMBER = re.compile(rf"{_INTEGER.pattern}(?:\.[0-9]{{1,40}})?(?:[eE][+-]?[0-9]{{1,3}})?")
 
 
-def in_column(item: Any, kind: pa.DataType) -> Any:
-    """Return a value that its schema has in another type as Arrow is to store it; a type may say the same."""
+def in_column(item: Any, kind: pa.DataType, beside: list[Any]) -> Any:
+    """Return a value that its schema has in another type as Arrow is to store it; a type may say the same.
+
+    Fields of structs that the type does not have are put ``beside``.
+    """
     if item is None or not pa.types.is_nested(kind):
         return None if item is None else _in_column(item, kind)
     if pa.types.is_struct(kind):
-        return {field.name: in_column(of(Mapping, item).get(field.name), field.type) for field in kind}
+        kinds = {field.name: field.type for field in kind}
+        beside += [each for name, each in of(Mapping, item).items() if name not in kinds]
+        return {name: in_column(item.get(name), each, beside) for name, each in kinds.items()}
     if pa.types.is_list(kind):
-        return [in_column(each, kind.value_type) for each in of(list, item)]
+        return [in_column(each, kind.value_type, beside) for each in of(list, item)]
     entries = item.items() if isinstance(item, Mapping) else of(list, item)
-    return [(in_column(key, kind.key_type), in_column(each, kind.item_type)) for key, each in entries]
+    return [
+        (in_column(key, kind.key_type, beside), in_column(each, kind.item_type, beside))
+        for key, each in entries
+    ]
 
 
 def _in_column(item: Any, kind: pa.DataType) -> Any:

@@ -117,7 +117,7 @@ def test_a_value_in_another_type_is_the_same_to_both(data: Any, have: Any, kind:
         return
     items = data.draw(st.lists(have[1], min_size=1, max_size=4))
     made = converted(column_of(items, have[0]), kind)
-    wanted = [_plain_or_none(lambda item: plain.in_column(item, kind), item) for item in items]
+    wanted = [_plain_or_none(lambda item: plain.in_column(item, kind, []), item) for item in items]
     for row, value in enumerate(wanted):
         try:
             array = column_of([value], kind)

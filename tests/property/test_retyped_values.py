@@ -99,7 +99,7 @@ def test_what_fits_is_the_same_for_all_who_ask(data: Any, pair: Any, depth: int)
 
 def _plainly(item: Any, field: pa.Field) -> pa.Array | None:
     try:
-        value = in_column(item, field.type)
+        value = in_column(item, field.type, [])
     except (ValueError, TypeError, ArithmeticError):
         return None
     table, rows = stored({"c": [value]}, [0], pa.schema([field]))
