@@ -11,20 +11,18 @@ import time
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
 from gateway.messages import DIGEST_BYTES, Batch, slot_of
 from spark_jobs.config.gateway import SLOTS
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.kafka.chunks import Headers
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError, fault
 from spark_jobs.protocol.offsets import OffsetRange
-
-if TYPE_CHECKING:
-    from spark_jobs.kafka.admin import KafkaAdmin
-    from spark_jobs.kafka.chunks import Headers
-    from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState
 
 STATES_SUFFIX = ".sluice-sources"
 SOURCE, SEQUENCE, EVENT = "sluice-source", "sluice-sequence", "sluice-event"

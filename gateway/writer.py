@@ -6,18 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from gateway.topics import DIGESTS, OWNER_KEY, Ids, Outgoing, Owner, Stand, StreamTopics
+from spark_jobs.kafka.chunks import Headers
 from spark_jobs.kafka.client_properties import new_client, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.protocol.errors import SluiceError, fault
-
-if TYPE_CHECKING:
-    from spark_jobs.kafka.chunks import Headers
 
 ANSWER_SECONDS = 5.0
 # The slowest uplink that a batch comes through: what is sent has so much longer to arrive.

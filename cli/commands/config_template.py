@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from spark_jobs.config.build import safe_name, tables_written
-from spark_jobs.preview.recognition import Use, together
+from spark_jobs.preview.recognition import Recognized, Use, together
 from spark_jobs.protocol.words import count
 
 if TYPE_CHECKING:
     from spark_jobs.preview.prospects import Prospect
-    from spark_jobs.preview.recognition import Recognized
 
 REGISTRY = "main"
 _PART = re.compile(r"^\{(kafka|registries|pipelines)\}$", re.MULTILINE)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from spark_jobs.commit.landing import Committed
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.planning import first_half, rest
@@ -17,9 +17,6 @@ from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.spark.tasks import is_crash
-
-if TYPE_CHECKING:
-    from spark_jobs.commit.landing import Committed
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.kafka.chunks import Chunk, Headers
 from spark_jobs.kafka.client_properties import new_client, producer_properties, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.kafka.reader import open_reader
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.kafka.chunks import Headers
 
 
 WAIT_SECONDS = 60.0

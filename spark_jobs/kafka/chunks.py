@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    Headers = list[tuple[str, bytes | None]]
-
+Headers = list[tuple[str, bytes | None]]
 offset_of = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
 _headers = cast("Callable[[Message], Headers | None]", Message.headers)  # as a consumer gives them
 # One call's worth: large enough that the call costs nothing, small enough to hear of large messages soon.

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.recognition import Recognized, Sample, Use, is_of_connect, recognize, together
 from spark_jobs.preview.sample import Written, is_compacted, keys_as_values, read_as, read_sample, written_in
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import appearance, values_of
-
-if TYPE_CHECKING:
-    from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.registry.kept_schemas import KeptSchemas
-
+from spark_jobs.registry.kept_schemas import KeptSchemas
 
 _CHANGES = {"layout": "changes"}
 _IN_AVRO = {side: {"format": "avro", "registry": "main"} for side in ("value", "key")}

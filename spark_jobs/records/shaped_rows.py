@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.config.columns import ColumnSettings
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.evaluating import Evaluated, evaluate
 from spark_jobs.expressions.judging import Expression, ExpressionError, first_line, type_hint
 from spark_jobs.expressions.results import check_condition, check_result, check_route_value
@@ -24,10 +26,6 @@ from spark_jobs.records.shaping import FILTER, ROUTE, Shaping, shaping_of
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
 from spark_jobs.values.exact import Misfits, formed, placed
-
-if TYPE_CHECKING:
-    from spark_jobs.config.columns import ColumnSettings
-    from spark_jobs.config.settings import PipelineConfig
 
 MISSING, EXCLUDED = "missing", "excluded"
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_jobs.formats.connect.documents import NotReadError
+from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.formats.json.plain import UNREADABLE, read_exactly
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.formats.connect.keys import Spelling
 
 _FIRST_PLAIN, _LAST_PLAIN = -7, 39
 _EXACT = Context(MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import orjson
 import pyarrow as pa
 
 from spark_jobs.formats.json.nesting import is_too_deep
 from spark_jobs.values.plain import NO_VALUE, Read, decimals, nearest, of, refuse, scalar, stored
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 def read_rows(

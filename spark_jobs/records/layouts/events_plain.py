@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -25,18 +25,16 @@ from spark_jobs.formats.connect.events import (
     time_us,
     transaction,
 )
+from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.formats.connect.plain_keys import plain_key, plain_object_key
 from spark_jobs.formats.json.plain import UNREADABLE, read_exactly
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.by_schema import framed_values
 from spark_jobs.records.decoder import BadValue, Phase
+from spark_jobs.records.framing import Encoded
 from spark_jobs.records.layouts.events import enveloped, upsert
+from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import UnreadableValueError
-
-if TYPE_CHECKING:
-    from spark_jobs.formats.connect.keys import Spelling
-    from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.records.framing import Encoded
-    from spark_jobs.schema.column_source import KnownSchemas
 
 
 def plain_debezium(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
