@@ -185,16 +185,13 @@ def main(arguments: list[str]) -> int:
         return 0
     size_mb = sum(jar.size_bytes for jar in wanted) / _BYTES_PER_MB
     _say(f"Fetching {len(wanted)} jars, {size_mb:.0f} MB, into {cache_folder('jars')}\n")
+    is_shown = sys.stderr.isatty()
     try:
-        fetch(jars, _show if sys.stderr.isatty() else None)
+        fetch(jars, _show if is_shown else None)
     except SluiceError as error:
         _say(f"\n{error}\n")
         return error.exit_code
-    _say(
-        "\rJars fetched and verified.             \n"
-        if sys.stderr.isatty()
-        else "Jars fetched and verified.\n"
-    )
+    _say("\n" * is_shown + "Jars fetched and verified.\n")
     return 0
 
 

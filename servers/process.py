@@ -149,10 +149,8 @@ def read_record(folder: ServerFolder) -> ProcessRecord | None:
     """Return the record of the server, running or not."""
     try:
         return ProcessRecord(**json.loads(folder.record_path.read_text()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError):
-        # Written by rename, so never half: another version's record, of which we know no process.
+    except (FileNotFoundError, ValueError, TypeError):
+        # Written by rename, so never half: none, or another version's record, of which we know no process.
         return None
 
 

@@ -15,6 +15,8 @@ from spark_jobs.storage.state_files import write_whole
 
 # Spark's launcher puts these on the JVM's command line, wherever it read them.
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+# As Java's properties files spell them.
+_SPELLED = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", " ": r"\ ", "=": r"\=", ":": r"\:"})
 
 
 def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
@@ -30,21 +32,7 @@ def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
         options = folder / f"{key}.args"
         write_whole(options, launched[key])
         launched[key] = f'"@{options}"'
-    lines = (f"{_escaped(key)} {_escaped(value)}\n" for key, value in launched.items())
+    lines = (f"{key.translate(_SPELLED)} {value.translate(_SPELLED)}\n" for key, value in launched.items())
     file = folder / "spark-defaults.conf"
     write_whole(file, "".join(lines))
     return file
-
-
-def _escaped(text: str) -> str:
-    """Return the text as Java's properties files spell it."""
-    for character, spelled in {
-        "\\": r"\\",
-        "\n": r"\n",
-        "\r": r"\r",
-        " ": r"\ ",
-        "=": r"\=",
-        ":": r"\:",
-    }.items():
-        text = text.replace(character, spelled)
-    return text
