@@ -17,7 +17,6 @@ from pyiceberg.schema import Schema
 from bench.records import order_values
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.decoder import Terms
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
@@ -97,5 +96,12 @@ def _maker(settings: dict[str, Any], seen: Chunk) -> RowMaker:
     schema = arrow_schema(with_metadata_columns(evolved(Schema(), lacks)))
     letters = arrow_schema(dead_letter_schema())
     shaping = checked_shaping(pipeline, schema)
-    terms = Terms(pipeline.table_schema.growth)
-    return RowMaker(read_as.decoder, Origin("p", 1, 0), "", schema, letters, shaping=shaping, terms=terms)
+    return RowMaker(
+        read_as.decoder,
+        Origin("p", 1, 0),
+        "",
+        schema,
+        letters,
+        shaping=shaping,
+        growth=pipeline.table_schema.growth,
+    )

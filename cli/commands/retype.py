@@ -1,4 +1,4 @@
-"""``retype PIPELINE COLUMN TYPE``: a column in another type, its values read again or taken over."""
+"""``retype PIPELINE COLUMN TYPE``: a column in another type, its values taken over."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from cli.output import Report, count
 from cli.work import Work, pipeline_command, reason_option
+from spark_jobs.protocol import mends
 
 
 @pipeline_command("retype")
@@ -15,9 +16,9 @@ from cli.work import Work, pipeline_command, reason_option
 def command(report: Report, work: Work, column: str, type_name: str, reason: str) -> None:
     """Give COLUMN of PIPELINE's table an Iceberg type: long, 'decimal(38,0)', timestamptz, ...
 
-    The old column stays under another name. Its values are read again from Kafka where that still holds them,
-    the others are taken over where they fit exactly. A value that does not fit leaves its row: null in the
-    column, as it was in the old one. Safe beside drains; cut off, the same command goes on.
+    The old column stays under another name. Its values are taken over where they fit exactly; one that does
+    not leaves its row: null in the column, as it was in the old one. Later records that do not fit are
+    dead letters. Safe beside drains; cut off, the same command goes on.
     """
     from spark_jobs.reshape.retype import retype
 
@@ -27,9 +28,11 @@ def command(report: Report, work: Work, column: str, type_name: str, reason: str
     done = retype(*work, column, type_name, reason=reason, on_progress=say)
     report.add(pipeline=work.pipeline.name, type=type_name)
     report.add(done)
-    offsets, files = count(done.replayed, "offset"), count(done.files, "file")
-    say(f"{column} is {type_name}; {offsets} read again, {files} made anew")
+    say(f"{column} is {type_name}; {count(done.files, 'file')} made anew")
     if done.left:
         report.say(f"  {count(done.left, 'row')} did not fit: null there, as before in {done.kept}")
+        again = mends.read_again(work.pipeline.name, "P:START-END")
+        report.say(f"  Their records may fit, or become dead letters: {again}")
     declare = "" if column in work.pipeline.columns else f"; declare `columns: {{{column}: {type_name!r}}}`"
     report.say(f"  {done.kept} keeps what did not fit{declare}")
+    report.say(f"  Dead letters that fit now become rows: {mends.act('redrive', work.pipeline.name)}")

@@ -6,7 +6,7 @@ import json
 
 from prove.crash import promises
 from prove.crash.jobs import Job, at, drain_twice
-from prove.crash.promises import DEAR_RECORDS, GONE_RECORDS
+from prove.crash.promises import DEAR_RECORDS
 from prove.lab.pipeline_lab import orders
 from prove.workload import BATCH, Workload
 
@@ -41,12 +41,6 @@ def _hold_batch_to_discard(workload: Workload) -> None:
 def _recreate_topic(workload: Workload) -> None:
     workload.drain_batches()
     workload.recreate_topic()
-
-
-def _lose_the_head(workload: Workload) -> None:
-    """Bring two batches into the table, of which Kafka then holds no longer all."""
-    drain_twice(workload)
-    workload.kafka.delete_records(workload.lab.pipeline.topic, {0: GONE_RECORDS})
 
 
 GATED_DRAIN = Job(
@@ -124,26 +118,19 @@ RETYPE = Job(
     "a column's change of type",
     {
         **at(
-            promises.RETYPED_ANEW,
+            promises.RETYPED_ON,
             "act.after-offset-commit",
             "change.before-swap",
             "change.after-swap",
             "act.after-iceberg-snapshot-created",
             "act.after-flush-complete",
-            "replay.after-parquet-written",
-            "replay.before-swap",
-        ),
-        **at(
-            promises.RETYPED_ON,
-            "replay.after-swap",
-            "replay.after-flush-complete",
             "retype.before-swap",
             "retype.after-swap",
             "act.before-swap",
         ),
         **at(promises.RETYPE_OVER, "act.after-swap"),
     },
-    prepare=_lose_the_head,
+    prepare=drain_twice,
     work=_RETYPE,
     again=("drain", _RETYPE),
     done_already="cannot-retype",

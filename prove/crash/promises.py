@@ -149,10 +149,6 @@ DISCARD_OVER = promise("it is discarded, its files are swept", Repairs(swept=1),
 # Accepting first settles what earlier runs left, the act that died too.
 ACCEPTED_AGAIN = promise("it changed nothing; accepted again, the table goes on", Repairs(committed=1))
 ACCEPTED = promise("it is accepted, the table goes on")
-RETYPED_ANEW = promise(
-    "the same command reads again what Kafka holds and takes over the rest",
-    read=2 * BATCH - GONE_RECORDS,
-)
 RETYPED_ON = promise("the same command goes on where it was, nothing is read again")
 RETYPE_OVER = replace(RETYPED_ON, text="it was over, and is told so", refused="cannot-retype")
 EXPORTED = promise("run again it goes on: each record is in the topic once, as it came, and in order")

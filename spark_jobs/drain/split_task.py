@@ -137,7 +137,7 @@ def run_split(task: SplitTask, split: Split) -> SplitOutcome:
     try:
         return _write_split(task, split)
     except NewFieldsSeen:
-        return observe_split(task.source, task.rows.decoder, task.rows.terms.growth, split)
+        return observe_split(task.source, task.rows.decoder, task.rows.growth, split)
     except ColumnsLacking:
         return _observe_routed(task, split)
     except SluiceError as error:
@@ -164,7 +164,7 @@ def _observe_routed(task: SplitTask, split: Split) -> SplitOutcome:
             for name, rows in task.rows.make(chunk).routed.items():
                 needed[name] |= tables[name].lacks(rows)
     except NewFieldsSeen:
-        return observe_split(task.source, task.rows.decoder, task.rows.terms.growth, split)
+        return observe_split(task.source, task.rows.decoder, task.rows.growth, split)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
     lacking = {name: tuple(sorted(columns)) for name, columns in needed.items() if columns}

@@ -271,7 +271,6 @@ class Progress(ActState):
             owed_routes=None,
             schema_spans=self.spans_with(batch),
             shaped_by=shaped_spans.after_replay(self.shaped_by, batch.shaped_by, batch.ranges),
-            kept_columns=tuple(each.replayed(batch.generation, batch.ranges) for each in self.kept_columns),
         )
 
     def owing_routes(

@@ -15,7 +15,6 @@ from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.records.decoder import Terms
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 
@@ -86,7 +85,7 @@ def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk], growth: Growth = 
     for chunk in chunks:
         there = chunk.take([at for at, value in enumerate(chunk.values) if value is not None])
         if there.offsets:
-            said.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS, Terms(growth).ended()).bad)
+            said.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS, growth.ended()).bad)
     return said.most_common(1)[0][0] if said else ""
 
 

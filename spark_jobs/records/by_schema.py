@@ -19,9 +19,8 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.lanes.packed_values import joined
 from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.records.decoder import TERMS, BadValue, Decoded, Phase, Terms
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.framing import Encoded, Framed, Naming, bare, by_place, unframe
-from spark_jobs.records.keeping import fallbacks_of, project_keeping
 from spark_jobs.records.projection import project
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.column_source import KnownSchemas
@@ -40,20 +39,21 @@ _MOST_LOOKED_AT = 1024  # as many as a task may be given schemas, and more
 class SchemaDecoder:
     """Values, or keys, by their schemas.
 
-    One that ``converts`` puts values into columns of other types where these say the same.
+    One that ``converts`` puts values into columns of other types where these say the same; every one into
+    columns that were given another type, ``retyped``.
     """
 
     schemas: KnownSchemas
     converts: bool = False
+    retyped: frozenset[str] = frozenset()
 
-    def read(self, encoded: Encoded, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+    def read(self, encoded: Encoded, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
         """Return values, or keys, as rows of columns for what is in them alone."""
         framed = framed_values(encoded, self.schemas)
-        if self._asks_for_more(framed, columns, terms.growth):
+        if self._asks_for_more(framed, columns, growth):
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=self._new(framed)))
         together = _alike_together(framed, self.schemas)
-        fallbacks = fallbacks_of(encoded.records, terms.kept, terms.generation) if terms.kept else []
-        parts = [self._of_one_schema(key, together, columns, terms, fallbacks) for key in together.indices]
+        parts = [self._of_one_schema(key, together, columns, growth) for key in together.indices]
         bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
         return in_order(parts, bad, len(encoded.items), columns)
 
@@ -83,12 +83,7 @@ class SchemaDecoder:
         return any(_lacks(columns, schema, growth.room) for schema in schemas)
 
     def _of_one_schema(
-        self,
-        key: SchemaKey | None,
-        framed: Framed,
-        columns: pa.Schema,
-        terms: Terms,
-        fallbacks: Sequence[Mapping[str, str]],
+        self, key: SchemaKey | None, framed: Framed, columns: pa.Schema, growth: Growth
     ) -> Part:
         """Return the rows of the values of one schema; indices are those of the records."""
         indices, values = framed.indices[key], framed.values[key]
@@ -99,11 +94,7 @@ class SchemaDecoder:
             return Part(no_rows(columns), indices[:0], bad)
         read = schema.read(values)
         of_read = indices if read.rows is None else indices[read.rows]
-        if terms.kept:
-            of_rows = [fallbacks[index] for index in of_read.tolist()] if fallbacks else []
-            made = project_keeping(read.table, columns, terms.growth, terms.kept, of_rows)
-        else:
-            made = project(read.table, columns, terms.growth, converts=self.converts)
+        made = project(read.table, columns, growth, converts=self.converts, retyped=self.retyped)
         rows = of_read if made.rows is None else of_read[made.rows]
         bad = [
             BadValue(int(indices[each.index]), Phase.DECODE, each.field, each.error) for each in read.unread

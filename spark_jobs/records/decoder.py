@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from spark_jobs.config.columns import GROWTH, Growth
-from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -122,29 +121,10 @@ class Decoded:
         return replace(self.only(kept), bad=tuple(every_bad))
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How a table takes records of a ``generation``: their new fields, and what does not fit its columns.
-
-    What does not fit a column that took the place of one that was ``kept`` is as it was, no bad value.
-    """
-
-    growth: Growth = GROWTH
-    kept: tuple[KeptColumn, ...] = ()
-    generation: int = 0
-
-    def ended(self) -> Terms:
-        """Return the same for a table that gets no more columns, nor schemas to read by."""
-        return replace(self, growth=self.growth.ended())
-
-
-TERMS = Terms()
-
-
 class Decoder(Protocol):
     """What a record format can do. It travels pickled to Spark's tasks: a frozen dataclass, no secrets."""
 
-    def decode(self, records: Chunk, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+    def decode(self, records: Chunk, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
         """Return every record as a row of ``columns`` or as a bad value, none of them changed or left out.
 
         ``columns`` are a table's own but for those of the record's origin: the value's, ``_kafka_key`` and

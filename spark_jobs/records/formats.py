@@ -17,11 +17,11 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.records.decoder import Format
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.layouts.archive import archive
 from spark_jobs.records.layouts.change_columns import ChangeColumns
 from spark_jobs.records.layouts.changes import changes, takes_all_types
 from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder, flat
+from spark_jobs.records.projection import refit_by_schema
 from spark_jobs.records.shaping import shaping_of, told_of
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
 from spark_jobs.schema.placing import Rules
@@ -46,12 +46,13 @@ def format_of(
     *,
     takes_all_but: frozenset[str] | None = None,
     cdc: Cdc | None = None,
+    retyped: frozenset[str] = frozenset(),
 ) -> Format:
     """Return the format of the pipeline's records, of which these schemas are known.
 
     Rows of a ``table`` can be decoded only by the format for it and for what it keeps of its columns'
     fields, ``bound``. ``takes_all_but`` is of a mirror that is made anew: see ``Rules``. ``cdc`` is how far
-    one is.
+    one is. ``retyped`` columns were given another type.
     """
     if pipeline.is_archive:
         return archive(pipeline, schemas, table, bound or {})
@@ -65,6 +66,7 @@ def format_of(
         pipeline.layout,
         takes_all_but if takes_all_types(pipeline) else None,
         told_of(pipeline),
+        retyped,
     )
     if pipeline.envelope is None:
         return flat(pipeline, schemas, rules, table, bound or {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import cast
 
@@ -14,10 +14,8 @@ from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.formats.json.plain import read_rows
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept import kept_names
-from spark_jobs.records.decoder import TERMS, BadValue, Decoded, Phase, Terms
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.framing import Encoded
-from spark_jobs.records.keeping import fallbacks_of
 from spark_jobs.records.shape import pick
 from spark_jobs.schema.evidence import Evidence
 
@@ -33,15 +31,12 @@ class JsonDecoder:
     elsewhere: frozenset[str] = frozenset()
     fields: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, encoded: Encoded, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+    def read(self, encoded: Encoded, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
         """Return values as rows of columns for what is in them alone."""
-        kept = [replace(each, column=self._field(each.column)) for each in terms.kept]
         read = decode_chunk(
             encoded.items,
             pa.schema([column.with_name(self._field(column.name)) for column in columns]),
-            terms.growth,
-            fallbacks_of(encoded.records, kept, terms.generation),
-            kept_names(kept),
+            growth,
             elsewhere=self.elsewhere,
         )
         bad = tuple(BadValue(each.index, Phase.DECODE, each.field, each.error) for each in read.unread)

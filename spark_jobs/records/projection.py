@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,12 +12,13 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.columns import Growth
+from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.schema.arrow_schema import as_lists, entries_of, items_of, no_rows, one_array, remade
 from spark_jobs.values.exact import cast, converted, may_be_cast
 from spark_jobs.values.fitting import MisfitError
 
 _MOST_SHOWN = 60
+_ALONE = "value"
 _INTEGERS = (pa.types.is_int32, pa.types.is_int64)
 # Makes values that are not nested into those of a type; raises ``MisfitError`` for one that it does not hold.
 _Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -36,23 +37,32 @@ class Projected:
     ignored: Mapping[str, int] = field(default_factory=dict)
 
 
-def project(rows: pa.Table, columns: pa.Schema, growth: Growth, *, converts: bool = False) -> Projected:
+def project(
+    rows: pa.Table,
+    columns: pa.Schema,
+    growth: Growth,
+    *,
+    converts: bool = False,
+    retyped: Collection[str] = (),
+) -> Projected:
     """Return rows of ``columns``, null where a row has no such field.
 
     A value fits a column that holds it exactly: of its own type or a wider one, a narrower one where it can.
-    With ``converts`` also one that says it as its source would, had that given its column the type. What has
-    no column makes a row a misfit or is counted, as ``growth`` says; nulls, empty lists and empty maps are
-    passed over.
+    With ``converts`` also one that says it as its source would, had that given its column the type; in the
+    columns ``retyped`` every one that says the same in the column's type. What has no column makes a row a
+    misfit or is counted, as ``growth`` says; nulls, empty lists and empty maps are passed over.
     """
     if rows.schema.names == columns.names and _are_plain_alike(rows.schema.types, columns.types):
         return Projected(pa.Table.from_arrays(rows.columns, schema=columns))
-    return _projected(rows, columns, growth, _as_by_source if converts else _exactly)
+    leaf = _as_by_source if converts else _exactly
+    leaves = {column.name: _all_retyped if column.name in retyped else leaf for column in columns}
+    return _projected(rows, columns, growth, leaves)
 
 
-def _projected(rows: pa.Table, columns: pa.Schema, growth: Growth, leaf: _Leaf) -> Projected:
+def _projected(rows: pa.Table, columns: pa.Schema, growth: Growth, leaves: Mapping[str, _Leaf]) -> Projected:
     tables: list[pa.Table] = []
     misfits: dict[int, MisfitError] = {}
-    for first, part in _fitting(rows.combine_chunks(), partial(_converted, columns, growth, leaf)):
+    for first, part in _fitting(rows.combine_chunks(), partial(_converted, columns, growth, leaves)):
         if isinstance(part, MisfitError):
             misfits[first] = part
         else:
@@ -66,21 +76,16 @@ def _projected(rows: pa.Table, columns: pa.Schema, growth: Growth, leaf: _Leaf) 
     return Projected(pa.concat_tables(tables or [no_rows(columns)]), left, misfits, ignored)
 
 
-def retyped(values: pa.ChunkedArray, column: pa.Field, growth: Growth) -> Projected:
-    """Return a column of another type than it once had, whose values fit where it can say the same."""
-    columns = pa.schema([column])
-    if pa.types.is_nested(values.type):
-        return _projected(pa.Table.from_arrays([values], names=columns.names), columns, growth, _all_retyped)
+def refit_by_schema(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """Return what a column held in another type, as ``project`` makes it; null where one does not fit."""
     every = one_array(values)
-    made = _retyped(every, column.type)
-    lost = pc.indices_nonzero(pc.and_(made.is_null(), every.is_valid())).to_pylist()
-    if not lost:
-        return Projected(pa.Table.from_arrays([made], schema=columns))
-    misfits = dict.fromkeys(lost, _misfit(every.type, column.type).inside(column.name))
-    left = [position for position in range(len(every)) if position not in misfits]
-    return Projected(
-        pa.Table.from_arrays([made.take(pa.array(left, pa.int64()))], schema=columns), left, misfits
-    )
+    if not pa.types.is_nested(every.type):
+        return _retyped(every, kind)
+    table, columns = pa.table({_ALONE: every}), pa.schema([(_ALONE, kind)])
+    made = _projected(table, columns, GROWTH, {_ALONE: _all_retyped})
+    place = {row: at for at, row in enumerate(range(len(every)) if made.rows is None else made.rows)}
+    taken = pa.array([place.get(row) for row in range(len(every))], pa.int64())
+    return one_array(made.table.column(_ALONE).take(taken))
 
 
 def _are_plain_alike(have: Sequence[pa.DataType], columns: Sequence[pa.DataType]) -> bool:
@@ -103,12 +108,12 @@ def _fitting(
             yield from _fitting(rows.slice(middle), convert, first + middle)
 
 
-def _converted(columns: pa.Schema, growth: Growth, leaf: _Leaf, rows: pa.Table) -> pa.Table:
+def _converted(columns: pa.Schema, growth: Growth, leaves: Mapping[str, _Leaf], rows: pa.Table) -> pa.Table:
     if not growth.ignores:
         for name, _values in _beside(rows, columns):
             raise MisfitError("no column", tuple(name.split(".")), is_unknown=True)
     made = [
-        _named(one_array(rows.column(column.name)), column.type, column.name, leaf)
+        _named(one_array(rows.column(column.name)), column.type, column.name, leaves[column.name])
         if column.name in rows.column_names
         else pa.nulls(rows.num_rows, column.type)
         for column in columns

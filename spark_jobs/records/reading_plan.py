@@ -16,8 +16,9 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.config.columns import Growth
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.kept import kept_names
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.records.decoder import Format, Terms
+from spark_jobs.records.decoder import Format
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import ChunkRows, NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
@@ -116,12 +117,8 @@ class ReadingPlan:
         made = partial(format_of, self.pipeline, self.known, takes_all_but=self.takes_all_but)
         if not self.schema.fields:
             return made()
-        return made(self.schema, self.progress.columns, cdc=self.progress.cdc)
-
-    @property
-    def terms(self) -> Terms:
-        """How the table takes them."""
-        return Terms(self.growth, tuple(self.progress.kept_columns), self.progress.generation)
+        retyped = frozenset(each.column for each in self.progress.kept_columns)
+        return made(self.schema, self.progress.columns, cdc=self.progress.cdc, retyped=retyped)
 
     @cached_property
     def columns(self) -> pa.Schema:
@@ -160,8 +157,9 @@ class ReadingPlan:
             rejected,
             self.shaping,
             {name: column for name, column in own.items() if name in letters.names},
-            self.terms,
+            self.growth,
             self.format.takes_tombstones,
+            kept_names(self.progress.kept_columns),
         )
 
     def first(self, evidence: Evidence) -> tuple[Evolution, tuple[str, ...]]:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.records.decoder import TERMS, BadValue, Decoder, Phase, Terms
+from spark_jobs.records.decoder import BadValue, Decoder, Phase
 from spark_jobs.records.routing import RoutedRows, by_table
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.records.shaping import NO_SHAPING, Shaping
@@ -65,7 +67,8 @@ class RowMaker:
     """Makes rows of ``schema`` (the table's whole Arrow schema) and of ``dead_letter_schema``.
 
     ``rejected`` says by partition and offset why a record that could be a row is to be a dead letter.
-    ``batch_id`` is None of records that are in no batch yet.
+    ``batch_id`` is None of records that are in no batch yet. No record is written into columns that were
+    ``kept`` when others took their place.
     """
 
     decoder: Decoder
@@ -76,8 +79,9 @@ class RowMaker:
     rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     shaping: Shaping = NO_SHAPING
     letter_columns: Mapping[str, LetterColumn] = field(default_factory=dict)
-    terms: Terms = TERMS
+    growth: Growth = GROWTH
     takes_tombstones: bool = False
+    kept: frozenset[str] = frozenset()
 
     def make(
         self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
@@ -93,9 +97,11 @@ class RowMaker:
             is_whole = self.takes_tombstones or all(chunk.values) or None not in chunk.values
             records = chunk if is_whole else _with_values(chunk)
             columns = pa.schema([field for field in self.schema if field.name not in ORIGIN_COLUMNS])
-            decoded = self.decoder.decode(records, self.shaping.decoded(columns), self.terms)
+            decoded = self.decoder.decode(records, self.shaping.decoded(columns), self.growth)
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
+            if bad := _in_kept(self.kept, decoded):
+                decoded = decoded.without(bad)
         with step("shape"):
             shaped = self._shaped(decoded, records)
             if self.rejected:
@@ -165,6 +171,17 @@ def _balances(
         )
         for partition, count in chunk.counts.items()
     }
+
+
+def _in_kept(kept: frozenset[str], decoded: Decoded) -> list[BadValue]:
+    """Return the rows that say something in one of these columns as bad values."""
+    why = "the column keeps what another one held, and takes nothing else"
+    said = {
+        decoded.indices[at]: BadValue(decoded.indices[at], Phase.DECODE, name, why)
+        for name in kept.intersection(decoded.table.column_names)
+        for at in pc.indices_nonzero(decoded.table.column(name).is_valid()).to_pylist()
+    }
+    return [*said.values()]
 
 
 def _rejected(rejected: Mapping[int, Mapping[int, str]], shaped: Decoded, records: Chunk) -> list[BadValue]:

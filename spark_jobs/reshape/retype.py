@@ -1,13 +1,12 @@
-"""A column in another type: its values anew from Kafka, or from the old column where Kafka has none.
+"""A column in another type: one commit renames the old column and adds the new one, then one a file fills it.
 
-One commit renames the old column and adds the new one; replays of what Kafka holds fill it, then one commit a
-data file the rest. A value that does not fit leaves its row: null in the new column, as it was in the old.
-Killed anywhere, the same command goes on: the table says what is left.
+No record is read again. A value that does not fit leaves its row: null in the new column, as it was in the
+old. Killed anywhere, the same command goes on: the table says what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,15 +27,11 @@ from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.row_filters import is_null
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
-from spark_jobs.protocol.errors import CommitConflict, OffsetsUnavailable
+from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.kept import KeptColumn, unfinished
-from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import ColumnMap, Progress
-from spark_jobs.protocol.source import check_identity
 from spark_jobs.protocol.works.changes import RETYPE
 from spark_jobs.records.formats import refit_of
-from spark_jobs.replay.ranges import cut_into_batches
-from spark_jobs.replay.replay import replay
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.reshape.retype_rules import refuse, spelled, type_of
 from spark_jobs.schema.evolution import moved
@@ -51,24 +46,21 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.batch import Batch
 
-# Says in words what was done, after each replayed batch and each file.
+# Says in words what was done, after each file.
 OnProgress: TypeAlias = "Callable[[str], None]"
 # Returns rows with what fits of a kept column in the new one.
 _Refitted: TypeAlias = "Callable[[pa.Table], pa.Table]"
 
 # A file may be merged away under the command; an upkeep that never lets it through is told.
 _MAX_CONFLICTS = 20
-# Where a record is gone, so many offsets around it are left to the old column, not replayed one by one.
-_SHORT_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Retyped:
-    """``replayed`` offsets were read again, ``files`` made anew; ``left`` rows fit only ``kept``."""
+    """``files`` were made anew; what ``left`` rows hold fits only ``kept``."""
 
     column: str
     kept: str
-    replayed: int
     files: int
     left: int
 
@@ -85,11 +77,10 @@ def retype(
     """Give a top-level column of the records' another type, and go on with a change that was cut off.
 
     Beside live drains, whose batches in flight are read again. Raises ``ConfigError`` (``cannot-retype``),
-    ``BatchHeld`` while a batch waits for an operator, and what replays and commits raise; run it again then.
+    ``BatchHeld`` while a batch waits for an operator, and what commits raise; run it again then.
     """
     settle_left_replays(pipeline, connections)
     kept = _begin(pipeline, connections, column, spelled(type_name), reason)
-    replayed = _replay(pipeline, connections, kept, reason, on_progress)
     table = load_drained(pipeline, connections)
     # What a column held before it was last given another type may fit this one.
     every = [each for each in progress_of(table).kept_columns if each.column == column]
@@ -103,7 +94,7 @@ def retype(
         for task in _tasks(table, each)
         for rows in _waiting_rows(table, task, each)
     )
-    return Retyped(column, kept.kept, replayed, files, left)
+    return Retyped(column, kept.kept, files, left)
 
 
 def _begin(
@@ -116,8 +107,6 @@ def _begin(
     if waiting is not None and (waiting.column, type_name) == (column, type_of(table, column)):
         return waiting
     refuse(pipeline, table, column, type_name, waiting)
-    source = connections.admin.source_state(pipeline.topic)
-    check_identity(progress_of(table), source, table=pipeline.table)
     settle(pipeline, connections, then="retype")
     table = load_drained(pipeline, connections)
     batch = batch_of_act(pipeline.name, table, connections, RETYPE)
@@ -125,9 +114,7 @@ def _begin(
     def change(table: Table) -> tuple[Change, Progress]:
         progress = progress_of(table)
         refuse(pipeline, table, column, type_name, unfinished(progress.kept_columns))
-        until = progress.next_offsets
-        starts = {p: max(progress.starts.get(p, 0), source.low.get(p, end)) for p, end in until.items()}
-        kept = KeptColumn(column, _kept_name(table, column), progress.generation, until, starts)
+        kept = KeptColumn(column, _kept_name(table, column), progress.generation)
         exchange = partial(_exchange, kept=kept, type_name=type_name)
         planned = _planned(table, exchange)
         _rehearse(planned, connections, batch, partial(_refitted, kept=kept, pipeline=pipeline))
@@ -174,50 +161,6 @@ def _moved(planned: Schema, progress: Progress, kept: KeptColumn) -> ColumnMap:
     return moved(progress.columns, columns[kept.kept], columns[kept.column])
 
 
-def _replay(
-    pipeline: PipelineConfig,
-    connections: Connections,
-    kept: KeptColumn,
-    reason: str,
-    on_progress: OnProgress,
-) -> int:
-    """Replay what Kafka still holds, in order; what would lose rows is left to the old column."""
-    progress = progress_of(load_drained(pipeline, connections))
-    if progress.generation != kept.generation:
-        return 0  # the topic holds other records
-    source = connections.admin.source_state(pipeline.topic)
-    reached = progress.next_offsets  # a rollback may have put it back
-    ranges = [
-        replace(each, end=min(each.end, reached[each.partition]))
-        for each in kept.left(source.low, progress.skipped)
-        if each.start < reached[each.partition]
-    ]
-    done, total = 0, sum(map(len, ranges))
-    waiting = [tuple(part) for part in cut_into_batches(ranges, pipeline.max_batch_records)]
-    while waiting:
-        part = waiting.pop(0)
-        try:
-            replay(pipeline, connections, part, reason=reason)
-        except OffsetsUnavailable as error:
-            if error.code not in {"replay-would-lose", "replay-range-gone"}:
-                raise
-            waiting[:0] = _smaller(part)
-        else:
-            done += sum(map(len, part))
-            on_progress(f"{done:,} of {total:,} offsets read again")
-    return done
-
-
-def _smaller(part: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
-    """Return what to try in place of a part of which records are gone; nothing in place of a short one."""
-    if len(part) > 1:
-        return [(each,) for each in part]
-    (whole,) = part
-    middle = whole.start + len(whole) // 2
-    halves = (replace(whole, end=middle), replace(whole, start=middle))
-    return [(half,) for half in halves] if len(whole) > _SHORT_RECORDS else []
-
-
 def _refill(
     pipeline: PipelineConfig,
     connections: Connections,
@@ -225,7 +168,7 @@ def _refill(
     reason: str,
     on_progress: OnProgress,
 ) -> int:
-    """Fill the new column from the old one where no record did, file by file; return how many files."""
+    """Fill the new column from the old one, file by file; return how many files."""
     done = conflicts = 0
     seen = set[str]()
     refitted = partial(_refitted, kept=kept, pipeline=pipeline)

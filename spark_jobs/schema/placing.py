@@ -39,7 +39,7 @@ class Rules:
     No field goes into a ``computed`` column; into one that ``converts`` what is written there goes any. Types
     of a table of events are its source's: nobody but a rebuild gives a column of it another one. With
     ``takes_all_but`` every column but these takes what its field was told as in other types, too. ``told`` is
-    how times are read for columns that are none.
+    how times are read for columns that are none. ``retyped`` columns were given another type.
     """
 
     max_columns: int
@@ -50,6 +50,7 @@ class Rules:
     layout: Layout = Layout.FLAT
     takes_all_but: frozenset[str] | None = None
     told: Forms = ()
+    retyped: frozenset[str] = frozenset()
 
 
 def place(

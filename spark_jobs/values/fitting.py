@@ -69,33 +69,6 @@ def fit_value(kind: pa.DataType) -> Fit:
     return _fit(kind, GROWTH)
 
 
-def fit_or_fall_back(fit: Fit, record: dict[str, Any], fallbacks: Iterable[Mapping[str, str]]) -> Any:
-    """Return the row of a record, what does not fit a column in the one it falls back to, if it fits that.
-
-    There a number is rounded as it was before. Raises the ``MisfitError`` of the record as it is.
-    """
-    try:
-        return fit(record)
-    except MisfitError as misfit:
-        column = misfit.path[0] if misfit.path else ""
-        kept = next((each[column] for each in fallbacks if column in each), None)
-        if kept is None or column not in record:
-            raise
-    for held in (record[column], _rounded(record[column])):
-        with suppress(MisfitError):
-            return fit_or_fall_back(fit, {**record, column: None, kept: held}, fallbacks)
-    return fit(record)
-
-
-def _rounded(value: Any) -> Any:
-    """Return the value with integers that a column of floating point may round."""
-    if type(value) is int or isinstance(value, HugeIntegerLiteral):
-        return FractionLiteral(value)
-    if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return list(map(_rounded, value)) if isinstance(value, list) else value
-
-
 def _fit(kind: pa.DataType, growth: Growth) -> Fit:
     for known, fit in _FITS:
         if kind == known:

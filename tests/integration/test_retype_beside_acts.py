@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs.acts.changes import follow_source, passed_over
+from spark_jobs.acts.changes import follow_source
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat, ValueSettings
 from spark_jobs.connections.connect import Connections
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.reshape import retype as retyping
 from spark_jobs.reshape.repartition import repartition
@@ -26,12 +25,10 @@ from spark_jobs.txlog.store import TxlogStore
 from tests.support.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 DRAINED = 20
 GONE = SourceState("flights", "t", "c", {0: DRAINED}, {0: DRAINED}, {}, {0: DRAINED})
-THERE = replace(GONE, low={0: 0})
 
 
 @dataclass
@@ -119,12 +116,10 @@ def test_a_field_of_a_schema_goes_with_its_column(scene: Scene, monkeypatch: pyt
     scene.lake.act(lambda progress: replace(progress, columns={"1": {"int": (old,), "long": (old,)}}))
     with pytest.raises(ConfigError, match="no value of id can be date: it is long"):
         scene.retype("id", "date")
-    scene.admin.state = THERE
     with monkeypatch.context() as patch:
-        patch.setattr(retyping, "replay", _killed)
+        patch.setattr(retyping, "_refill", _killed)
         with pytest.raises(KeyboardInterrupt):
             scene.retype("id", "string")
-    scene.admin.state = GONE
     for _ in range(2):
         assert scene.retype("id", "string").left == 0
         new = scene.lake.load().schema().find_field("id").field_id
@@ -139,11 +134,10 @@ def test_a_field_of_a_schema_goes_with_its_column(scene: Scene, monkeypatch: pyt
 def test_a_topic_made_anew_ends_no_change_that_was_cut_off(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records of another life are not read for it; it is told until it is done, and other columns wait."""
+    """It is told until it is done, and other columns wait."""
     ids = scene.ids()
-    scene.admin.state = THERE
     with monkeypatch.context() as patch:
-        patch.setattr(retyping, "replay", _killed)
+        patch.setattr(retyping, "_refill", _killed)
         with pytest.raises(KeyboardInterrupt):
             scene.retype("id", "double")
     anew = SourceState("flights", "t2", "c", {0: 0}, {0: 5}, {}, {0: 5})
@@ -154,28 +148,6 @@ def test_a_topic_made_anew_ends_no_change_that_was_cut_off(
         scene.retype("name", "binary")
     assert scene.retype("id", "double").left == 0
     assert (scene.ids(), scene.notes()) == (ids, ())
-
-
-def test_only_what_was_drained_is_read_again_and_what_is_gone_costs_its_surroundings_alone(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not what an operator passed over; a range without its records is cut until it is short."""
-    asked: list[tuple[int, int]] = []
-
-    def replay(_pipeline: Any, _connections: Any, ranges: Sequence[OffsetRange], **_: Any) -> None:
-        asked.extend((each.start, each.end) for each in ranges)
-        if any(each.start <= 7 < each.end for each in ranges):
-            raise OffsetsUnavailable("gone", code="replay-would-lose", hint="")
-
-    skipped = OffsetRanges.of([OffsetRange(0, DRAINED, DRAINED + 4)])
-    scene.lake.act(lambda progress: passed_over(progress, skipped, "discarded"))
-    scene.lake.drain(DRAINED + 4, 30)
-    scene.admin.state = replace(THERE, high={0: 30}, end={0: 30})
-    monkeypatch.setattr(retyping, "replay", replay)
-    monkeypatch.setattr(retyping, "_SHORT_RECORDS", 5)
-    done = scene.retype("id", "double")
-    assert asked == [(0, 20), (0, 10), (0, 5), (5, 10), (10, 20), (24, 30)]
-    assert (done.replayed, done.left) == (5 + 10 + 6, 0)
 
 
 def test_a_column_with_dots_in_its_name_has_its_type_changed(scene: Scene) -> None:

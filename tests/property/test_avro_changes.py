@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 
 from prove.lab.debezium_events import DATA, TIME, Column, Source, decimal
-from spark_jobs.records.decoder import TERMS
+from spark_jobs.config.columns import GROWTH
 from tests.support.change_rows import chunk_of
 from tests.support.damage import EXAMPLES, SEEDS, VALUES, damaged
 from tests.unit.test_avro_changes import TOPIC, Both, framed
@@ -112,7 +112,7 @@ def test_every_event_is_the_row_that_it_is_in_json_and_a_damaged_one_alike_by_bo
             ]
         )
         known = both.avro.format()
-        decoded = known.decoder.decode(chunk, both.avro.columns, TERMS.ended())
+        decoded = known.decoder.decode(chunk, both.avro.columns, GROWTH.ended())
         plain = known.plain.decode(chunk, both.avro.columns)
         assert sorted([*decoded.indices, *(each.index for each in decoded.bad)]) == [*range(len(harmed))]
         assert sorted(plain.rows) == list(decoded.indices)

@@ -18,8 +18,7 @@ from spark_jobs.audit.row_check import equal_values
 from spark_jobs.config.columns import GROWTH
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.records.formats import refit_of
-from spark_jobs.records.keeping import refit_by_schema
-from spark_jobs.records.projection import retyped
+from spark_jobs.records.projection import Projected, project, refit_by_schema
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.iceberg_types import declared_type
 from spark_jobs.values.exact import may_convert
@@ -80,11 +79,11 @@ def test_what_fits_is_the_same_for_all_who_ask(data: Any, pair: Any, depth: int)
     items = [wrapped(each, depth) for each in data.draw(st.lists(values, min_size=1, max_size=6))]
     column = pa.chunked_array([column_of(items, inside(have, depth))])
     field = pa.field("c", inside(kind, depth))
-    made = retyped(column, field, GROWTH)
+    made = _retyped(column, field)
     rows = [*range(len(items))] if made.rows is None else made.rows
     assert sorted([*rows, *made.misfits]) == [*range(len(items))]
     for row, item in enumerate(items):
-        alone = retyped(column.slice(row, 1), field, GROWTH)
+        alone = _retyped(column.slice(row, 1), field)
         assert (alone.table.num_rows == 1) == (row in rows)
         plain = _plainly(item, field)
         assert (plain is None) == (row not in rows), (item, plain)
@@ -93,8 +92,14 @@ def test_what_fits_is_the_same_for_all_who_ask(data: Any, pair: Any, depth: int)
             assert equal_values(there, alone.table.column(0)).all()
             assert equal_values(there, pa.chunked_array([plain])).all(), (item, there)
     again = refit_by_schema(column, field.type)
-    assert np.flatnonzero(again.is_valid().to_numpy()).tolist() == rows
-    assert equal_values(again.take(pa.array(rows, pa.int64())), made.table.column(0)).all()
+    assert np.flatnonzero(np.asarray(again.is_valid())).tolist() == rows
+    assert equal_values(
+        pa.chunked_array([again]).take(pa.array(rows, pa.int64())), made.table.column(0)
+    ).all()
+
+
+def _retyped(values: pa.ChunkedArray, field: pa.Field) -> Projected:
+    return project(pa.table([values], ["c"]), pa.schema([field]), GROWTH, retyped={"c"})
 
 
 def _plainly(item: Any, field: pa.Field) -> pa.Array | None:

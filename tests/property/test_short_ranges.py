@@ -11,9 +11,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.kafka.chunks import Chunk, joined
 from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS, MAX_RECORDS_TOGETHER, bundles
-from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.records.decoder import Terms
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.layouts.flat import FlatDecoder
 from spark_jobs.records.row_maker import RowMaker
@@ -25,7 +23,6 @@ from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata
 COLUMNS = pa.schema(
     [*arrow_schema(with_metadata_columns(Schema())), ("id", pa.int64()), ("_id_was", pa.float64())]
 )
-KEPT = (KeptColumn("id", "_id_was", 1, {0: 3, 2: 1, 4: 9}, {}),)
 VALUES = st.sampled_from([b'{"id":1}', b'{"id":2.5}', b"{}", b"oops", b"", None])
 RECORDS = st.lists(st.tuples(VALUES, st.sampled_from([None, b"k", b"\xff"])), min_size=1, max_size=6)
 
@@ -55,7 +52,7 @@ def test_what_shares_a_chunk_becomes_what_it_would_alone(
         COLUMNS,
         letters,
         rejected,
-        terms=Terms(kept=KEPT, generation=1),
+        kept=frozenset({"_id_was"}),
     )
     (together,) = joined(chunks, 100)
     one, each = maker.make(together), [maker.make(chunk) for chunk in chunks]

@@ -11,7 +11,7 @@ from spark_jobs.config.sections import CdcSettings, Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.decoder import Decoded, Terms
+from spark_jobs.records.decoder import Decoded
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
@@ -36,7 +36,7 @@ class Table:
         """Return what a drain makes of these, and have the plain decoder say the same."""
         chunk = chunk_of(records)
         chunk.headers = headers or chunk.headers
-        of_now, terms = self.format(), Terms(self.pipeline.table_schema.growth)
+        of_now, growth = self.format(), self.pipeline.table_schema.growth
         if self.schema is None:
             lacks, _ = of_now.columns.first(
                 of_now.decoder.observe(chunk), declared_fields(self.pipeline.declared)
@@ -45,12 +45,12 @@ class Table:
                 evolved(Schema(), lacks), key_is_binary=self.pipeline.key_is_binary
             )
             self.bound = bind({}, lacks.bindings, self.schema)
-        decoded = self.format().decoder.decode(chunk, self.columns, terms)
+        decoded = self.format().decoder.decode(chunk, self.columns, growth)
         if decoded.new_fields is not None:
             lacks, _ = of_now.columns.evolution(self.schema, self.bound, of_now.decoder.observe(chunk))
             self.schema = evolved(self.schema, lacks)
             self.bound = bind(self.bound, lacks.bindings, self.schema)
-            decoded = self.format().decoder.decode(chunk, self.columns, terms)
+            decoded = self.format().decoder.decode(chunk, self.columns, growth)
         assert decoded.new_fields is None
         plain = self.format().plain.decode(chunk, self.columns)
         said = dict(zip(plain.rows, plain.table.to_pylist(), strict=True))

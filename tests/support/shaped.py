@@ -14,7 +14,6 @@ from pyiceberg.schema import Schema
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.decoder import Terms
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.routing import placed_rows
 from spark_jobs.records.row_maker import RowMaker
@@ -56,8 +55,15 @@ class Shaped:
         decoder = format_of(self.pipeline, self.schemas, self.schema, self._table[1]).decoder
         shaping = checked_shaping(self.pipeline, schema)
         letters = arrow_schema(dead_letter_schema())
-        terms = Terms(self.pipeline.table_schema.growth)
-        maker = RowMaker(decoder, ORIGIN, "batch", schema, letters, shaping=shaping, terms=terms)
+        maker = RowMaker(
+            decoder,
+            ORIGIN,
+            "batch",
+            schema,
+            letters,
+            shaping=shaping,
+            growth=self.pipeline.table_schema.growth,
+        )
         made: RowMaker = pickle.loads(pickle.dumps(maker))  # noqa: S301
         return made
 

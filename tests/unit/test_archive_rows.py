@@ -17,7 +17,6 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import TERMS
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.layouts.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.schema.archive_columns import ArchiveColumns
@@ -74,7 +73,7 @@ VALUES = st.none() | st.sampled_from(
 def test_each_record_is_a_row_with_its_bytes_and_what_they_say(records: list[Any]) -> None:
     """The plain decoder says the same, also of what cannot be read."""
     columns = columns_of(table_of(FIRST))
-    decoded = DECODER.decode(chunk_of(records), columns, TERMS.ended())
+    decoded = DECODER.decode(chunk_of(records), columns, GROWTH.ended())
     assert (decoded.rows, decoded.bad, decoded.new_fields) == (None, (), None)
     rows = decoded.table.to_pylist()
     assert [(r["key"] and r["key"]["__raw__"], r["value"] and r["value"]["__raw__"]) for r in rows] == records
@@ -103,7 +102,7 @@ def test_a_first_record_with_fields_that_are_called_as_the_bytes_is_a_row() -> N
     """What they say is in the bytes."""
     records = [(None, b'{"id": 1, "__raw__": 2, "__schema_id__": 3}')]
     table = table_of(records)
-    decoded = DECODER.decode(chunk_of(records), columns_of(table), TERMS.ended())
+    decoded = DECODER.decode(chunk_of(records), columns_of(table), GROWTH.ended())
     (row,) = decoded.table.to_pylist()
     assert row["value"] == {"__raw__": records[0][1], "__schema_id__": None, "id": 1}
     assert not COLUMNS.evolution(table, {}, DECODER.observe(chunk_of(records)))[0].additions
@@ -125,7 +124,7 @@ def test_json_by_its_schema_stands_beside_its_bytes() -> None:
     records = [tuple(frame + text for frame, text in zip(frames, both, strict=True)) for both in texts]
     of_both = ArchiveColumns(*(WrittenColumns(each, GROWTH, Rules(99)) for each in (of_values, of_keys)))
     columns = columns_of(evolved(Schema(), of_both.first(decoder.observe(chunk_of(records)), ())[0]))
-    decoded = decoder.decode(chunk_of(records), columns, TERMS.ended())
+    decoded = decoder.decode(chunk_of(records), columns, GROWTH.ended())
     right, broken = decoded.table.to_pylist()
     assert right["key"] == {"__raw__": records[0][0], "number": 7}
     assert right["value"] == {"__raw__": records[0][1], "__schema_id__": "2", "id": 1, "any": "[1.0]"}

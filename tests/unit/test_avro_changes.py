@@ -12,6 +12,7 @@ from cli.stand.recorded_changes import recording
 from prove.lab.connect_avro import AvroConverter
 from prove.lab.connect_avro import avro_schema as avro_schema_of
 from prove.lab.debezium_events import DATA, TIME, Column, Source
+from spark_jobs.config.columns import GROWTH
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.avro.types import parse
@@ -20,7 +21,7 @@ from spark_jobs.formats.connect.types import Kind, Leaf, Type, row_type
 from spark_jobs.formats.tree import Map
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
-from spark_jobs.records.decoder import TERMS, Decoded, Phase
+from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
@@ -220,7 +221,7 @@ def test_a_new_schema_is_asked_for_and_one_that_nobody_has_is_a_letter() -> None
     assert asked.table.num_rows == 0
     assert {str(each) for each in asked.new_fields.schemas} == {"70", "key/71"}
     assert {str(each) for each in decoder.observe(chunk).schemas} == {"70", "key/71"}
-    ended = decoder.decode(chunk, both.avro.columns, TERMS.ended())
+    ended = decoder.decode(chunk, both.avro.columns, GROWTH.ended())
     assert [(each.index, each.phase) for each in ended.bad] == [(at, Phase.SCHEMA) for at in range(4)]
     assert ended.indices == [4]
     assert both.avro.format().plain.decode(chunk, both.avro.columns).rows == [4]

@@ -21,7 +21,6 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import TERMS, Terms
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -135,7 +134,7 @@ def test_unknown_schemas_are_asked_for_all_at_once() -> None:
     chunk = chunk_of([value_of(2, {"id": 1, "note": None}), b"\0\0\0\0\x05x", b"\0\0\0\0\x04x"])
     asked = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, BOTH)
     assert asked.new_fields == Evidence(schemas=(SchemaKey(SchemaId(4)), SchemaKey(SchemaId(5))))
-    ended = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, BOTH, TERMS.ended())
+    ended = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, BOTH, GROWTH.ended())
     assert [(each.index, each.phase, each.error[:28]) for each in ended.bad] == [
         (1, "schema", "schema 5 was not asked for: "),
         (2, "schema", "schema 4 was not asked for: "),
@@ -150,12 +149,12 @@ def test_a_field_without_a_column_asks_for_one_or_is_as_configured() -> None:
     chunk = chunk_of([value_of(2, {"id": 1, "note": "x"}), value_of(2, {"id": 2, "note": None})])
     narrow = columns_of(ID)
     assert FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow).new_fields == Evidence()
-    refused = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, Terms(Growth(NewFields.DEAD_LETTER)))
+    refused = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, Growth(NewFields.DEAD_LETTER))
     assert [(each.index, each.field) for each in refused.bad] == [(0, "note")]
     assert refused.rows == [1]
-    ended = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, TERMS.ended())
+    ended = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, GROWTH.ended())
     assert [(each.index, each.field) for each in ended.bad] == [(0, "note")]
-    ignored = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, Terms(Growth(NewFields.IGNORE)))
+    ignored = FlatDecoder(SchemaDecoder(KNOWN)).decode(chunk, narrow, Growth(NewFields.IGNORE))
     assert (ignored.rows, dict(ignored.ignored)) == (None, {"note": 1})
     assert PlainFlatDecoder(PlainSchemaDecoder(KNOWN)).decode(chunk, narrow).has_more == [0]
 

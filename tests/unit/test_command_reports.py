@@ -96,7 +96,11 @@ CASES: tuple[tuple[tuple[str, ...], dict[str, Answer]], ...] = (
     ),
     (
         ("retype", "orders", "price", "decimal(38,0)", *WHY),
-        {"spark_jobs.reshape.retype.retype": told(Retyped("price", "price_1", 1_200, 3, 2), "reading again")},
+        {
+            "spark_jobs.reshape.retype.retype": told(
+                Retyped("price", "price_1", 3, 2), "4 files looked at, 3 made anew"
+            )
+        },
     ),
     (
         ("repartition", "orders", *WHY),

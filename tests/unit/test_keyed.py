@@ -20,7 +20,6 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import TERMS
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -104,7 +103,7 @@ def test_a_new_schema_of_keys_is_asked_for_as_one_of_keys() -> None:
     asked = DECODER.decode(unknown, columns_of(ID, KEY)).new_fields
     assert asked == Evidence(schemas=(NEW,))
     assert DECODER.decode(chunk_of([(key_of(1), b"{}")]), columns_of(ID)).new_fields is not None
-    ended = DECODER.decode(chunk_of([(key_of(1), b"{}")]), columns_of(ID), TERMS.ended())
+    ended = DECODER.decode(chunk_of([(key_of(1), b"{}")]), columns_of(ID), GROWTH.ended())
     assert [each.field for each in ended.bad] == ["order_key"]
 
 

@@ -168,7 +168,7 @@ def test_ids_without_end_are_asked_for_as_long_as_one_of_them_is_a_schema(tmp_pa
     assert (evidence.records, evidence.undecodable) == (1, len(values))
     columns = arrow_schema(with_metadata_columns(ID))
     of_values = pa.schema([column for column in columns if column.name not in ORIGIN_COLUMNS])
-    decoded = plan.format.decoder.decode(chunk, of_values, plan.ended().terms)
+    decoded = plan.format.decoder.decode(chunk, of_values, plan.ended().growth)
     assert [bad.index for bad in decoded.bad] == [*range(len(values))]
     assert decoded.table.column("id").to_pylist() == [1]
 

@@ -1,4 +1,4 @@
-"""Fields of JSON that are called otherwise than their columns, drained, kept, and read again by audit."""
+"""Fields of JSON that are called otherwise than their columns, drained and read again by audit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept import KeptColumn
-from spark_jobs.records.decoder import Terms
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.records.row_maker import RowMaker
@@ -50,17 +48,6 @@ def test_each_column_has_its_own_field_whatever_others_are_called() -> None:
     assert check.compare(chunk, made.rows).differing.tolist() == []
     wrong = made.rows.set_column(0, schema.field(0), pa.array([1, 1], pa.int64()))
     assert check.compare(chunk, wrong).differing.tolist() == [11]
-
-
-def test_what_does_not_fit_another_type_stays_where_it_was() -> None:
-    """A column that was given another type is its field's still."""
-    kept = KeptColumn("day_1", "day_1_string", 0, {0: 11}, {0: 11}, is_done=True)
-    schema = table(day_1=pa.int64(), day_1_string=pa.string())
-    chunk = records('{"day":"monday"}', '{"day":"tuesday"}', '{"day":3}')
-    made = RowMaker(DECODER, ORIGIN, "b", schema, LETTERS, terms=Terms(kept=(kept,))).make(chunk)
-    told = made.rows.select(["day_1", "day_1_string", "_kafka_offset"]).to_pylist()
-    assert [tuple(row.values()) for row in told] == [(None, "monday", 10), (3, None, 12)]
-    assert made.dead_letters.column("_kafka_offset").to_pylist() == [11]
 
 
 def test_the_column_of_a_rounded_integer_is_named() -> None:

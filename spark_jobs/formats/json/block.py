@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,8 @@ from spark_jobs.schema.evidence import Kind
 from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, count_columns, evolve
 from spark_jobs.schema.unknown_fields import unknown_fields, without_bursts
 from spark_jobs.schema.writer_schema import ReadValues, Unread, UnreadableValueError
-from spark_jobs.values.fitting import MisfitError, fit_or_fall_back, fit_record
-from spark_jobs.values.literals import says_something, shortened
+from spark_jobs.values.fitting import MisfitError, fit_record
+from spark_jobs.values.literals import shortened
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
 _BLOCK_RECORDS = 250
@@ -37,8 +37,6 @@ def decode_chunk(
     values: Sequence[bytes],
     schema: pa.Schema,
     growth: Growth = GROWTH,
-    fallbacks: Sequence[Mapping[str, str]] = (),
-    kept: Collection[str] = (),
     *,
     elsewhere: frozenset[str] = frozenset(),
 ) -> ReadValues:
@@ -49,14 +47,13 @@ def decode_chunk(
     counted in ``ignored``, as ``growth`` says; where they hold nothing but nulls, empty lists and empty
     objects they are passed over. A double column holds the
     nearest double of a fraction, and of integers only those that are a double; a binary one the UTF-8 of a
-    string. ``fallbacks`` say of each record which column takes what does not fit another; these are ``kept``,
-    and a record that names one itself is unread. Fields ``elsewhere`` are passed over.
+    string. Fields ``elsewhere`` are passed over.
     """
     if not values:
         return ReadValues(no_rows(schema))
     passed = tuple(Field(name, DeclaredType("any")) for name in sorted(elsewhere - {*schema.names}))
     columns = (*fields_of(schema), *passed)
-    decoder = _Decoder(schema, read_schema(schema), columns, growth, fallbacks, kept, elsewhere)
+    decoder = _Decoder(schema, read_schema(schema), columns, growth, elsewhere)
     decoded = decoder.at_once(values)
     if decoded is None and not are_objects(values):
         values = [value.strip(BLANKS) for value in values]
@@ -72,8 +69,6 @@ class _Decoder:
     read_as: pa.Schema | None
     columns: tuple[Field, ...]
     growth: Growth
-    fallbacks: Sequence[Mapping[str, str]]
-    kept: Collection[str]
     elsewhere: frozenset[str]
 
     def at_once(self, values: Sequence[bytes]) -> ReadValues | None:
@@ -87,8 +82,6 @@ class _Decoder:
             return None
         if read.unknown and not self.growth.ignores:
             return self._new_fields(values)
-        if any(read.table.column(name).null_count < len(values) for name in self.kept):
-            return None
         return ReadValues(read.table, ignored=read.unknown)
 
     def in_blocks(self, values: Sequence[bytes]) -> ReadValues:
@@ -96,7 +89,7 @@ class _Decoder:
         parts = []
         for start in range(0, len(values), _BLOCK_RECORDS):
             block = values[start : start + _BLOCK_RECORDS]
-            part = self.at_once(block) or self._record_by_record(block, self.fallbacks[start:])
+            part = self.at_once(block) or self._record_by_record(block)
             if part.new_fields is not None:
                 return part
             parts.append((len(block), part))
@@ -111,16 +104,14 @@ class _Decoder:
             return None
         return ReadValues(no_rows(self.schema), [], new_fields=evidence)
 
-    def _record_by_record(
-        self, values: Sequence[bytes], fallbacks: Sequence[Mapping[str, str]]
-    ) -> ReadValues:
+    def _record_by_record(self, values: Sequence[bytes]) -> ReadValues:
         fit = fit_record(self.schema, self.growth, self.elsewhere)
         bad: dict[int, Unread] = {}
         unknown: list[bytes] = []
         good: list[tuple[int, dict[str, Any]]] = []
         for index, value in enumerate(values):
             try:
-                good.append((index, fit_or_fall_back(fit, self._parse(value), fallbacks[index : index + 1])))
+                good.append((index, fit(parse_object(value))))
             except UnreadableValueError as error:
                 bad[index] = Unread(index, error.field and _shown(error.field), str(error))
             except MisfitError as misfit:
@@ -136,13 +127,6 @@ class _Decoder:
         table = pa.concat_tables(tables) if tables else no_rows(self.schema)
         ignored = self._ignored([values[index] for index in rows]) if self.growth.ignores else {}
         return ReadValues(table, rows, tuple(bad[index] for index in sorted(bad)), ignored)
-
-    def _parse(self, value: bytes) -> dict[str, Any]:
-        record = parse_object(value)
-        for name in self.kept:
-            if says_something(record.get(name)):
-                raise MisfitError("the column keeps what another one held, and takes nothing else", (name,))
-        return record
 
     def _ignored(self, values: Sequence[bytes]) -> dict[str, int]:
         seen = observe(values, max_fields=self.growth.max_fields_seen)
@@ -170,9 +154,9 @@ class _Decoder:
         return self._build(values, good[:middle], tables) + self._build(values, good[middle:], tables)
 
     def _table_of(self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]]) -> pa.Table | None:
-        # The reader refuses fields that are ignored and of two kinds, and knows no column to fall back to.
+        # The reader refuses fields that are ignored and of two kinds.
         is_strict = not self.growth.ignores and not self.elsewhere
-        if self.read_as is not None and is_strict and not self.fallbacks:
+        if self.read_as is not None and is_strict:
             checked = [values[index] for index, _ in good]
             read = read_chunk(checked, self.schema, self.read_as, are_exact=True)
             if read is not None and not read.unknown:

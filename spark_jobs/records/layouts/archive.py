@@ -16,7 +16,7 @@ from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.formats.lanes.packed_values import PackedValues
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import TERMS, Decoded, Format, Terms
+from spark_jobs.records.decoder import Decoded, Format
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.layouts.flat import PlainValues, Values
@@ -78,23 +78,22 @@ class ArchiveDecoder:
     schemas: KnownSchemas
     keys: SchemaDecoder | None
 
-    def decode(self, records: Chunk, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+    def decode(self, records: Chunk, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
         """See ``Decoder``; of the columns without ``kafka``, and without a bad value.
 
         What gets no column is in the bytes; no column is given another type.
         """
-        growth = terms.growth
-        terms = Terms(growth if growth.room else replace(growth, new_fields=NewFields.IGNORE))
+        growth = growth if growth.room else replace(growth, new_fields=NewFields.IGNORE)
         packed, raw = PackedValues.beside_column(records.values)
         there = _there(raw)
         is_whole = len(there) == len(packed)
         named = Encoded(records, there, packed if is_whole else packed.take(np.array(there, np.intp)))
         is_packed = isinstance(self.values, SchemaDecoder)  # which would pack them once more
         encoded = named if is_packed else Encoded.values(records, None if is_whole else there)
-        values = self.values.read(encoded, _inner(columns), terms)
+        values = self.values.read(encoded, _inner(columns), growth)
         raw_keys = pa.array(records.keys, pa.binary())
         of_keys = Encoded.keys(records, _there(raw_keys) if self.keys else ())
-        keys = None if self.keys is None else self.keys.read(of_keys, _key_fields(columns), terms)
+        keys = None if self.keys is None else self.keys.read(of_keys, _key_fields(columns), growth)
         new = [each.new_fields for each in (values, keys) if each is not None and each.new_fields is not None]
         if new:
             return Decoded(no_rows(columns), [], new_fields=new[0].merge(new[-1]))

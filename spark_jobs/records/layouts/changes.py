@@ -21,7 +21,7 @@ from spark_jobs.formats.json.parsing import parse_object
 from spark_jobs.protocol.errors import ConfigError, fault
 from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import TERMS, BadValue, Decoded, Format, Phase, Terms
+from spark_jobs.records.decoder import BadValue, Decoded, Format, Phase
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.layouts.change_columns import ChangeColumns, PlacedRows
@@ -144,9 +144,8 @@ class ChangesDecoder:
     events: EventReader
     whose: str | None = None
 
-    def decode(self, records: Chunk, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
+    def decode(self, records: Chunk, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
         """See ``Decoder``; no column of changes is given another type."""
-        growth = terms.growth
         named = () if growth.has_ended else self.events.new_schemas(records)
         if named:
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
@@ -205,14 +204,14 @@ class ChangesDecoder:
         self, values: Encoded, schema: str | None, columns: pa.Schema, growth: Growth, *, is_whole: bool
     ) -> Decoded:
         if schema is None:
-            decoded = self.rows.read(values, columns, Terms(growth))
+            decoded = self.rows.read(values, columns, growth)
             _refuse_unscaled(decoded, values.items, columns)
             return decoded
         known = self.placed.schemas(schema, growth, is_whole=is_whole)
         if known is None:
             return Decoded(no_rows(columns), [], new_fields=Evidence())
         converts = self.placed.rules.takes_all_but is not None
-        return SchemaDecoder(known, converts=converts).read(values, columns, Terms(growth))
+        return SchemaDecoder(known, converts=converts).read(values, columns, growth)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import (
-    TERMS,
-    BadValue,
-    Decoded,
-    Format,
-    Phase,
-    Terms,
-)
+from spark_jobs.records.decoder import BadValue, Decoded, Format, Phase
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.shape import add_keys_and_headers
@@ -72,7 +65,7 @@ def flat(
         again: PlainValues = PlainJsonDecoder(shaping.elsewhere, fields)
     else:
         converts = pipeline.value.format is ValueFormat.CSV  # from text, numbers of epochs too
-        values, again = SchemaDecoder(schemas, converts=converts), PlainSchemaDecoder(schemas)
+        values, again = SchemaDecoder(schemas, converts, rules.retyped), PlainSchemaDecoder(schemas)
     if (keys := schemas.keys) is None:
         return Format(FlatDecoder(values), PlainFlatDecoder(again), columns)
     names = frozenset(field.name for each in keys.every for field in each.columns.struct.fields)
@@ -91,14 +84,14 @@ class FlatDecoder:
     keys: SchemaDecoder | None = None
     columns: frozenset[str] = frozenset()
 
-    def decode(self, records: Chunk, columns: pa.Schema, terms: Terms = TERMS) -> Decoded:
-        """See ``Decoder``; the keys' columns are given no other type."""
+    def decode(self, records: Chunk, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
+        """See ``Decoder``."""
         own, others = _split(columns, self.columns)
-        rows = self.values.read(Encoded.values(records), others, terms)
+        rows = self.values.read(Encoded.values(records), others, growth)
         new = rows.new_fields and rows.new_fields.merge(self._of_keys(records))
         if self.keys is not None and new is None:
             keyed = [row for row in rows.indices if records.keys[row] is not None]
-            keys = self.keys.read(Encoded.keys(records, keyed), own, Terms(terms.growth))
+            keys = self.keys.read(Encoded.keys(records, keyed), own, growth)
             new, rows = keys.new_fields, _with_keys(rows, keys, keyed, own)
         if new is not None:
             return Decoded(no_rows(columns), [], new_fields=new)
