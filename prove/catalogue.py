@@ -41,7 +41,7 @@ QUICK = (
     "sqlite/first-batch/kill-drain.after-table-made",
     "sqlite/replay/kill-replay.after-swap",
     "sqlite/redrive/kill-redrive.after-swap",
-    "sqlite/beside-redrive/forced-rollback/dead-letters.before-swap",
+    "sqlite/beside-redrive/rollback/dead-letters.before-swap",
     "sqlite/publish/kill-held.after-published",
     "sqlite/held-drain/kill-drain.after-held",
     "sqlite/discard/kill-act.after-swap",

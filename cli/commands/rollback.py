@@ -14,14 +14,13 @@ _MOMENT = Read("snapshot or time", parse_moment, "neither a snapshot id nor a ti
 @pipeline_command("rollback")
 @click.option("--to", required=True, type=_MOMENT, metavar="SNAPSHOT|TIME", help="Where to go back.")
 @reason_option("Why, for the history.")
-@click.option(
-    "--force", is_flag=True, help="Also when Kafka cannot refill it all, or replays or redrives came since."
-)
+@click.option("--force", is_flag=True, help="Also when Kafka cannot refill it all, or replays came since.")
 def command(report: Report, work: Work, to: Moment, reason: str, force: bool) -> None:
     """Set PIPELINE's table back to a snapshot, its offsets with it: the next drain fills it again.
 
     Safe beside running drains. Refused when Kafka no longer holds what would go, on catalogs that keep no
-    history, and across another topic. Naming the snapshot another tool went back to takes its rollback over.
+    history, across a redrive, and across another topic. Naming the snapshot another tool went back to takes
+    its rollback over.
     """
     from spark_jobs.acts.rollback import rollback
 

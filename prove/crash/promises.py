@@ -12,7 +12,6 @@ from prove.workload import BATCH
 REPLAYED = "0:5-22"
 REPLAYED_RECORDS = 17
 DEAR_RECORDS = 2  # of a batch that a gate holds
-GONE_RECORDS = 10  # that Kafka no longer holds when a column changes its type
 
 
 NOTHING = Repairs()

@@ -11,7 +11,6 @@ import traceback
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, field, replace
-from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from operator import add
@@ -179,7 +178,7 @@ class Work:
 
     ``name`` is ``drain``, ``checkpoint``, ``pause``, ``resume``, ``publish``, ``discard``, ``accept`` (of a
     source that changed, or a mirror's that began anew),
-    ``rollback`` and ``force-rollback`` (the last commit of main), ``redrive``,
+    ``rollback`` (the last commit of main), ``redrive``,
     ``rebuild``, ``replay 0:10-20``, ``skip 0:10-20``,
     ``retype id long``, ``export keep`` or ``export renumber``, or a kind of upkeep. ``is_here``: tasks run in
     the process instead of on Spark.
@@ -306,11 +305,11 @@ def _accept(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     return Repairs(committed=1)
 
 
-def _roll_back(pipeline: PipelineConfig, connections: Connections, *, force: bool = False) -> Repairs:
+def _roll_back(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     table = load_fresh(connections, pipeline.table)
     current = table.current_snapshot() if table else None
     assert current is not None
-    rollback(pipeline, connections, to_snapshot=current.parent_snapshot_id, reason="test", force=force)
+    rollback(pipeline, connections, to_snapshot=current.parent_snapshot_id, reason="test")
     return Repairs()
 
 
@@ -332,7 +331,6 @@ _WORK: dict[str, Callable[[PipelineConfig, Connections], Repairs]] = {
     "pause": _pause,
     "resume": _resume,
     "rollback": _roll_back,
-    "force-rollback": partial(_roll_back, force=True),
     "publish": _publish,
     "discard": _discard,
     "accept": _accept,

@@ -65,7 +65,5 @@ CASES = (
     *(_case("compaction", "a compaction", "compaction", place) for place in PLACES),
     _case("rollback", "the last commit rolled back", "rollback", BEFORE, read=BATCH),
     _case("rollback", "a rollback of it", "rollback", LANDED, refused=REFUSED),
-    _case("forced-rollback", "the last commit rolled back by force", "force-rollback", BEFORE, read=BATCH),
-    _case("forced-rollback", "a rollback of it by force", "force-rollback", LANDED),
 )
 SCENARIOS = scenarios("something else beside a redrive", CASES, prefix="beside-redrive/")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from spark_jobs.protocol import shaped_spans
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import KeptLetters, kept_below, with_skipped
+from spark_jobs.protocol.kept import kept_below, with_skipped
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.schema_id import after_rollback
@@ -108,20 +108,18 @@ def rewound(
     *,
     attempt: str,
     reason: str,
-    returned: tuple[KeptLetters, ...] = (),
 ) -> Progress:
     """Return the progress that goes into the rollback's commit, under the attempt's name.
 
-    Drains and replays that were planned before are fenced; the dead letters of what is undone are owed to go,
-    and those ``returned`` that redrives had taken out.
+    Drains and replays that were planned before are fenced; the dead letters of what is undone are owed to go.
     """
     next_offsets = {**rewind.next_offsets, **rewind.lost.ends}
     kept = kept_below(progress.skipped, progress.generation, rewind.next_offsets)
-    owed = PendingDeadLetters(attempt, rewind.undone, (), replaces=True, returned=returned)
+    owed = PendingDeadLetters(attempt, rewind.undone, (), replaces=True)
     back = replace(
         progress,
         next_offsets=next_offsets,
-        pending_dead_letters=owed if rewind.undone or returned else None,
+        pending_dead_letters=owed if rewind.undone else None,
         owed_routes=None,
         # Without a drain to name there is none whose rows could be looked for.
         last_drain=last_drain or LastDrain("", 0, 0, 0, None),

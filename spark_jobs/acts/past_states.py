@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyiceberg.table.snapshots import ancestors_of
 
 from spark_jobs.commit.anchor import is_harmless, may_be_meant
-from spark_jobs.commit.dead_letter_commit import rows_at
-from spark_jobs.commit.replace import ReplacedOffsets
-from spark_jobs.commit.swap import as_it_was
-from spark_jobs.lake.coordinates import Coordinates
-from spark_jobs.lake.kept_letters import keep_letters, read_letters
 from spark_jobs.lake.tables import keeps_history, progress_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, merge
 from spark_jobs.protocol.progress import CommitRecord, LastDrain
 from spark_jobs.protocol.works.changes import RETYPE
@@ -29,8 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from spark_jobs.storage.create_only import CreateOnlyStore
-
 
 @dataclass(frozen=True, slots=True)
 class EarlierState:
@@ -39,7 +30,7 @@ class EarlierState:
     ``last_drain`` is the last drained batch by then, and ``last_drain_offsets`` what it brought; None when
     there was none or its snapshot has expired.
     ``replays_since`` are the batch ids of the replays that landed after it, ``replayed_since`` their offsets;
-    ``redrives_since`` are the files of the dead letters that redrives took out after it, oldest first;
+    ``redrives_since`` counts the commits that took dead letters out as rows after it;
     ``is_before_retype`` if a column was given another type since; ``cdc`` is a mirror's.
     """
 
@@ -52,7 +43,7 @@ class EarlierState:
     data_files: int
     replays_since: tuple[str, ...]
     replayed_since: tuple[OffsetRange, ...]
-    redrives_since: tuple[str, ...]
+    redrives_since: int
     is_before_retype: bool
     cdc: Cdc | None = None
 
@@ -82,7 +73,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
         summary_of(target).count("total-data-files"),
         tuple(summary.batch_id for summary in replays),
         merge(r for summary in replays for r in summary.ranges),
-        tuple(summary.letters for summary in reversed(after) if summary.letters),
+        sum(summary.letters is not None for summary in after),
         any(summary.work is RETYPE for summary in after),
         last.cdc,
     )
@@ -143,31 +134,3 @@ def _not_ours(table: Table, snapshot: Snapshot | None) -> SluiceError:
     return fault(
         "not-our-snapshot", snapshot=snapshot.snapshot_id if snapshot else "?", table=".".join(table.name())
     )
-
-
-# The dead letters that redrives took out after a snapshot, for a rollback to it to put back.
-
-
-def letters_to_return(
-    table: Table, state: CreateOnlyStore, earlier: EarlierState, below: Mapping[int, int], attempt: str
-) -> tuple[KeptLetters, ...]:
-    """Keep for the attempt what is to come back, each place once: as the earliest redrive found it.
-
-    Letters from the offsets ``below`` on are not among them, since their records are drained again, nor those
-    of a record that has a row at the snapshot. Raises ``CorruptLog`` (``letters-lost``), and as the state's
-    store does.
-    """
-    drained = Coordinates.of(OffsetRange(partition, 0, end) for partition, end in below.items())
-    then = as_it_was(table, earlier.snapshot_id)
-    returned: list[KeptLetters] = []
-    places = Coordinates({})
-    for name in earlier.redrives_since:
-        letters = read_letters(state, KeptLetters(name, 0))
-        letters = letters.filter(pa.array(drained.holds(letters) & ~places.holds(letters)))
-        here = Coordinates.of_rows(letters)
-        rows = rows_at(then, ReplacedOffsets(earlier.generation, here))
-        letters = letters.filter(pa.array(~Coordinates.of_rows(rows).holds(letters)))
-        if len(letters):
-            returned.append(keep_letters(state, str(table.metadata.table_uuid), attempt, letters))
-        places = Coordinates.of((*places.ranges, *here.ranges))
-    return tuple(returned)

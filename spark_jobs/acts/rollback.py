@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.changes import Rewind, lost_of, plan_rewind, refuse_lost, rewound
-from spark_jobs.acts.past_states import EarlierState, letters_to_return, snapshot_at, state_at
+from spark_jobs.acts.past_states import EarlierState, snapshot_at, state_at
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import pay_debts
@@ -101,8 +101,7 @@ class _RollbackCommit(BatchIntent):
         shaped_by = after_replay(progress.shaped_by, UNKNOWN, earlier.replayed_since)
         progress = replace(progress, shaped_by=shaped_by)
         last = earlier.last_drain, earlier.last_drain_offsets
-        returned = letters_to_return(table, connections.state, earlier, rewind.next_offsets, self.attempt)
-        back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason, returned=returned)
+        back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason)
         if progress.is_mirror:
             back = replace(back, cdc=earlier.cdc or Cdc())
         if earlier.is_before_retype:
@@ -122,10 +121,8 @@ def _plan(
     _refuse_other_histories(pipeline, table, earlier)
     if earlier.replays_since and not force:
         raise fault("replayed-since", replays=", ".join(earlier.replays_since), **pipeline.where)
-    if earlier.redrives_since and progress.routes:
-        raise fault("redriven-since.routed", count=len(earlier.redrives_since), **pipeline.where)
-    if earlier.redrives_since and not force:
-        raise fault("redriven-since", count=len(earlier.redrives_since), **pipeline.where)
+    if earlier.redrives_since:
+        raise fault("redriven-since", count=earlier.redrives_since, **pipeline.where)
     if earlier.is_before_retype and not force:
         raise fault("retyped-since", **pipeline.where)
     rewind = plan_rewind(progress, earlier.next_offsets, source)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from spark_jobs.lake.coordinates import Coordinates, of_generation
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_in_span
-from spark_jobs.lake.tables import progress_of, summary_of
+from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -77,17 +77,14 @@ def kept_files(state: CreateOnlyStore, table_uuid: str) -> list[StoredFile]:
 
 
 def is_needed(file: StoredFile, table: Table, unfinished: Collection[str]) -> bool:
-    """Whether anybody may ask for a kept file: a run under way, a debt, or a rollback to before its commit.
+    """Whether anybody may ask for a kept file: a run under way, or a debt.
 
     ``unfinished`` are attempts of the log, which was listed after the files and before the table was loaded.
     """
     attempt = file.name.rpartition("-")[0]
     owed = progress_of(table).pending_dead_letters
     named = (owed.redriven, *owed.returned) if owed else ()
-    if attempt in unfinished or any(kept and kept.name.endswith(f"/{file.name}") for kept in named):
-        return True
-    of_it = (s for s in table.metadata.snapshots if summary_of(s).attempt == attempt)
-    return any(table.metadata.snapshot_by_id(s.parent_snapshot_id or 0) is not None for s in of_it)
+    return attempt in unfinished or any(kept and kept.name.endswith(f"/{file.name}") for kept in named)
 
 
 # Dead letters whole, as their table has them: read where they stand, in the order of their offsets.

@@ -18,9 +18,10 @@ from pyiceberg.table import FileScanTask
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_scanned_file
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema, stream
-from spark_jobs.lake.kept_letters import leaving, read_letters
+from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.row_filters import is_at, is_in_range, offsets_in
 from spark_jobs.lake.tables import data_location, progress_of
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.fences import still_owed, still_owed_to
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
@@ -49,20 +50,21 @@ def dead_letter_offsets(
     if owed is None:
         return np.sort(offsets)
     offsets = offsets[~leaving(state, owed).hold(window.partition, offsets)]
-    back = [offsets_of(read_letters(state, kept, (PARTITION, OFFSET)), window) for kept in owed.returned]
-    back = [each[~np.isin(each, offsets)] for each in back]
-    return np.sort(np.concatenate([offsets, *back, offsets_in_files(table.io, owed.files, window)]))
+    return np.sort(np.concatenate([offsets, offsets_in_files(table.io, owed.files, window)]))
 
 
 def owed_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | None:
     """Return what the table owes its dead-letter table until it is in, with the files that are still there.
 
     One that was purged with a dropped dead-letter table is not: its records are missing. Raises as
-    ``storage_error`` where the storage does not say.
+    ``storage_error`` where the storage does not say, and ``letters-to-return`` where a rollback of an earlier
+    version, which put dead letters back that redrives had taken out, was cut off before they were there.
     """
     owed = still_owed(progress_of(table), None if dead_letters is None else progress_of(dead_letters))
     if owed is None:
         return None
+    if owed.returned:
+        raise fault("letters-to-return", table=".".join(table.name()))
     return replace(owed, files=_still_there(table, owed.files))
 
 

@@ -117,13 +117,12 @@ def answered(
     """
     pipeline = asked.pipeline
     with ExitStack() as stack:
-        # Letters that come back lie in files for as long as this query.
-        is_whole = prefix is not None and not prefix.is_cut and not (seam.pending and seam.pending.returned)
+        is_whole = prefix is not None and not prefix.is_cut
         own, is_over, prepared = stack.enter_context(engine.connection(seconds, seam if is_whole else None))
         with _ended_in_time(pipeline, is_over):
             if not prepared:
                 within = AlwaysTrue() if prefix is None else prefix.lake_filter
-                prepared |= registered(own, pipeline, seam, stack, within=within, as_of=as_of)
+                prepared |= registered(own, pipeline, seam, within=within, as_of=as_of)
             if prefix is not None:
                 own.register(WATERMARK, prefix.as_table())
                 stack.enter_context(beside_hot(prepared, prefix, pipeline))

@@ -5,30 +5,17 @@ They are prepared for a state of the lake; what Kafka has beyond it is put besid
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import FileScanTask
-from pyiceberg.typedef import Record
-
-from spark_jobs.commit.dead_letter_commit import rows_at
-from spark_jobs.commit.replace import ReplacedOffsets
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.seam import Seam
-from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.file_rows import Owed
-from spark_jobs.lake.kept_letters import read_letters
 from spark_jobs.lake.moments import Moment
-from spark_jobs.lake.tables import progress_of, snapshot_at, snapshot_of, summary_of
+from spark_jobs.lake.tables import snapshot_at, snapshot_of, summary_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.query.duckdb_source import HotRows, TableSource
 
@@ -47,21 +34,16 @@ def registered(
     own: DuckDBPyConnection,
     pipeline: PipelineConfig,
     seam: Seam,
-    stack: ExitStack,
     *,
     within: BooleanExpression,
     as_of: Moment | None,
 ) -> dict[str, TableSource]:
-    """Let queries read the lake's tables, and return the sources of those that have hot rows too.
-
-    What is read for this query alone is removed by the stack.
-    """
+    """Let queries read the lake's tables, and return the sources of those that have hot rows too."""
     table, sources = seam.table, {}
     scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     if seam.dead_letters is not None:
-        owed = replace(seam.owed, files=(*seam.owed.files, *_returned(seam, stack)))
         with _if_there_then():
-            letters = _beside(table, seam.dead_letters, scan, within, owed)
+            letters = _beside(table, seam.dead_letters, scan, within, seam.owed)
             letters.register(own, DEAD_LETTERS)
             sources[DEAD_LETTERS] = letters
     taken = {DEAD_LETTERS, WATERMARK}
@@ -87,13 +69,6 @@ def beside_hot(
     finally:
         for source in sources.values():
             source.hot = HotRows()
-
-
-def _returned(seam: Seam, stack: ExitStack) -> Iterator[FileScanTask]:
-    """Give the letters that will come back as files; the stack removes them."""
-    if seam.pending is None or not seam.pending.returned:
-        return iter(())
-    return returned_files(seam, stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-letters-")))
 
 
 def _register_by_name(
@@ -150,29 +125,3 @@ def _beside_then(other: Table, scan: DataScan) -> DataScan:
     own = snapshot_of(other, attempt) if attempt else None
     by_time = Moment(at_ms=data.timestamp_ms)
     return other.scan(snapshot_id=own or snapshot_at(other, by_time).snapshot_id)
-
-
-# Dead letters that a rollback puts back, as files to read until they are in their table.
-
-
-def returned_files(seam: Seam, folder: str) -> Iterator[FileScanTask]:
-    """Write the letters that will come back into the folder. Raises ``CorruptLog`` (``letters-lost``)."""
-    owed, dead_letters = seam.pending, seam.dead_letters
-    if owed is None or dead_letters is None:
-        return
-    generation = progress_of(dead_letters).generation
-    for number, kept in enumerate(owed.returned):
-        letters = read_letters(seam.state, kept)
-        there = rows_at(dead_letters, ReplacedOffsets(generation, Coordinates.of_rows(letters)))
-        letters = letters.filter(pa.array(~Coordinates.of_rows(there).holds(letters)))
-        path = Path(folder) / f"returned-{number}.parquet"
-        pq.write_table(letters, path)
-        file = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=str(path),
-            file_format=FileFormat.PARQUET,
-            partition=Record(),
-            record_count=len(letters),
-            file_size_in_bytes=path.stat().st_size,
-        )
-        yield FileScanTask(file)

@@ -8,7 +8,6 @@ import pytest
 
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure, orders, progress
-from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.trace import trace
 from spark_jobs.audit.trace_answers import Where
 from spark_jobs.protocol.errors import CommitConflict, ConfigError
@@ -153,21 +152,6 @@ def test_a_replay_in_between_fences_a_redrive(labs: NewLab) -> None:
     assert len(by_offset(lab)) == 20
     assert lab.audit().is_clean
     assert lab.stray_files() == set()
-
-
-def test_a_forced_rollback_brings_no_letter_back_beside_its_row(labs: NewLab) -> None:
-    """Letters that a replay made of rows are rows again, in the snapshot that is gone back to."""
-    lab = labs(orders(0, 20), columns=WHOLE)
-    lab.drain()
-    before = lab.table().metadata.current_snapshot_id
-    _mend(lab, HALF)
-    assert lab.replay(OffsetRange(0, 0, 20)).balance.dead_letters == 4
-    _mend(lab)
-    assert lab.redrive().balance.rows == 4
-    with lab.connections() as connections:
-        rollback(lab.pipeline, connections, to_snapshot=before, reason="test", force=True)
-    assert by_offset(lab, DEAD_LETTERS) == {}
-    assert lab.audit().is_clean
 
 
 def test_an_archive_has_no_letters_to_send(labs: NewLab) -> None:
