@@ -31,8 +31,8 @@ def command(report: Report, work: Work, column: str, type_name: str, reason: str
     say(f"{column} is {type_name}; {count(done.files, 'file')} made anew")
     if done.left:
         report.say(f"  {count(done.left, 'row')} did not fit: null there, as before in {done.kept}")
-        again = mends.read_again(work.pipeline.name, "P:START-END")
-        report.say(f"  Their records may fit, or become dead letters: {again}")
     declare = "" if column in work.pipeline.columns else f"; declare `columns: {{{column}: {type_name!r}}}`"
     report.say(f"  {done.kept} keeps what did not fit{declare}")
+    again = mends.read_again(work.pipeline.name, "P:START-END")
     report.say(f"  Dead letters that fit now become rows: {mends.act('redrive', work.pipeline.name)}")
+    report.say(f"  Rows whose records say it otherwise `audit` tells, and this makes them anew: {again}")
