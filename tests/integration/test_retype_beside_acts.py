@@ -150,6 +150,23 @@ def test_a_topic_made_anew_ends_no_change_that_was_cut_off(
     assert (scene.ids(), scene.notes()) == (ids, ())
 
 
+def test_a_change_that_an_earlier_version_began_is_ended(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the same command, whatever it had still to read again; its offsets stay for that version."""
+    ids = scene.ids()
+    with monkeypatch.context() as patch:
+        patch.setattr(retyping, "_refill", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            scene.retype("id", "double")
+    (begun,) = progress_of(scene.lake.load()).kept_columns
+    earlier = replace(begun, until={0: DRAINED}, next_offsets={0: 5})
+    scene.lake.act(lambda progress: replace(progress, kept_columns=(earlier,)))
+    assert scene.retype("id", "double").left == 0
+    assert (scene.ids(), scene.notes()) == (ids, ())
+    assert progress_of(scene.lake.load()).kept_columns == (replace(earlier, is_done=True),)
+
+
 def test_a_column_with_dots_in_its_name_has_its_type_changed(scene: Scene) -> None:
     """A field of that name is no field of a struct."""
     table = scene.lake.load()
