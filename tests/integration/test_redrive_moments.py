@@ -21,11 +21,11 @@ from spark_jobs.lake.catalog import released
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.kept_letters import keep_letters, kept_files, letters_of
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, CorruptLog, RetryableError
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.works.changes import CANCEL
 from spark_jobs.query.query import query
 from spark_jobs.recovery.recover import recover
 from spark_jobs.replay.redrive_plan import AHEAD, EARLIER_GENERATION, HAS_ROW, NO_TIME, Wanted
@@ -175,7 +175,7 @@ def test_letters_that_an_earlier_version_put_back_come_in(lab: Lab) -> None:
             lab.pipeline.name,
             lab.table(),
             connections,
-            BatchKind.CANCEL,
+            CANCEL,
             reason="as a rollback left it",
             change=lambda now: replace(now.fenced().recorded("then"), pending_dead_letters=owed),
         )
