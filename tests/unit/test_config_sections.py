@@ -195,8 +195,8 @@ def test_checks_merge_down_to_lists_and_limits() -> None:
         ({"off": ["frseh"]}, "off.0", "Did you mean fresh?"),
         ({"fresh": "7"}, "fresh", "30s"),
         ({"complete": "7"}, "complete", "Known here: "),
-        ({"fresh": {"limit": "7m"}}, "fresh", "and fresh: LIMIT"),
-        ({"schema": {"severity": "off"}}, "schema", "warn: [lag, schema]"),
+        ({"fresh": {"limit": "7m"}}, "fresh", "A limit is fresh: LIMIT"),
+        ({"schema": {"severity": "off"}}, "schema", "off: [schema]"),
     ],
 )
 def test_mistakes_in_checks_are_named_with_their_key(checks, key, told) -> None:
