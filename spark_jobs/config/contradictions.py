@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import reduce
 from typing import Any
 
 from spark_jobs.config.iceberg_terms import wrong_property
@@ -20,7 +19,10 @@ from spark_jobs.protocol.progress import PREFIX
 LISTENERS = ("ui", "metrics", "catalog_server", "serve", "gateway")
 _SPARKS = ("remote", "remote_command", "master")
 _SOURCES = ("topic", "topics", "topics_regex")
-_OF_REGISTRY: tuple[tuple[str, ...], ...] = ((), ("auth",))
+_REFERENCES = (
+    r"(kafka|catalog|state|spark|spark/conf|sources|registries/[^/]+|registries/[^/]+/auth)/[^/]+"
+    rf"|({'|'.join(LISTENERS)})/tokens(/\d+)?"
+)
 _CATALOG_KINDS = ("uri", "type", "py-catalog-impl")
 
 
@@ -130,37 +132,11 @@ def _check_login(kafka: dict[str, str]) -> Iterator[Finding]:
 
 def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
     hint = "Write ${NAME} or ${file:/absolute/path}."
-    for path, value in _with_references(content):
+    for path, value in _texts_at(_REFERENCES, content):
         if wrong := wrong_reference(value):
             yield Finding(path, wrong, hint)
         elif path[0] in LISTENERS and value.startswith("$") and "{" not in value:
             yield Finding(path, "begins as a reference and is none", hint)
-
-
-def _with_references(content: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield every text that may hold references, and where it stands."""
-    registries = [
-        ("registries", name, *rest) for name in _map(content, "registries") for rest in _OF_REGISTRY
-    ]
-    for path in (
-        ("kafka",),
-        ("catalog",),
-        ("state",),
-        ("spark",),
-        ("spark", "conf"),
-        ("sources",),
-        *registries,
-    ):
-        for key, value in reduce(_map, path, content).items():
-            if isinstance(value, str):
-                yield (*path, key), value
-    for listener in LISTENERS:
-        tokens = _map(content, listener).get("tokens")
-        if isinstance(tokens, str):
-            yield (listener, "tokens"), tokens
-        for number, token in enumerate(tokens if isinstance(tokens, list) else ()):
-            if isinstance(token, str):
-                yield (listener, "tokens", str(number)), token
 
 
 def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
@@ -246,16 +222,7 @@ def _named(content: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
 
 def _said(content: dict[str, Any], section: str, keys: Sequence[str]) -> Iterator[tuple[Path, str]]:
     """Give the texts under these keys of a section, of the file's defaults and of each pipeline."""
-    pipelines = content.get("pipelines")
-    owners: list[tuple[Path, Any]] = [(("defaults",), content.get("defaults"))]
-    if isinstance(pipelines, dict):
-        owners += [(("pipelines", name), settings) for name, settings in pipelines.items()]
-    for path, settings in owners:
-        said = settings.get(section) if isinstance(settings, dict) else None
-        for key in keys:
-            text = said.get(key) if isinstance(said, dict) else None
-            if isinstance(text, str):
-                yield (*path, section, key), text
+    return _texts_at(rf"(defaults|pipelines/[^/]+)/{section}/({'|'.join(keys)})", content)
 
 
 def _texts(value: object) -> frozenset[str]:
@@ -291,6 +258,11 @@ def _property_of(path: Path) -> str:
         return "token"
     is_property = path[:-1] in _PROPERTIES or path == _SESSION_SECRET or path[-2:] == ("notify", "secret")
     return path[-1] if is_property else ""
+
+
+def _texts_at(places: str, content: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Give the texts whose keys, with / between them, are of that pattern."""
+    return (each for each in _texts_by_key(content, ()) if re.fullmatch(places, "/".join(each[0])))
 
 
 def _texts_by_key(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
