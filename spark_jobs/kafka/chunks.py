@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, groupby, pairwise
 from typing import Any, cast
@@ -96,12 +95,6 @@ class Chunk:
             runs = groupby(of_each[list(indices)].tolist())
             taken.runs = tuple((partition, len(list(run))) for partition, run in runs)
         return taken
-
-    def with_values(self, values: Sequence[bytes]) -> Chunk:
-        """Return the same records with their values in another container."""
-        same = copy(self)
-        same.values = cast("list[bytes | None]", values)
-        return same
 
     def extend(self, other: Chunk) -> None:
         """Append the records of a chunk that follows in the same partition."""
