@@ -4,13 +4,7 @@ import json
 import time
 from typing import Any
 
-from dagster import (
-    AssetCheckKey,
-    ResourceParam,
-    RunRequest,
-    SensorEvaluationContext,
-    SensorResult,
-)
+from dagster import AssetCheckKey, ResourceParam, RunRequest, SensorEvaluationContext, SensorResult
 
 from assets.keys import table_key
 from assets.limits import QUALITY

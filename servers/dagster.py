@@ -13,13 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from servers.code_server import (
-    LOAD_SECONDS,
-    CodeServer,
-    socket_folder,
-    start_code_server,
-    write_workspace,
-)
+from servers.code_server import LOAD_SECONDS, CodeServer, socket_folder, start_code_server, write_workspace
 from servers.environment import sluice_environment
 from servers.java import java_home
 from servers.listener import INSECURE, refuse_taken, url_of

@@ -18,14 +18,7 @@ from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.made import SegmentMaker, segments_of
 from spark_jobs.hot.prefix import Held, Prefix
 from spark_jobs.hot.seam import Looked, Seam, look
-from spark_jobs.hot.told import (
-    State,
-    TailStatus,
-    decoder_died,
-    not_yet,
-    other_epoch,
-    stopped,
-)
+from spark_jobs.hot.told import State, TailStatus, decoder_died, not_yet, other_epoch, stopped
 from spark_jobs.kafka.tail_reader import TailReader, Taken, open_tail
 from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged, fault
 from spark_jobs.protocol.source import check_identity
