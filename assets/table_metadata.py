@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
 from spark_jobs.protocol.commit_summary import CommitSummary
-from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.recovery.decide import RecoveryResult
 from spark_jobs.schema.iceberg_types import type_text
 
 if TYPE_CHECKING:

@@ -65,8 +65,7 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         from assets.checks import judge_new_table
         from assets.table_metadata import drain_metadata
         from spark_jobs.drain.batch_run import committed_line
-        from spark_jobs.drain.drain import drain
-        from spark_jobs.drain.last_line import ended_line
+        from spark_jobs.drain.drain import drain, ended_line
 
         began = time.monotonic()
         is_first = context.instance.get_latest_materialization_event(table_key(pipeline)) is None

@@ -43,7 +43,7 @@ def _txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     )
     def checkpoint_log(_context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.books.fold import checkpoint
-        from spark_jobs.replay.settle import settle_left_replays
+        from spark_jobs.replay.replay import settle_left_replays
 
         # The longest any run may last: a replay that is older is dead.
         before_us = connections.now_us() - OTHER_MAX_RUNTIME_SECONDS * 1_000_000

@@ -25,8 +25,7 @@ def command(pipeline: str) -> int:
     with opened(pipeline, "drain") as (chosen, connections):
         output.say(f"draining {chosen.topic} into {chosen.table}")
         from spark_jobs.drain.batch_run import committed_line
-        from spark_jobs.drain.drain import drain
-        from spark_jobs.drain.last_line import ended_line
+        from spark_jobs.drain.drain import drain, ended_line
 
         result = drain(
             chosen,

@@ -6,7 +6,7 @@ import click
 
 from cli.output import Report, count, when
 from cli.work import Work, pipeline_command, reason_option
-from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
+from spark_jobs.recovery.decide import AdoptedBatch, HeldBatch
 
 _reason = reason_option("Why; kept with the table and in the log.")
 _attempt = click.argument("attempt", required=False)

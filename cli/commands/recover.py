@@ -7,7 +7,7 @@ import click
 from cli import output
 from cli.work import connections_for, pipelines_named
 from spark_jobs.config.file import load_config
-from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.recovery.decide import RecoveryResult
 
 
 @click.command("recover")
@@ -19,7 +19,7 @@ def command(pipeline: str | None) -> None:
     """
     from spark_jobs.notices.sender import tell_at_once
     from spark_jobs.recovery.recover import recover
-    from spark_jobs.replay.settle import settle_left_replays
+    from spark_jobs.replay.replay import settle_left_replays
 
     config = load_config()
     for chosen in pipelines_named(config, pipeline):

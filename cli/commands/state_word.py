@@ -13,7 +13,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.source import held_back
-from spark_jobs.recovery.recovered import HeldBatch
+from spark_jobs.recovery.decide import HeldBatch
 
 
 class StateWord(StrEnum):

@@ -25,7 +25,7 @@ from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
 from prove.soak.live_workload import TOLERATED, LiveWorkload, live_workload
 from prove.workload import CATALOG_NAMES, REST, Testbed, Workload
-from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.replay.replay import settle_left_replays
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
 FULL_MINUTES = 10.0

@@ -19,8 +19,8 @@ from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.works.changes import DISCARD
+from spark_jobs.recovery.decide import AdoptedBatch, HeldBatch, held_batch
 from spark_jobs.recovery.recover import recover
-from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch, held_batch
 from spark_jobs.txlog.entries import Attempt, IcebergSnapshotCreated, ParquetWritten, Published, is_waiting
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,23 +17,28 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_plan import plan_batch
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches, Tables
-from spark_jobs.drain.halving import drain_whole_or_halved
+from spark_jobs.drain.drain_batch import drain_batch
+from spark_jobs.drain.planning import first_half, rest
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import Pause
-from spark_jobs.protocol.errors import BatchHeld, RetryableError, SluiceError
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import Batch, Pause
+from spark_jobs.protocol.errors import BatchHeld, RetryableError, SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState, held_back
+from spark_jobs.protocol.words import count, counts, paused_line, seconds
+from spark_jobs.recovery.decide import HeldBatch, RecoveryResult
 from spark_jobs.recovery.recover import recover
-from spark_jobs.recovery.recovered import HeldBatch, RecoveryResult
 from spark_jobs.spark.outcomes import add_ignored
+from spark_jobs.spark.tasks import is_crash
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from spark_jobs.commit.landing import Committed
     from spark_jobs.connections.connect import Connections
+
 
 _log = logging.getLogger(__name__)
 
@@ -216,3 +221,97 @@ def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_off
         connections.admin.publish_group_offsets(f"sluice-{pipeline.name}", pipeline.topic, next_offsets)
     except SluiceError as error:
         _log.info("lag tools were not told of %s: %s", pipeline.name, error.message)
+
+
+# What is before a record that stops a batch is committed, so that an operator can go on behind that record.
+#
+# An error may say which record it was. A worker that is killed (a segmentation fault, memory) takes its
+# outcome with it: so halves are run, good ones are committed, and the record that dies alone is named.
+
+
+def drain_whole_or_halved(
+    run: BatchRun, replan: Callable[[OffsetRanges], BatchRun]
+) -> Iterator[tuple[BatchResult, Committed]]:
+    """Commit the planned batch; where a record stops it, all of it that is before that one.
+
+    Yields what was committed, one result normally. ``replan`` plans given ranges on the table as it is then.
+    Raises ``BadRecord`` (``poison-record``) for a record whose task dies when it is read alone, and every
+    kind of ``SluiceError`` as ``drain_batch``; one that a later look may not meet ends the batch alone.
+    """
+    try:
+        yield from _drain_or_halve(run, replan)
+    except SluiceError as error:
+        if not error.before:
+            raise
+        yield from drain_whole_or_halved(replan(error.before), replan)
+        if not error.is_retryable:
+            raise
+
+
+def _drain_or_halve(
+    run: BatchRun, replan: Callable[[OffsetRanges], BatchRun]
+) -> Iterator[tuple[BatchResult, Committed]]:
+    suspects = run.batch.ranges
+    batch = _drain_unless_it_dies(run)
+    if batch is not None:
+        yield batch
+        return
+    while suspects:
+        tried = first_half(suspects)
+        _log.warning("a task died in %s of %s: trying %s alone", suspects, run.batch.topic, tried)
+        batch = _drain_unless_it_dies(replan(tried))
+        if batch is None:
+            suspects = tried
+        else:
+            yield batch
+            suspects = rest(suspects, tried)
+
+
+def _drain_unless_it_dies(run: BatchRun) -> tuple[BatchResult, Committed] | None:
+    try:
+        return drain_batch(run)
+    except SluiceError as error:
+        if not is_crash(error):
+            raise
+        if run.batch.ranges.records == 1:
+            raise _poison(run.batch, error) from error
+        return None
+
+
+def _poison(batch: Batch, error: SluiceError) -> SluiceError:
+    (record,) = (r for r in batch.ranges if len(r))
+    return fault(
+        "poison-record",
+        at=str(record),
+        pipeline=batch.pipeline,
+        topic=batch.topic,
+        partition=record.partition,
+        offset=record.start,
+        cause=error.message,
+    )
+
+
+# What a drain says in the end: the same words in a terminal and in Dagster's log.
+
+
+def ended_line(result: DrainResult, milliseconds: float) -> str:
+    """Return how a drain ended, also when there was nothing to do; the time is its run's."""
+    batches = count(len(result.batches), "batch", "batches")
+    if result.paused is not None:
+        return f"{batches} drained; {paused_line(result.paused)} ({mends.resume(result.pipeline)})"
+    lag = f"lag {count(result.lag_records, 'record')}"
+    if result.undecided:
+        lag += f", {held_back(result.undecided)}"
+    if result.held:
+        return f"{result.held[0].tell(result.pipeline)}; {lag}"
+    if not (result.batches or result.recovery.adopted):
+        if not result.next_offsets:
+            return f"nothing to do: the topic has no record yet, so there is no table {result.table} either"
+        return f"nothing to do: {result.table} has everything up to the topic's last stable offsets; {lag}"
+    named = result.dead_letter_phases, result.filtered_reasons, result.routed_tables
+    adopted = f"{count(len(result.recovery.adopted), 'batch', 'batches')} adopted, "
+    return (
+        f"{result.stopped}: {adopted if result.recovery.adopted else ''}{batches} of"
+        f" {count(result.balance.records, 'record')} drained in {seconds(milliseconds)}"
+        f" ({counts(result.balance, *named)}); {lag}"
+    )

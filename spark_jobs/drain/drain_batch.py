@@ -23,8 +23,7 @@ from spark_jobs.drain.gate import (
     table_of,
 )
 from spark_jobs.drain.mirror_fold import fold_written
-from spark_jobs.drain.write_splits import read_and_write
-from spark_jobs.drain.written import summary_of
+from spark_jobs.drain.write_splits import read_and_write, summary_of
 from spark_jobs.lake.tables import data_location
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.recovery.recover import sweep_strays

@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 
 from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import PipelineTables, load_fresh, tables_as_one
-from spark_jobs.drain.bad_changes import may_stop, stop_at_bad_changes
 from spark_jobs.drain.batch_run import BatchRun
-from spark_jobs.drain.mirror_fold import live_rows
-from spark_jobs.drain.written import verify_letters, verify_offsets
+from spark_jobs.drain.mirror_fold import live_rows, may_stop, stop_at_bad_changes
+from spark_jobs.drain.write_splits import verify_letters, verify_offsets
 from spark_jobs.lake.record_offsets import dead_letter_offsets, offsets_in_files, routed_rows
 from spark_jobs.lake.row_filters import offsets_in
 from spark_jobs.protocol.errors import SluiceError, fault

@@ -1,28 +1,35 @@
-"""A batch's splits read and written by tasks, round by round until none of them meets anything new."""
+"""A batch's splits read and written by tasks, round by round until none meets anything new, then added up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_jobs import __version__
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.routed_tables import add_routed_columns
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import evidence_of, with_columns_for
-from spark_jobs.drain.written import add_up
+from spark_jobs.kafka import statistics as kafka_statistics
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import Balance, WrittenFile, unbalanced
+from spark_jobs.protocol.commit_summary import actor_summary, counts_summary, schemas_summary
 from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.source import check_identity
 from spark_jobs.records.reading_plan import MAX_ROUNDS, ReadingPlan
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, add_ignored
 from spark_jobs.spark.tasks import run_on_spark
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
 
 Rejected = Mapping[int, Mapping[int, str]]
 
@@ -89,3 +96,150 @@ def _task(run: BatchRun, plan: ReadingPlan, tables: Tables, rejected: Rejected) 
         fail_points=connections.fail_points,
         routed={name: table_target(each) for name, each in tables.routed.items()},
     )
+
+
+# What the tasks of a batch wrote: added up, verified, and told to people in the snapshot's summary.
+
+
+def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
+    """Return what the tasks of a batch wrote, files in split order, which is partition and offset order."""
+    parts = [outcome.written for outcome in sorted(outcomes, key=lambda outcome: outcome.split_id)]
+    balances: dict[int, Balance] = {}
+    newest: dict[int, int] = {}
+    cpu_us: Counter[str] = Counter()
+    ignored: dict[str, int] = {}
+    phases: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    routed: dict[str, tuple[WrittenFile, ...]] = {}
+    unlisted: dict[str, int] = {}
+    for part in parts:
+        ignored = add_ignored(ignored, part.ignored)
+        phases.update(part.dead_letter_phases)
+        reasons.update(part.filtered_reasons)
+        unlisted = add_ignored(unlisted, part.unlisted)
+        for table, files in part.routed_files.items():
+            routed[table] = (*routed.get(table, ()), *files)
+        cpu_us.update(part.cpu_us)
+        for partition, balance in part.balances.items():
+            balances[partition] = balances.get(partition, Balance()) + balance
+        for partition, timestamp in part.max_timestamp_ms.items():
+            newest[partition] = max(newest.get(partition, timestamp), timestamp)
+    return Written(
+        data_files=tuple(file for part in parts for file in part.data_files),
+        dead_letter_files=tuple(file for part in parts for file in part.dead_letter_files),
+        balances=balances,
+        bytes_read=sum(part.bytes_read for part in parts),
+        max_timestamp_ms=newest,
+        cpu_us=dict(cpu_us),
+        kafka=kafka_statistics.add_up([part.kafka for part in parts]),
+        ignored=ignored,
+        dead_letter_phases=dict(phases),
+        filtered_reasons=dict(reasons),
+        routed_files=routed,
+        unlisted=unlisted,
+        peak_task_rss_bytes=max(part.peak_task_rss_bytes for part in parts),
+        has_strays=has_strays,
+    )
+
+
+def verify_offsets(run: BatchRun, written: Written) -> None:
+    """Refuse a batch that does not account for every offset, or whose source changed while it was read."""
+    _verify(run, written, unbalanced(run.batch.ranges, written.balances))
+    source = run.connections.admin.source_state(run.batch.topic)
+    check_identity(progress_of(run.tables.data), source, table=run.batch.table)
+
+
+def verify_letters(run: BatchRun, written: Written) -> None:
+    """Refuse a batch that does not account for every letter that was kept of it."""
+    letters = run.letters.places.counts if run.letters else {}
+    off = {p: count - written.balances.get(p, Balance()).offsets for p, count in letters.items()}
+    _verify(run, written, {partition: missing for partition, missing in off.items() if missing})
+
+
+def _verify(run: BatchRun, written: Written, off: Mapping[int, int]) -> None:
+    batch, sums = run.batch, written.balance
+    counted = sums.rows, sums.dead_letters, sums.get("routed", 0)
+    in_files = (
+        _rows(written.data_files),
+        _rows(written.dead_letter_files),
+        sum(written.routed_rows.values()),
+    )
+    if off or in_files != counted:
+        raise fault(
+            "unbalanced",
+            off=off,
+            counted=counted,
+            in_files=in_files,
+            batch=batch.batch_id,
+            ranges=batch.ranges,
+        )
+
+
+def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
+    """Return what the snapshot says to people; nothing reads it to decide what was done."""
+    return {
+        **counts_summary(
+            run.batch,
+            written.balances,
+            bytes_read=written.bytes_read,
+            kafka=written.kafka,
+            ignored=written.ignored,
+            phases=written.dead_letter_phases,
+            reasons=written.filtered_reasons,
+            routed=written.routed_rows,
+            unlisted=written.unlisted,
+            valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
+        ),
+        **schemas_summary(_new_schemas(run)),
+        **actor_summary(run.connections.actor, run.connections.run_id, version=__version__),
+    }
+
+
+def _new_schemas(run: BatchRun) -> dict[SchemaKey, str]:
+    known = progress_of(run.tables.data).schemas
+    learned = run.connections.schemas(run.pipeline).digests()
+    return {key: digest for key, digest in learned.items() if key not in known}
+
+
+def _valid_through_ms(run: BatchRun, max_timestamp_ms: Mapping[int, int]) -> int | None:
+    progress = progress_of(run.tables.data)
+    through_ms = valid_through_ms(
+        next_offsets={**progress.next_offsets, **run.batch.ranges.ends},
+        end_offsets={**run.source.end, **run.source.high},
+        max_timestamp_ms=max_timestamp_ms,
+        previous_ms=progress.last_drain.valid_through_ms if progress.last_drain else None,
+        planned_at_ms=run.batch.ingested_at_us // 1000,
+    )
+    return run.batch.kind.new(through_ms)
+
+
+def _rows(files: Sequence[WrittenFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def valid_through_ms(
+    *,
+    next_offsets: Mapping[int, int],
+    end_offsets: Mapping[int, int],
+    max_timestamp_ms: Mapping[int, int],
+    previous_ms: int | None,
+    planned_at_ms: int,
+) -> int | None:
+    """Milliseconds since the epoch up to which every record is in the table; None while that is unknown.
+
+    The minimum over the partitions of ``end_offsets`` (high watermarks when the batch was planned): a
+    partition read to its end counts as plan time, so an idle topic stays fresh; one with a backlog, or with
+    records that an open transaction holds back, counts as its largest record time in this batch, or, when
+    the batch has none of it, as the table's previous value.
+    """
+    times: list[int] = []
+    for partition, end in end_offsets.items():
+        if next_offsets.get(partition, 0) >= end:
+            times.append(planned_at_ms)
+        elif partition in max_timestamp_ms:
+            times.append(min(max_timestamp_ms[partition], planned_at_ms))
+        elif previous_ms is None:
+            return None
+        else:
+            times.append(previous_ms)
+    return max(min(times), previous_ms or 0) if times else previous_ms

@@ -23,8 +23,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.protocol.work import Settler
-from spark_jobs.recovery.decide import left_to
-from spark_jobs.recovery.recovered import HeldBatch, held_batch
+from spark_jobs.recovery.decide import HeldBatch, held_batch, left_to
 from spark_jobs.txlog.entries import Attempt, is_waiting
 
 if TYPE_CHECKING:

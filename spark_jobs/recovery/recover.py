@@ -29,12 +29,15 @@ from spark_jobs.protocol.fences import may_come_late
 from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.work import Settler
-from spark_jobs.recovery.decide import Decision, Verdict, decide, left_to
-from spark_jobs.recovery.recovered import (
+from spark_jobs.recovery.decide import (
     AdoptedBatch,
+    Decision,
     LeftAttempt,
     RecoveryResult,
+    Verdict,
+    decide,
     held_batch,
+    left_to,
 )
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.paths import normalise_path

@@ -20,13 +20,13 @@ from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import check_identity
 from spark_jobs.protocol.works.rebuild import REBUILD
 from spark_jobs.replay.ranges import parse_moment
-from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.replay.replay import settle_left_replays
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.source import SourceState
-    from spark_jobs.recovery.recovered import RecoveryResult
+    from spark_jobs.recovery.decide import RecoveryResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.works.redrive import REDRIVE
-from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.recovery.decide import RecoveryResult
 from spark_jobs.replay.redrive_plan import BYTES, Wanted, plan_redrive
-from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.replay.replay import settle_left_replays
 from spark_jobs.schema.metadata_columns import PAST_FAILURES
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from spark_jobs.lake.evolution import exchange_spec
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.works.changes import REPARTITION
-from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.replay.replay import settle_left_replays
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
 if TYPE_CHECKING:

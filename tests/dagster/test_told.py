@@ -15,7 +15,7 @@ from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceCo
 from spark_jobs.drain.drain import DrainResult
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.recovery.decide import RecoveryResult
 from spark_jobs.replay.replay import ReplayResult
 from spark_jobs.upkeep.upkeep import UpkeepResult
 

@@ -14,7 +14,7 @@ from spark_jobs.acts.held import discard, held_batches, publish
 if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
     from prove.lab.work_loop import WorkLoop
-    from spark_jobs.recovery.recovered import HeldBatch
+    from spark_jobs.recovery.decide import HeldBatch
     from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]

@@ -10,7 +10,7 @@ import pytest
 from prove.lab.pipeline_lab import by_offset, orders
 from prove.lab.work_loop import looping
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.replay.replay import settle_left_replays
 
 if TYPE_CHECKING:
     from prove.lab.drain_process import DrainProcess

@@ -18,7 +18,7 @@ from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import configure, make_lab
 from spark_jobs.acts.act import pause, resume, skip
 from spark_jobs.connections.endpoints import read_endpoints, write_endpoints
-from spark_jobs.drain.last_line import ended_line
+from spark_jobs.drain.drain import ended_line
 from spark_jobs.health.table_facts import shows_history
 from spark_jobs.kafka.times import first_record_times
 from spark_jobs.monitoring.audit_notes import audit_newest

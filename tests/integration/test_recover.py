@@ -12,7 +12,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.recovery.decide import RecoveryResult
 from spark_jobs.txlog.entries import IcebergSnapshotCreated
 from spark_jobs.txlog.store import CLOSING_AFTER_US, TxlogStore
 from tests.support.lake import TOPIC, write_rows

@@ -34,7 +34,7 @@ from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.recovery.recovered import HeldBatch, RecoveryResult
+from spark_jobs.recovery.decide import HeldBatch, RecoveryResult
 from spark_jobs.replay.diff import Change, ReplayDiff
 from spark_jobs.replay.plan import FileCounts, ReplayPlan
 from spark_jobs.replay.rebuild import RebuildResult

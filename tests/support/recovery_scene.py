@@ -22,7 +22,7 @@ from tests.support.log_entries import buffer_snapshot, offset_commit
 
 if TYPE_CHECKING:
     from spark_jobs.commit.batch_commit import DrainCommit
-    from spark_jobs.recovery.recovered import RecoveryResult
+    from spark_jobs.recovery.decide import RecoveryResult
 
 PLANNED_US = 1_767_225_600_000_000
 SOON_US = PLANNED_US + 1_000_000

@@ -18,7 +18,7 @@ import pytest
 from cli.app import main
 from spark_jobs.acts.rollback import RolledBack
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.recovery.recovered import AdoptedBatch, RecoveryResult
+from spark_jobs.recovery.decide import AdoptedBatch, RecoveryResult
 from spark_jobs.reshape.repartition import Repartitioned
 from spark_jobs.reshape.retype import Retyped
 from tests.support.made_results import (
@@ -201,7 +201,7 @@ CASES: tuple[tuple[tuple[str, ...], dict[str, Answer]], ...] = (
     (
         ("recover",),
         {
-            "spark_jobs.replay.settle.settle_left_replays": gives(RECOVERED),
+            "spark_jobs.replay.replay.settle_left_replays": gives(RECOVERED),
             "spark_jobs.recovery.recover.recover": gives(RecoveryResult(("a",), (), (), ("b", "c"), 3)),
             "spark_jobs.notices.sender.tell_at_once": gives(None),
         },

@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.books.entries import entry_of
 from spark_jobs.books.totals import Totals
-from spark_jobs.drain.written import add_up
+from spark_jobs.drain.write_splits import add_up
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import TableTotals, _add_totals, _family

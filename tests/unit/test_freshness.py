@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.drain.written import valid_through_ms
+from spark_jobs.drain.write_splits import valid_through_ms
 from spark_jobs.protocol.source import SourceState
 
 NOW = 1_000_000
