@@ -48,7 +48,8 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         kinds={"iceberg", "kafka", "spark"},
         pool=DRAIN,
         is_local=is_local,
-        description=f"{_content(pipeline)}; what cannot become a row is in `{pipeline.dead_letter_table}`.",
+        description=f"{pipeline.layout.content(pipeline)};"
+        f" what cannot become a row is in `{pipeline.dead_letter_table}`.",
         metadata={
             "dagster/table_name": pipeline.table,
             "topic": pipeline.topic,
@@ -89,11 +90,3 @@ def _has_moved(context: AssetExecutionContext, shown: Mapping[str, Any]) -> bool
     told = event.asset_materialization if event else None
     offsets = told.metadata.get("next_offsets") if told else None
     return bool(shown["batches"]) or offsets is None or offsets.value != shown["next_offsets"]
-
-
-def _content(pipeline: PipelineConfig) -> str:
-    if pipeline.is_mirror:
-        return f"Each key of the Kafka topic `{pipeline.topic}`, once, as its newest change has it"
-    kept = " that the filter keeps" if pipeline.filter else ""
-    tables = " or ".join(f"`{name}`" for name in (pipeline.table, *pipeline.routed_tables))
-    return f"Every record of the Kafka topic `{pipeline.topic}`{kept}, once, as a row of {tables}"

@@ -62,8 +62,7 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool)
         upkeep_key(pipeline, kind.name),
         verb=f"upkeep_{kind.name}",
         group=GROUP_UPKEEP,
-        # A drain of a mirror deletes rows of files that compaction writes anew, which Iceberg then refuses.
-        pool=DRAIN if pipeline.is_mirror and kind.name == "compaction" else UPKEEP,
+        pool=DRAIN if kind.name in pipeline.layout.of_drains else UPKEEP,
         is_local=is_local,
         kinds={"iceberg", "spark"},
         description=kind.description.format(table=pipeline.table)

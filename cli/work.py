@@ -151,9 +151,7 @@ def _actor() -> str:
 
 def _gone(result: AuditResult) -> str:
     offsets = f"{output.count(result.gone, 'offset')} that Kafka no longer holds"
-    if result.is_of_keys:
-        return f"keys that were last changed in {offsets} were not compared"
-    return f"{offsets} were judged by counts"
+    return result.layout.uncompared.format(offsets=offsets)
 
 
 def verdict(result: AuditResult) -> str:
@@ -175,8 +173,8 @@ def verdict(result: AuditResult) -> str:
 
 
 def _found(result: AuditResult) -> str:
-    if result.rows == result.records and not (result.skipped or result.is_of_keys):
-        return "every record is in the table once, unchanged"
+    if result.rows == result.records and not result.skipped and result.layout.found_all:
+        return result.layout.found_all
     counted = {
         "rows": "row",
         "routed": "routed row",
@@ -186,6 +184,4 @@ def _found(result: AuditResult) -> str:
     found = [output.count(n, word) for kind, word in counted.items() if (n := getattr(result, kind))]
     found += [f"{n:,} {kind}" for kind in ("filtered", "folded", "skipped") if (n := getattr(result, kind))]
     came_to = ", ".join(found) or "0 rows"
-    if result.is_of_keys:
-        return f"every key is in the table once, as its newest change has it: {came_to}"
-    return f"every record was found once, unchanged: {came_to}"
+    return f"{result.layout.found}: {came_to}"

@@ -22,6 +22,9 @@ from resources.sluice import Sluice
 from resources.spark import SparkSessions, is_spark_local
 from spark_jobs.config.settings import SluiceConfig
 
+# What makes rows anew, by the names that layouts have for it.
+_AGAIN = {"replay": replay_asset, "redrive": redrive_asset, "rebuild": rebuild_asset}
+
 
 def build_definitions(config: SluiceConfig) -> Definitions:
     """Return topics, tables and logs of every pipeline, what starts their runs, and what they share."""
@@ -36,7 +39,7 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             *(
                 again(pipeline, is_local=is_local)
                 for pipeline in pipelines
-                for again in ((rebuild_asset,) if pipeline.is_mirror else (replay_asset, redrive_asset))
+                for again in map(_AGAIN.__getitem__, pipeline.layout.anew)
             ),
             *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline, is_local=is_local)),
         ],

@@ -33,7 +33,7 @@ def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     for look in sluice.surveyor.survey():
         if isinstance(look, Problem):
             problems.append(f"{look.pipeline.name}: {look.reason}")
-        elif look.table is not None and not look.pipeline.is_mirror:
+        elif look.table is not None and "replay" not in look.pipeline.layout.refused:
             name = windows_of(look.pipeline).name or ""
             replayable = window_keys(look.source, look.table.progress.next_offsets)
             requests += requests_for(name, context.instance.get_dynamic_partitions(name), replayable)

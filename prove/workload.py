@@ -110,7 +110,7 @@ class Workload:
             for n, v in enumerate(values)
         ]
         self.kafka.produce(topic, records)
-        if self.lab.pipeline.is_archive:  # any record is a row
+        if self.lab.pipeline.layout == "archive":  # any record is a row
             self.contents.rows += len(values)
             return
         source = self.contents.source

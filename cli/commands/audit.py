@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 
 import click
@@ -62,7 +63,8 @@ def _audit(report: Report, work: Work) -> bool:
     from spark_jobs.audit.audit import audit
 
     pipeline, result = work.pipeline.name, audit(*work)
-    report.add(result, records=result.records)
+    told = (each.name for each in fields(result) if each.name != "layout")
+    report.add(result, *told, records=result.records)
     numbers = [name.replace("_", " ") for name in NUMBERS]
     row = (pipeline, *(getattr(result, name) for name in NUMBERS))
     report.table(("pipeline", *numbers), [row], numbers=numbers)

@@ -9,7 +9,6 @@ import click
 from cli import output
 from cli.commands.config_template import proposals
 from cli.work import opened
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import TERMS
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.schema.evidence import FieldEvidence
@@ -53,9 +52,7 @@ def _print(seen: Preview, pipeline: PipelineConfig) -> None:
     if not seen.balance.offsets:
         output.say("nothing is there to be read yet" if seen.is_new else "nothing waits")
         if not seen.is_new:
-            again = mends.command("replay", pipeline.name, "--all", "--diff")
-            command = mends.command("audit", pipeline.name) if pipeline.is_mirror else again
-            output.say(f"of what is drained: {command}")
+            output.say(f"of what is drained: {pipeline.layout.compared(pipeline.name)}")
         return
     output.heading("Columns")
     _print_columns(seen)
@@ -113,7 +110,7 @@ def _print_columns(seen: Preview) -> None:
             "no column yet (nothing but nulls or empty, integers past 64 bits, a name clash, one too many): "
             f"{', '.join(without[:EXAMPLES])}{', ...' if len(without) > EXAMPLES else ''}"
         )
-    output.say(*told_ignored(seen.ignored, is_archive=seen.is_archive), *seen.notes)
+    output.say(*told_ignored(seen.ignored, seen.layout.unread), *seen.notes)
 
 
 def _told(evidence: FieldEvidence) -> tuple[str, str]:

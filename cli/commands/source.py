@@ -107,7 +107,7 @@ def _unread(pipeline: PipelineConfig, seen: SourceComparison) -> Iterator[str]:
     if seen.continues and seen.unshown:
         ranges = " ".join(map(str, seen.unshown))
         yield f"{pipeline.name}: {ranges} has no rows to compare: records that are there today are not read"
-        yield f"  {mends.read_again(pipeline.name, ranges, is_mirror=pipeline.is_mirror)} reads them"
+        yield f"  {pipeline.layout.read_again(pipeline.name, ranges)} reads them"
 
 
 def _verdict(seen: SourceComparison, restart: Restart | None) -> str:

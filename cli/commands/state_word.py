@@ -86,8 +86,7 @@ def judge(facts: PipelineFacts) -> PipelineState:
     told += (failure.sentence(work) for work, failure in facts.failures.items())
     hint = next((failure.hint for failure in facts.failures.values()), "")
     if facts.is_outdated:
-        of_rows = mends.act("replay", name, "--all", quote='"')
-        again = mends.act("rebuild", name, quote='"') if facts.pipeline.is_mirror else of_rows
+        again = facts.pipeline.layout.read_again(name)
         told.append(f"rows of an earlier configuration are in the table: {again} makes them by today's")
         hint = hint or again
     if facts.lag == 0 and facts.committed_at_ms is not None and not facts.undecided:

@@ -66,7 +66,7 @@ def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
         told.begin(with_schemas=telling is not Telling.WITHOUT_SCHEMAS, registry=registry)
         unlike = list(told.moments())
         audited = workload.lab.audit()
-        if workload.lab.pipeline.is_mirror:
+        if workload.lab.pipeline.layout == "mirror":
             unlike += told.audits()
         rows = workload.lab.rows().num_rows
     return Findings(
@@ -194,7 +194,7 @@ class ToldTable:
         self._workload.run()
         held = self.held()
         rows = self._workload.lab.rows().to_pylist()
-        if not self._workload.lab.pipeline.is_mirror:
+        if self._workload.lab.pipeline.layout != "mirror":
             rows = list(folded(rows, COLUMNS).values())
         found = {row["id"]: tuple(row[name] for name in COLUMNS) for row in rows}
         if found != held or len(found) != len(rows):

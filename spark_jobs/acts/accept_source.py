@@ -248,7 +248,7 @@ def find_restart(pipeline: PipelineConfig, connections: Connections) -> Restart 
     """
     table = load_drained(pipeline, connections)
     progress = progress_of(table)
-    if not progress.is_mirror:
+    if progress.cdc is None:
         return None
     source = connections.admin.source_state(pipeline.topic)
     check_identity(progress, source, table=pipeline.table)

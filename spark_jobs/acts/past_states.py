@@ -10,7 +10,6 @@ from pyiceberg.table.snapshots import ancestors_of
 
 from spark_jobs.commit.anchor import is_harmless, may_be_meant
 from spark_jobs.lake.tables import keeps_history, progress_of, summary_of
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange, merge
@@ -95,7 +94,7 @@ def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
     if not keeps_history(table):
         raise fault(
             "no-history",
-            again=mends.read_again("PIPELINE", "P:START-END", is_mirror=progress_of(table).is_mirror),
+            again=progress_of(table).table_layout.read_again("PIPELINE", "P:START-END"),
             table=".".join(table.name()),
         )
     for head in (progress_of(table).anchor, table.metadata.current_snapshot_id):

@@ -102,7 +102,7 @@ class _RollbackCommit(BatchIntent):
         progress = replace(progress, shaped_by=shaped_by)
         last = earlier.last_drain, earlier.last_drain_offsets
         back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason)
-        if progress.is_mirror:
+        if progress.cdc is not None:
             back = replace(back, cdc=earlier.cdc or Cdc())
         if earlier.is_before_retype:
             back = replace(back, kept_columns=tuple(each.reopened() for each in back.kept_columns))

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.audit.counts import AuditCounts, AuditResult, MirrorAuditResult, example_offsets
+from spark_jobs.audit.counts import AuditCounts, AuditResult, example_offsets
 from spark_jobs.audit.findings import RoundedColumn, unreadable
-from spark_jobs.audit.mirror import audit_mirror
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.audit.row_place import removed_by_others
 from spark_jobs.audit.stretches import stretches_of
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.reader import Chunk
+    from spark_jobs.protocol.source import SourceState
     from spark_jobs.storage.create_only import CreateOnlyStore
 
     Offsets: TypeAlias = NDArray[np.int64]
@@ -95,26 +95,34 @@ def audit(
     """
     source = connections.admin.source_state(pipeline.topic)
     tables = tables_as_one(connections, pipeline.table)
-    name_it = partial(AuditResult, pipeline=pipeline.name, topic=pipeline.topic, table=pipeline.table)
+    named = {each: getattr(pipeline, each) for each in ("topic", "table", "layout")}
+    name_it = partial(AuditResult, pipeline=pipeline.name, **named)
     if tables is None:
         return name_it(lag=source.lag({}))
     check_own(tables.data, pipeline.declared)
     beside = tables.dead_letters, tables.routed.values()
     check_beside(tables.data, *beside, pipeline.dead_letters.columns)
-    if pipeline.is_mirror:
-        counts = audit_mirror(
-            pipeline, connections, tables, source, newest_offsets=newest_offsets, on_progress=on_progress
-        )
-        return MirrorAuditResult(
-            **{each.name: getattr(counts, each.name) for each in fields(AuditCounts)},
-            pipeline=pipeline.name,
-            topic=pipeline.topic,
-            table=pipeline.table,
-            snapshots=len(tables.data.metadata.snapshots),
-            lag=source.lag(progress_of(tables.data).next_offsets),
-        )
-    table = tables.data
-    progress = progress_of(table)
+    counts = pipeline.layout.audit(
+        pipeline, connections, tables, source, newest_offsets=newest_offsets, on_progress=on_progress
+    )
+    return name_it(
+        **{each.name: getattr(counts, each.name) for each in fields(AuditCounts)},
+        snapshots=len(tables.data.metadata.snapshots),
+        lag=source.lag(progress_of(tables.data).next_offsets),
+    )
+
+
+def audit_rows(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    tables: PipelineTables,
+    source: SourceState,
+    *,
+    newest_offsets: int | None,
+    on_progress: Callable[[int, int], None],
+) -> AuditCounts:
+    """Compare rows with the records at their offsets, window by window. Raises as ``audit``."""
+    table, progress = tables.data, progress_of(tables.data)
     stretches = list(stretches_of(table, source, newest_offsets))
     total = sum(len(each.offsets) for each in stretches)
     done, counts = 0, AuditCounts()
@@ -141,10 +149,7 @@ def audit(
             counts += found
             done += len(window)
             on_progress(done, total)
-    found_in_all = {field.name: getattr(counts, field.name) for field in fields(AuditCounts)}
-    return name_it(
-        **found_in_all, snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets)
-    )
+    return counts
 
 
 def _outdated(found: AuditCounts, window: OffsetRange) -> AuditCounts:

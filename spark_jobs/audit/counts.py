@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.audit.findings import RoundedColumn, merged
-from spark_jobs.protocol import mends
+from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.offsets import OffsetRange, merge
 
 if TYPE_CHECKING:
@@ -77,10 +77,6 @@ class AuditCounts:
         """Nothing missing, doubled or changed; what is outdated is as it was made."""
         return not (self.missing or self.duplicates or self.differing or self.rounded or self.foreign)
 
-    def outdated_mend(self, pipeline: str) -> str:
-        """Return what makes rows by today's configuration of what is outdated."""
-        return mends.read_again(pipeline, " ".join(map(str, self.outdated_ranges)))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult(AuditCounts):
@@ -94,26 +90,11 @@ class AuditResult(AuditCounts):
     table: str
     snapshots: int = 0
     lag: int = 0
-
-    @property
-    def is_of_keys(self) -> bool:
-        """Whether rows were compared by their keys, not by offsets."""
-        return False
-
-
-class MirrorAuditResult(AuditResult):
-    """Counts over all keys; ``rows`` are those whose last change was compared."""
-
-    __slots__ = ()
-
-    @property
-    def is_of_keys(self) -> bool:
-        """See ``AuditResult``."""
-        return True
+    layout: Layout = field(default_factory=Layout)
 
     def outdated_mend(self, pipeline: str) -> str:
-        """See ``AuditCounts``."""
-        return mends.read_again(pipeline, is_mirror=True)
+        """Return what makes rows by today's configuration of what is outdated."""
+        return self.layout.read_again(pipeline, " ".join(map(str, self.outdated_ranges)))
 
 
 def example_offsets(what: str, partition: int, offsets: NDArray[np.int64]) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def log_findings(
         # An act has no files to miss: its commit may come after recovery has called it undone.
         is_swept = batch.kind.writes_files and bool(attempt.entry(Swept) or attempt.entry(Closed))
         if is_swept and (attempt.uuid in in_history or progress.has_landed(attempt.uuid)):
-            mend = mends.read_again(pipeline, str(batch.ranges), is_mirror=progress.is_mirror)
+            mend = progress.table_layout.read_again(pipeline, str(batch.ranges))
             yield Finding("the log says it was swept, and it landed", attempt.uuid, mend)
         is_judged = attempt.reached == _COMPLETE and attempt.started_at_us > rolled_back_us
         if is_judged and not _holds(progress, batch):

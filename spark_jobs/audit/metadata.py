@@ -108,13 +108,13 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
             yield Finding(
                 f"{batch.unaccounted:,} of its {batch.offsets:,} offsets or rows are unaccounted for",
                 f"attempt {batch.attempt}",
-                mends.read_again(pipeline.name, ranges, is_mirror=progress.is_mirror)
+                progress.table_layout.read_again(pipeline.name, ranges)
                 if ranges
                 else mends.command("audit", pipeline.name),
             )
     for hole in facts.holes:
-        brings = "rebuild" if progress.is_mirror else "replay"
-        mend = f"{mends.command('audit', pipeline.name)} names the records, ./sluice {brings} brings them"
+        names, brings = mends.command("audit", pipeline.name), progress.table_layout.anew[0]
+        mend = f"{names} names the records, ./sluice {brings} brings them"
         yield Finding("the offsets are not contiguous", hole, mend)
 
 
@@ -279,8 +279,9 @@ def _trouble(what: str, error: Exception) -> str:
 def _replay(table: Table, pipeline: str, file: DataFile) -> str:
     """Its rows anew; a file that does not tell its offsets, or of an earlier topic, takes a rollback."""
     schema, progress = table.schema(), progress_of(table)
-    if progress.is_mirror:
-        return mends.read_again(pipeline, is_mirror=True)
+    again = progress.table_layout.read_again
+    if "replay" in progress.table_layout.refused:
+        return again(pipeline)
     ids = [schema.find_field(name).field_id for name in (PARTITION, OFFSET, GENERATION)]
     lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
     if not set(ids) <= lower.keys() & upper.keys():
@@ -290,7 +291,7 @@ def _replay(table: Table, pipeline: str, file: DataFile) -> str:
     )
     if born != progress.generation:
         return _roll_back(table, pipeline, table.metadata.current_snapshot())
-    return mends.read_again(pipeline, " ".join(f"{p}:{start}-{end + 1}" for p in range(first, last + 1)))
+    return again(pipeline, " ".join(f"{p}:{start}-{end + 1}" for p in range(first, last + 1)))
 
 
 def _roll_back(table: Table, pipeline: str, snapshot: Snapshot | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -55,7 +56,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class Facts:
     """Everything that is asked about an offset, as it was when tracing began."""
 
     pipeline: PipelineConfig
@@ -111,14 +112,14 @@ def trace_key(
     return tuple(_trace(facts, spot) for spot in newest[:limit])
 
 
-def _gather(pipeline: PipelineConfig, connections: Connections) -> _Facts:
+def _gather(pipeline: PipelineConfig, connections: Connections) -> Facts:
     source = connections.admin.source_state(pipeline.topic)
     tables = tables_as_one(connections, pipeline.table)
     if tables is None:
         raise fault("no-table-yet", **pipeline.where)
     # The log before the books: what a fold moves meanwhile is then seen in one of the two.
     attempts = connections.txlog.attempts(str(tables.data.metadata.table_uuid))
-    return _Facts(
+    return Facts(
         pipeline,
         connections,
         source,
@@ -128,7 +129,7 @@ def _gather(pipeline: PipelineConfig, connections: Connections) -> _Facts:
     )
 
 
-def _trace(facts: _Facts, spot: Spot) -> Trace:
+def _trace(facts: Facts, spot: Spot) -> Trace:
     progress = progress_of(facts.table)
     unjudged = Trace(progress.topic, spot, Where.UNKNOWN, "")
     entries = _entries_of(facts, spot)
@@ -145,7 +146,7 @@ def _trace(facts: _Facts, spot: Spot) -> Trace:
     return _trace_rowless(facts, unjudged, entries)
 
 
-def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace | None:
+def _in_tables(facts: Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace | None:
     """Return the trace of a record that has a row or a dead letter."""
     writing = [entry for entry in entries if entry.work.told is Told.EACH]
     newest = next(iter(writing), None)
@@ -176,7 +177,7 @@ def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trac
     return replace(unjudged, where=Where.DEAD_LETTER, why=why, entry=entry, place=dead, snapshot_id=at)
 
 
-def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
+def _judge_undrained(facts: Facts, spot: Spot) -> Judgement:
     low, end = facts.source.low.get(spot.partition, 0), facts.source.end.get(spot.partition, 0)
     position = facts.source.positions(progress_of(facts.table).next_offsets).get(spot.partition, 0)
     open_lines = [line for line in facts.logged if _covers(line.entry, spot) and not line.entry.is_landed]
@@ -197,7 +198,7 @@ def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
     )
 
 
-def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace:
+def _trace_rowless(facts: Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace:
     """Return the trace of a drained offset that has neither a row nor a dead letter."""
     # A redrive's ranges hold what was none of its letters.
     redrives = [each for each in entries if each.work.told is Told.SOME]
@@ -205,11 +206,26 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     passed_over = _passed_over(facts, spot, entry)
     if passed_over is not None:
         return replace(unjudged, where=Where.SKIPPED, why=passed_over, entry=entry)
-    if facts.pipeline.is_mirror:
-        booked = entry.counts.balances.get(spot.partition) if entry else None
-        kafka, passed = _ask_kafka(facts, spot)
-        judged = judge_folded(kafka, booked, passed)
-        return replace(unjudged, where=judged.where, why=judged.why, entry=entry)
+    traced: Trace = facts.pipeline.layout.traced(facts, unjudged, entry, redrives)
+    return traced
+
+
+def traced_key(
+    facts: Facts, unjudged: Trace, entry: BookEntry | None, _redrives: Sequence[BookEntry]
+) -> Trace:
+    """Return the trace of an event whose key another event may have the row of."""
+    spot = unjudged.spot
+    booked = entry.counts.balances.get(spot.partition) if entry else None
+    kafka, passed = _ask_kafka(facts, spot)
+    judged = judge_folded(kafka, booked, passed)
+    return replace(unjudged, where=judged.where, why=judged.why, entry=entry)
+
+
+def traced_record(
+    facts: Facts, unjudged: Trace, entry: BookEntry | None, redrives: Sequence[BookEntry]
+) -> Trace:
+    """Return the trace of a record that could have had a row of its own."""
+    spot = unjudged.spot
     drained = next((r for r in entry.ranges if r.partition == spot.partition), None) if entry else None
     inside = is_in_range(drained, spot.generation) if drained else None
     there = sum(table.scan(inside).count() for table in facts.tables.every) if inside is not None else 0
@@ -224,7 +240,7 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     return replace(unjudged, where=judged.where, why=judged.why, entry=entry, removed_by=by)
 
 
-def _passed_over(facts: _Facts, spot: Spot, entry: BookEntry | None) -> str | None:
+def _passed_over(facts: Facts, spot: Spot, entry: BookEntry | None) -> str | None:
     """Who had the offset left out and why; the table remembers it also when books and log do not."""
     if entry is not None and entry.work.told is Told.PASSED_OVER:
         return f"{entry.actor} had it passed over ({entry.kind}): {entry.reason}"
@@ -235,7 +251,7 @@ def _passed_over(facts: _Facts, spot: Spot, entry: BookEntry | None) -> str | No
     return None
 
 
-def _ask_kafka(facts: _Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
+def _ask_kafka(facts: Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
     """Read the offset again, when the topic is still the one it was drained from; why it makes no row."""
     progress = progress_of(facts.table)
     try:
@@ -256,7 +272,7 @@ def _ask_kafka(facts: _Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
     return KafkaSays.RECORD, next(iter(left_out), None)
 
 
-def _entries_of(facts: _Facts, spot: Spot) -> list[BookEntry]:
+def _entries_of(facts: Facts, spot: Spot) -> list[BookEntry]:
     """Return the landed attempts at the offset, the newest first."""
     uuid = str(facts.table.metadata.table_uuid)
     booked = covering(facts.books, uuid, spot.partition, spot.offset) if facts.books is not None else ()

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.words import records_wait
 
 MINUTE_SECONDS = 60
@@ -54,7 +55,7 @@ class Case:
     limit: float | None
     due_ms: Callable[[int], int | None]
     table: str = ""
-    is_mirror: bool = False
+    layout: Layout = field(default_factory=Layout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class DrainCommit(FilesCommit, work=DRAIN):
 
     def tries_with_files(self, committed: Committed) -> int:
         """See ``FilesCommit``: a mirror's alone write any."""
-        return committed.retries if committed.progress.is_mirror else 0
+        return committed.retries if committed.progress.table_layout.keeps_newest else 0
 
     def moved(self, progress: Progress) -> SluiceError:
         """See ``FilesCommit``."""
@@ -179,9 +179,18 @@ class DrainCommit(FilesCommit, work=DRAIN):
         owed = _owed(self.batch, self.written) if self.written.dead_letter_files else None
         advanced = progress.advanced(self.batch, owed, last_drain).read_by(self.schemas)
         advanced = advanced.owing_routes(self.attempt, self.batch.ranges, self.written.routed_files)
-        if progress.is_mirror:
-            return stage_mirror(table, self.attempt, self.written.data_files, advanced, self.summary)
-        return stage_append(table, self.files(table), advanced, self.summary)
+        swap: Swap = progress.table_layout.stage(table, self, advanced)
+        return swap
+
+
+def stage_rows(table: Table, commit: FilesCommit, progress: Progress) -> Swap:
+    """Stage its rows beside those that are there."""
+    return stage_append(table, commit.files(table), progress, commit.summary)
+
+
+def stage_keys(table: Table, commit: FilesCommit, progress: Progress) -> Swap:
+    """Stage its rows in the place of those of their keys."""
+    return stage_mirror(table, commit.attempt, commit.written.data_files, progress, commit.summary)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from spark_jobs.lake.tables import (
     load_table,
     progress_of,
 )
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import (
@@ -259,7 +258,7 @@ def _pay(connections: CatalogAccess, intent: _DebtCommit) -> Committed:
     _sweep_rewritten(connections, intent)
     if intent.lost:
         ranges = " ".join(map(str, intent.pending.ranges))
-        again = mends.read_again("PIPELINE", ranges, is_mirror=intent.progress.is_mirror)
+        again = intent.progress.table_layout.read_again("PIPELINE", ranges)
         raise fault(
             "owed-rows-lost",
             rows=sum(intent.lost.values()),

@@ -221,7 +221,7 @@ def _schema_of(table: Table, snapshot_id: int) -> int:
 
     A rebuild puts another column in the place of one whose type was changed: the values of then are in that.
     """
-    if not progress_of(table).is_mirror:
+    if not progress_of(table).table_layout.keeps_newest:
         return table.metadata.current_schema_id
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     then = None if snapshot is None or snapshot.schema_id is None else table.schemas().get(snapshot.schema_id)

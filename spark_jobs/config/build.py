@@ -11,7 +11,7 @@ from typing import Any
 from spark_jobs.config.columns import from_text
 from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
 from spark_jobs.config.kafka_keys import ALIASES
-from spark_jobs.config.layout_checks import check_layout, schema_of
+from spark_jobs.config.layout_checks import check_layout
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
 from spark_jobs.config.sections import check_route_tables
 from spark_jobs.config.settings import (
@@ -117,7 +117,7 @@ def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings
     for name, pipeline in written.pipelines.items():
         layers = (outer, written.defaults, pipeline)
         settings = dict(reduce(_overlay, layers, PipelineSettings()))
-        settings["table_schema"] = schema_of(settings["layout"], settings["table_schema"])
+        settings["table_schema"] = settings["layout"].schema(settings["table_schema"])
         if settings["value"].format is ValueFormat.CSV:
             settings["columns"] = from_text(settings["columns"])
         path, table, regex = ("pipelines", name), pipeline.table, pipeline.topics_regex

@@ -12,7 +12,7 @@ from spark_jobs.config.iceberg_terms import check_partition_by, parse_partition_
 from spark_jobs.config.problems import Finding, Path
 from spark_jobs.config.settings import PipelineSettings, PipelineTemplate
 from spark_jobs.config.suites import ROW_CONDITION
-from spark_jobs.config.value_format import Layout, ValueFormat
+from spark_jobs.config.value_format import ValueFormat
 
 if TYPE_CHECKING:
     from spark_jobs.config.suites import Expectation
@@ -51,16 +51,14 @@ def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterato
     from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB, only where it is used)
     from spark_jobs.expressions.results import check_condition, check_route_value  # noqa: PLC0415
 
-    if entry.layout is Layout.ARCHIVE:
-        return  # it has none: said by who looks at layouts
     judging = _Judging(entry, folds)
     checks: list[tuple[Path, Callable[[], None]]] = [
         (("columns", name, _key(column)), partial(judging.check_column, name, column))
         for name, column in entry.columns.items()
     ]
-    if entry.filter is not None:
+    if entry.filter is not None and "filter" not in entry.layout.not_said:
         checks.append((("filter",), partial(judging.check, entry.filter, check_condition)))
-    if entry.route.by is not None:
+    if entry.route.by is not None and "route" not in entry.layout.not_said:
         checks.append((("route", "by"), partial(judging.check, entry.route.by, check_route_value)))
     for path, check in checks:
         try:
@@ -180,15 +178,14 @@ class _Judging:
 
     @property
     def _is_json(self) -> bool:
-        return self.entry.value.format is ValueFormat.JSON and not self.entry.layout.is_of_events
+        return self.entry.value.format is ValueFormat.JSON and self.entry.envelope is None
 
     def check_column(self, name: str, column: ColumnSettings) -> None:
         """Raise ``ExpressionError`` for what can give no column."""
         from spark_jobs.expressions.judging import ExpressionError, judge  # noqa: PLC0415
         from spark_jobs.expressions.results import check_result, column_type  # noqa: PLC0415
 
-        is_event = self.entry.layout.is_of_events
-        format_name = "change events" if is_event else self.entry.value.format
+        format_name = "change events" if self.entry.envelope else self.entry.value.format
         if column.jmespath is not None:
             from spark_jobs.expressions.paths import compiled  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ unresolved. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -33,7 +33,7 @@ from spark_jobs.config.sections import (
     UpkeepSettings,
 )
 from spark_jobs.config.suites import CheckSettings, Suite, Suites, When
-from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
+from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
 from spark_jobs.config.values import Frozen, key
 
 DEAD_LETTERS_SUFFIX = "_dead_letters"
@@ -201,7 +201,7 @@ class PipelineSettings(Frozen):
         (), "Owners shown in Dagster: an e-mail address or `team:name`."
     )
     value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")
-    layout: Annotated[Layout, values.choice(Layout)] = key(
+    layout: values.LayoutName = key(
         "flat",
         "What a row is: `flat`, the value's fields as columns; `archive`, the whole record with its bytes,"
         " tombstones and what cannot be read too; or of a database's table `changes`, one event each,"
@@ -227,11 +227,6 @@ class PipelineSettings(Frozen):
     )
 
     @property
-    def is_mirror(self) -> bool:
-        """True if the table has one live row a key."""
-        return self.layout is Layout.MIRROR
-
-    @property
     def declared(self) -> dict[str, str]:
         """Return the declared types by column."""
         return {name: column.type for name, column in self.columns.items()}
@@ -240,6 +235,17 @@ class PipelineSettings(Frozen):
     def is_exact(self) -> bool:
         """True if a new table has the declared columns and no others: records are reshaped."""
         return self.table_schema.growth.ignores and any(each.source for each in self.columns.values())
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """Return what is around a row, None where rows are no events."""
+        envelope: Envelope | None = self.layout.envelope(self.cdc)
+        return envelope
+
+    @property
+    def key_is_binary(self) -> bool:
+        """True if ``_kafka_key`` holds bytes, not text."""
+        return self.layout.key_is_binary or self.record_key.is_binary
 
 
 class PipelineConfig(PipelineSettings):
@@ -262,32 +268,22 @@ class PipelineConfig(PipelineSettings):
     @property
     def has_source_events(self) -> bool:
         """True if its rows say which event of which of the gateway's sources they are, one an event."""
-        return self.is_of_stream and not (self.is_mirror or self.is_archive)
-
-    @property
-    def is_archive(self) -> bool:
-        """True if rows are whole records."""
-        return self.layout is Layout.ARCHIVE
-
-    @property
-    def envelope(self) -> Envelope | None:
-        """Return what is around a row, None where rows are no events."""
-        return self.cdc.envelope or Envelope.DEBEZIUM if self.layout.is_of_events else None
+        return self.is_of_stream and self.layout.tells_source_events
 
     @property
     def table_partition_by(self) -> tuple[str, ...]:
-        """Return the partition fields that its table has; an archive's files are of one Kafka partition."""
-        return ("_kafka_partition",) if self.is_archive else tuple(self.partition_by)
+        """Return the partition fields that its table has."""
+        return self.layout.partitions or tuple(self.partition_by)
 
     @property
     def table_sort_by(self) -> tuple[str, ...]:
-        """Return the columns that rows of its table are sorted by; a mirror's rows are looked up by key."""
-        return ("_cdc_row_id",) if self.is_mirror else tuple(self.sort_by)
+        """Return the columns that rows of its table are sorted by."""
+        return self.layout.sorting or tuple(self.sort_by)
 
     @property
     def can_be_hot(self) -> bool:
         """True if `hot: true` is taken of it."""
-        return not (self.is_mirror or self.is_archive or self.gates or self.routed_tables)
+        return not ("hot" in self.layout.not_said or self.gates or self.routed_tables)
 
     @property
     def where(self) -> dict[str, str]:
@@ -298,11 +294,6 @@ class PipelineConfig(PipelineSettings):
     def has_schemas(self) -> bool:
         """True if values or keys are read by schemas."""
         return self.value.format is not ValueFormat.JSON or self.record_key.format.has_schema
-
-    @property
-    def key_is_binary(self) -> bool:
-        """True if ``_kafka_key`` holds bytes, not text."""
-        return self.is_archive or self.record_key.is_binary
 
     @property
     def routed_tables(self) -> tuple[str, ...]:

@@ -55,20 +55,6 @@ _USED_BY = {
 }
 
 
-class Layout(StrEnum):
-    """What a row is of a record."""
-
-    FLAT = "flat"
-    ARCHIVE = "archive"
-    CHANGES = "changes"
-    MIRROR = "mirror"
-
-    @property
-    def is_of_events(self) -> bool:
-        """True if records are events of a database's table."""
-        return self in (Layout.CHANGES, Layout.MIRROR)
-
-
 class Framing(StrEnum):
     """How something that is written by a registry's schema says by which."""
 

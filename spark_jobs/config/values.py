@@ -17,6 +17,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    InstanceOf,
     PlainSerializer,
     SecretStr,
     WithJsonSchema,
@@ -33,6 +34,7 @@ from spark_jobs.config.quantities import (
     parse_timezone,
 )
 from spark_jobs.config.redaction import is_bare_url, redact_properties, redact_urls
+from spark_jobs.protocol.layout import LAYOUTS, Layout, layout_named
 
 # One for all pipelines of a namespace, beside their tables.
 BOOKS_TABLE = "sluice_batches"
@@ -207,6 +209,13 @@ def choice(kind: type[StrEnum]) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "enum": [str(value) for value in kind]})
 
 
+def _layout(text: str) -> Layout:
+    if text not in LAYOUTS:
+        names = " or ".join((", ".join(map(repr, LAYOUTS[:-1])), repr(LAYOUTS[-1])))
+        raise UnreadableValueError(f"must be {names}", "")
+    return layout_named(text)
+
+
 _DURATION = _matches(r"^\d+\s*[smhd]$")
 _T = TypeVar("_T")
 OneOrMany = Annotated[
@@ -229,6 +238,9 @@ Topic = Annotated[
 ]
 # Whether RE2 knows it is judged with the expressions (``expressions.py``).
 Regex = Annotated[str, parsed(str), WithJsonSchema({"type": "string", "format": "regex"})]
+LayoutName = Annotated[
+    InstanceOf[Layout], parsed(_layout, Layout), WithJsonSchema({"type": "string", "enum": [*LAYOUTS]})
+]
 Table = Annotated[str, parsed(_table), _matches(r"^[^.\s]+(\.[^.\s]+)+$")]
 PipelineName = Annotated[str, _read_identifier("a pipeline name"), _matches(f"^{_NAME}$")]
 RegistryName = Annotated[str, _read_identifier("a registry's name"), _matches(f"^{_NAME}$")]

@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.config.value_format import (
     KeySettings,
-    Layout,
     SchemaPlace,
     UnknownFields,
     ValueFormat,
@@ -27,11 +26,12 @@ from spark_jobs.formats.csv.lines import CsvLines
 from spark_jobs.formats.json_schema.schema import json_schema
 from spark_jobs.formats.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError, RetryableError, fault
+from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.placed import OneColumn, WholeValue
+from spark_jobs.schema.placed import WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 
 _log = logging.getLogger(__name__)
@@ -63,14 +63,18 @@ class RecordSchemas:
         keys: KeySettings,
         *,
         topic: str,
-        is_archive: bool,
+        layout: Layout,
         registry: Callable[[str], KeptSchemas],
         folder: Path,
     ) -> None:
         self._values = _Schemas(value, registry, folder, value.subject or f"{topic}-value")
         self._keys = (
             _Schemas(
-                keys, registry, folder, keys.subject or f"{topic}-key", keys.column, is_struct=is_archive
+                keys,
+                registry,
+                folder,
+                keys.subject or f"{topic}-key",
+                partial(layout.of_keys, name=keys.column),
             )
             if keys.format.has_schema
             else None
@@ -152,13 +156,10 @@ class _Schemas:
         registry: Callable[[str], KeptSchemas],
         folder: Path,
         subject: str,
-        key_column: str | None = None,
-        *,
-        is_struct: bool = False,
+        placed: Callable[[WriterSchema], WriterSchema] | None = None,
     ) -> None:
         self._value = value
-        self._key_column = key_column
-        self._is_struct = is_struct
+        self._placed = placed
         self._registry = registry
         self._folder = folder
         self._by_key: dict[SchemaKey | None, WriterSchema | None] = {}
@@ -222,7 +223,7 @@ class _Schemas:
 
     @property
     def _is_of_keys(self) -> bool:
-        return self._key_column is not None
+        return self._placed is not None
 
     def _ask(self, keys: Iterable[SchemaKey], expected: Mapping[SchemaId, str]) -> None:
         asked = set(keys)
@@ -266,7 +267,7 @@ class _Schemas:
 
     def _made(self, text: SchemaText, key: SchemaKey | None = None) -> WriterSchema:
         schema = self._read(text, key)
-        return schema if self._key_column is None else OneColumn(schema, self._key_column, self._is_struct)
+        return self._placed(schema) if self._placed else schema
 
     def _read(self, text: SchemaText, key: SchemaKey | None) -> WriterSchema:
         wanted, make = _LANGUAGES[self._value.format]
@@ -309,10 +310,7 @@ def schema_sources(
     def source(
         _table: str, topic: str, value: ValueSettings, keys: KeySettings, layout: Layout
     ) -> RecordSchemas:
-        is_archive = layout is Layout.ARCHIVE
-        return RecordSchemas(
-            value, keys, topic=topic, is_archive=is_archive, registry=registry, folder=folder
-        )
+        return RecordSchemas(value, keys, topic=topic, layout=layout, registry=registry, folder=folder)
 
     return lambda pipeline: source(
         pipeline.table, pipeline.topic, pipeline.value, pipeline.record_key, pipeline.layout

@@ -48,7 +48,7 @@ def plan_batch(
     refusal = drain_refusal(progress, source, table=pipeline.table, ask_leader=ask_leader)
     if refusal is not None:
         raise refusal
-    if progress.is_mirror:
+    if progress.table_layout.keeps_newest:
         _refuse_new_partitions(pipeline, progress, source)
     ranges = within or resumed(
         plan_ranges(

@@ -6,6 +6,7 @@ Between any two lines the process may be killed: the log says what was begun, th
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
@@ -20,9 +21,7 @@ from spark_jobs.drain.gate import (
     held_error,
     judge_written,
     log_held,
-    table_of,
 )
-from spark_jobs.drain.mirror_fold import fold_written
 from spark_jobs.drain.write_splits import read_and_write, summary_of
 from spark_jobs.lake.tables import data_location
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
@@ -62,9 +61,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     run.reach("after-tasks")
     with run.steps.step("verify"):
         check(run, written)
-    if run.pipeline.is_mirror:
-        with run.steps.step("fold"):
-            written = _folded(run, written)
+    written = run.pipeline.layout.settled(run, written, _again)
     with run.steps.step("gate"):
         written, verdict = _through_gates(run, written)
     with run.steps.step("log-written"):
@@ -104,7 +101,7 @@ def _warn(run: BatchRun, written: Written) -> None:
             batch.table,
             batch.batch_id,
         )
-    for told in told_ignored(written.ignored, is_archive=run.pipeline.is_archive):
+    for told in told_ignored(written.ignored, run.pipeline.layout.unread):
         _log.warning("%s (table %s, batch %s)", told, batch.table, batch.batch_id)
     _warn_of_memory(run, written.peak_task_rss_bytes)
 
@@ -151,18 +148,11 @@ def _log_intent(run: BatchRun) -> None:
     run.log(FlushStart(batch.attempt, data_location(table), data_location(run.tables.dead_letters), routed))
 
 
-def _folded(run: BatchRun, written: Written) -> Written:
-    """Fold a mirror's batch; where events cannot be rows, write it again with dead letters in their place."""
-    folded, bad = fold_written(run, table_of(run), written)
-    rejected: dict[int, dict[int, str]] = {}
-    while bad:
-        # Without them other events are the newest of their keys, and may lack the same.
-        rejected = {p: {**rejected.get(p, {}), **bad.get(p, {})} for p in {*rejected, *bad}}
-        written = read_and_write(run, rejected)
-        check(run, written)
-        folded, bad = fold_written(run, table_of(run), written)
-    run.connections.fail_points.reach("drain.after-fold")
-    return folded
+def _again(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None) -> Written:
+    """Write a batch again with these records as dead letters."""
+    written = read_and_write(run, rejected)
+    check(run, written)
+    return written
 
 
 def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdict]:
@@ -172,8 +162,7 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
     _log.info("judging the rows by %s", ", ".join(suite.name for suite in run.pipeline.gates))
     verdict = judge_written(run, written)
     if can_reject(run, verdict):
-        written = read_and_write(run, verdict.rejected)
-        check(run, written)
+        written = _again(run, verdict.rejected)
         verdict = judge_written(run, written)
     run.connections.fail_points.reach("drain.after-gate")
     return written, verdict

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import PipelineTables, load_fresh, tables_as_one
 from spark_jobs.drain.batch_run import BatchRun
-from spark_jobs.drain.mirror_fold import live_rows, may_stop, stop_at_bad_changes
+from spark_jobs.drain.mirror_fold import may_stop, stop_at_bad_changes, table_of
 from spark_jobs.drain.write_splits import verify_letters, verify_offsets
 from spark_jobs.lake.record_offsets import dead_letter_offsets, offsets_in_files, routed_rows
 from spark_jobs.lake.row_filters import offsets_in
@@ -73,7 +73,8 @@ def judge_written(run: BatchRun, written: Written) -> GateVerdict:
     """
     suites = run.pipeline.gates
     table = table_of(run)
-    rows = _rows(run, table, written, columns_of(suites, table.schema()))
+    judged = columns_of(suites, table.schema())
+    rows: pa.Table = run.pipeline.layout.judged(run, table, written, judged)
     failed = []
     rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for suite in suites:
@@ -136,10 +137,8 @@ def held_error(run: BatchRun, verdict: GateVerdict) -> SluiceError:
     )
 
 
-def _rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
+def rows_written(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
     """The rows of all tables in the columns of the pipeline's own."""
-    if run.pipeline.is_mirror:
-        return live_rows(run, table, written, columns)
     rows = rows_of_files(table, written.data_files, columns)
     parts = [rows]
     for name, files in written.routed_files.items():
@@ -147,14 +146,6 @@ def _rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str])
         there = [column for column in columns if column in routed.schema().column_names]
         parts.append(fitted(rows_of_files(routed, files, there), rows.schema))
     return pa.concat_tables(parts)
-
-
-def table_of(run: BatchRun) -> Table:
-    """The table as it is now: the batch's own columns may have been added since it was planned."""
-    table = load_fresh(run.connections, run.batch.table)
-    if table is None or table.metadata.table_uuid != run.tables.data.metadata.table_uuid:
-        raise fault("table-replaced", table=run.batch.table, batch=run.batch.batch_id)
-    return table if run.columns is None else run.columns.on(table)
 
 
 def _refuse_errors(run: BatchRun, suite: Suite, result: SuiteResult) -> None:

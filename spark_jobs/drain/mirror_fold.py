@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.sections import BadChanges
+from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.formats.connect.events import NAMELESS, SNAPSHOT, TRUNCATE
 from spark_jobs.lake.parquet_writer import write_files
@@ -86,6 +87,31 @@ def fold_written(
     prefix = f"{run.batch.attempt}-whole-{uuid.uuid4().hex[:8]}"
     files = (*written.data_files, *write_files(table, prefix, [whole.rows]))
     return replace(written, data_files=files, balances=folded.balances(written.balances)), {}
+
+
+def table_of(run: BatchRun) -> Table:
+    """The table as it is now: the batch's own columns may have been added since it was planned."""
+    table = load_fresh(run.connections, run.batch.table)
+    if table is None or table.metadata.table_uuid != run.tables.data.metadata.table_uuid:
+        raise fault("table-replaced", table=run.batch.table, batch=run.batch.batch_id)
+    return table if run.columns is None else run.columns.on(table)
+
+
+def settled(
+    run: BatchRun,
+    written: Written,
+    again: Callable[[BatchRun, Mapping[int, Mapping[int, str]]], Written],
+) -> Written:
+    """Fold a mirror's batch; where events cannot be rows, write it ``again`` with dead letters instead."""
+    with run.steps.step("fold"):
+        folded, bad = fold_written(run, table_of(run), written)
+        rejected: dict[int, dict[int, str]] = {}
+        while bad:
+            # Without them other events are the newest of their keys, and may lack the same.
+            rejected = {p: {**rejected.get(p, {}), **bad.get(p, {})} for p in {*rejected, *bad}}
+            folded, bad = fold_written(run, table_of(run), again(run, rejected))
+        run.connections.fail_points.reach("drain.after-fold")
+        return folded
 
 
 def live_rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
@@ -183,7 +209,7 @@ def _stop_at(run: BatchRun, missing: Mapping[int, Mapping[int, str]]) -> None:
 
 def may_stop(run: BatchRun) -> bool:
     """Whether the batch is of a mirror that stops at bad changes."""
-    return run.pipeline.is_mirror and run.pipeline.mirror.bad_changes is BadChanges.STOP
+    return run.pipeline.layout.keeps_newest and run.pipeline.mirror.bad_changes is BadChanges.STOP
 
 
 def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int, str]]) -> None:

@@ -16,7 +16,6 @@ from spark_jobs.commit.columns_commit import PlannedColumns, commit_columns
 from spark_jobs.config.columns import Growth
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.first_batch import has_no_row, refuse_rowless, refuse_unreadable
 from spark_jobs.drain.planning import (
@@ -49,7 +48,6 @@ from spark_jobs.schema.additions import (
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.iceberg_types import type_text
-from spark_jobs.schema.metadata_columns import IDENTITY, ROW_ID
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
@@ -148,13 +146,13 @@ def _made(
             cluster_id=source.cluster_id,
             topic_id=source.topic_id,
             starts=starts,
-            layout=None if pipeline.layout is Layout.FLAT else pipeline.layout.value,
+            layout=pipeline.layout.stored,
             routes=pipeline.routed_tables,
         ),
         dead_letters=True,
         key_is_binary=pipeline.key_is_binary,
         bindings=columns.bindings,
-        identity=(ROW_ID,) if pipeline.is_mirror else IDENTITY,
+        identity=pipeline.layout.identity,
     )
     connections.fail_points.reach("drain.after-table-made")
     return table

@@ -63,8 +63,7 @@ def plan_export(
     drained, and ``not-exportable`` for records that no producer can write.
     """
     table = load_drained(pipeline, connections)
-    if not pipeline.is_archive:
-        raise fault("export-needs-archive", pipeline=pipeline.name)
+    pipeline.layout.refuse("export", pipeline=pipeline.name)
     progress = progress_of(table)
     drained = [
         OffsetRange(p, progress.starts.get(p, 0), end) for p, end in sorted(progress.next_offsets.items())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from spark_jobs.checks.check import Case, Check, Severity, Verdict
 from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.checks.registry import BY_NAME, CHECKS
-from spark_jobs.config.settings import PipelineConfig, PipelineSettings
+from spark_jobs.config.settings import PipelineConfig
 
-_SAYS_NOTHING = PipelineSettings()
+_SAYS_NOTHING = PipelineConfig(name="n", topic="t", table="a.b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ def checks_of(pipeline: PipelineConfig) -> tuple[Check, ...]:
 
 
 def _says(pipeline: PipelineConfig, key: str) -> bool:
-    return bool(getattr(pipeline, key) != getattr(_SAYS_NOTHING, key, False))
+    said = attrgetter(key)
+    return bool(said(pipeline) != said(_SAYS_NOTHING))
 
 
 def judge(pipeline: PipelineConfig, facts: HealthFacts) -> tuple[CheckResult, ...]:
@@ -70,6 +72,6 @@ def _verdict(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Verd
         limit=pipeline.checks.limit_of(check),
         due_ms=pipeline.due_ms,
         table=pipeline.table,
-        is_mirror=pipeline.is_mirror,
+        layout=pipeline.layout,
     )
     return check.judge(case)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from spark_jobs.protocol.progress import Progress
+
 
 def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
     """Return the facts of one table; schema changes are those after ``schema_since_ms`` (since the epoch).
@@ -32,7 +34,7 @@ def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
     return TableFacts(
         valid_through_ms=last.valid_through_ms if last else None,
         committed_at_ms=last.committed_at_ms if last else table.metadata.last_updated_ms,
-        batches=tuple(_batches(snapshots, is_mirror=progress.is_mirror)),
+        batches=tuple(_batches(snapshots, progress)),
         holes=tuple(_holes(snapshots)),
         removals=tuple(removals(snapshots)),
         schema_changes=_changes_since(table, snapshots, schema_since_ms),
@@ -77,7 +79,7 @@ def _rows_removed(summary: CommitSummary) -> int | None:
     return max(0, gone - summary.count("added-records"))
 
 
-def _batches(snapshots: Sequence[Snapshot], *, is_mirror: bool) -> Iterator[DrainedBatch]:
+def _batches(snapshots: Sequence[Snapshot], progress: Progress) -> Iterator[DrainedBatch]:
     for snapshot in snapshots:
         summary = summary_of(snapshot)
         if summary.balances is None:
@@ -87,7 +89,7 @@ def _batches(snapshots: Sequence[Snapshot], *, is_mirror: bool) -> Iterator[Drai
             committed_at_ms=snapshot.timestamp_ms,
             offsets=summary.records,
             balance=total(summary.balances),
-            added_rows=None if is_mirror else summary.count("added-records"),
+            added_rows=None if progress.table_layout.keeps_newest else summary.count("added-records"),
             unlisted_values=summary.unlisted_values,
         )
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from spark_jobs.storage.create_only import CreateOnlyStore
 
 NEWEST_OFFSETS = 1_000_000
-# They are folded in memory.
-NEWEST_OFFSETS_OF_MIRRORS = 100_000
 AUDIT_EVERY_MS = 3600 * 1000
 UNREADABLE = "data-file-unreadable"
 _NOTE = JsonCodec(AuditNote)
@@ -99,8 +97,7 @@ def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: in
     from spark_jobs.audit.audit import audit  # noqa: PLC0415  (pyiceberg, Kafka, numpy: never at import)
     from spark_jobs.monitoring.source_events import source_events  # noqa: PLC0415  (DuckDB, too)
 
-    newest = NEWEST_OFFSETS_OF_MIRRORS if pipeline.is_mirror else NEWEST_OFFSETS
-    found = audit(pipeline, connections, newest_offsets=newest)
+    found = audit(pipeline, connections, newest_offsets=pipeline.layout.newest_audited)
     events = source_events(pipeline, connections, NEWEST_OFFSETS) if pipeline.has_source_events else None
     return AuditNote(
         audited_at_ms=now_ms,

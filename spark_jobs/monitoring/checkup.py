@@ -95,7 +95,7 @@ def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | Sluice
         if table is None or state is None:
             return None
         facts = table_facts(table, schema_since_ms=now_ms - LATELY_SECONDS * 1000)
-        if pipeline.is_mirror and (letters := load_table(table.catalog, pipeline.dead_letter_table)):
+        if pipeline.layout.own_checks and (letters := load_table(table.catalog, pipeline.dead_letter_table)):
             facts = replace(facts, dead_letters=summary_of(letters.current_snapshot()).live_rows)
         held = tuple(each.batch.attempt for each in held_batches(store, state, now_ms * 1000))
         return _TableLook(state, facts, held, read_note(store.store, state.uuid))

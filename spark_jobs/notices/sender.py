@@ -238,7 +238,7 @@ def warn_of_owed(pipeline: PipelineConfig, sent: NoticesSent) -> None:
 def _send(to_receiver: ToReceiver, attempt: Attempt, table: Table, connections: Connections) -> Posted:
     written = attempt.entry(ParquetWritten)
     paths = {partition_path(file, table.metadata) for file in (written.data_files if written else ())}
-    changed = changed_keys(attempt) if progress_of(table).is_mirror else None
+    changed = changed_keys(attempt) if progress_of(table).table_layout.keeps_newest else None
     keys = None
     if written is not None and changed is not None and changed <= MAX_KEYS:
         keys = keys_in(table, written.data_files, most=MAX_KEYS)

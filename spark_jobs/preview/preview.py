@@ -26,6 +26,7 @@ from spark_jobs.preview.recognition import Recognized, Sample, recognize
 from spark_jobs.preview.sample import is_compacted, look_at, read_sample
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.cdc import Cdc
+from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import unreadable_chunks
 from spark_jobs.records.reading_plan import ReadingPlan
@@ -105,7 +106,7 @@ class Preview:
     ignored: dict[str, int]
     notes: tuple[str, ...]
     found: tuple[Recognized, ...]
-    is_archive: bool = False
+    layout: Layout = field(default_factory=Layout)
     sources: Mapping[str, str] = field(default_factory=dict)
     made: Mapping[str, str] = field(default_factory=dict)
     filtered_reasons: Mapping[str, int] = field(default_factory=dict)
@@ -141,7 +142,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     maker, schema = plan.ended().rows(letters=_letters(pipeline)), plan.schema
     made = [maker.make(chunk) for chunk in chunks]
     balances: list[Mapping[int, Balance]] = [each.balances for each in made]
-    if pipeline.is_mirror and made:
+    if pipeline.layout.keeps_newest and made:
         balances = [_folded(made, plan.progress.cdc or Cdc())]
     sources = {name: column.source for name, column in pipeline.columns.items() if column.source}
     compacted = table is None and is_compacted(connections.admin, pipeline.topic)
@@ -160,7 +161,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         ignored=reduce(add_ignored, (each.ignored for each in made), {}),
         notes=notes,
         found=() if table is not None else recognize(sample, pipeline),
-        is_archive=pipeline.is_archive,
+        layout=pipeline.layout,
         sources=sources,
         made={name: _first_made(name, [each.rows for each in made]) for name in sources},
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),

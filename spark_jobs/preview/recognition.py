@@ -19,7 +19,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_jobs.config.columns import FieldForm
-from spark_jobs.config.value_format import Layout, ValueFormat
+from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.words import count
 from spark_jobs.records.appearance import is_event, values_of
@@ -136,10 +136,11 @@ def together(found: Sequence[Recognized], *uses: Use) -> dict[str, Any]:
 
 
 def _unsaid(found: Recognized, pipeline: PipelineConfig) -> dict[str, Any]:
-    is_plain = pipeline.layout is Layout.FLAT and pipeline.value.format is ValueFormat.JSON
-    if pipeline.is_archive or not (is_plain or found.use in (Use.BESIDE, Use.KEYS)):
+    is_plain = pipeline.layout.stored is None and pipeline.value.format is ValueFormat.JSON
+    if "columns" in pipeline.layout.not_said or not (is_plain or found.use in (Use.BESIDE, Use.KEYS)):
         return {}
-    said = {"partition_by"} if pipeline.table_partition_by or pipeline.is_mirror else set()
+    said = {"partition_by"}.intersection(pipeline.layout.not_said)
+    said |= {"partition_by"} if pipeline.table_partition_by else set()
     said |= {"key"} if pipeline.key_is_binary or "format" in pipeline.record_key.model_fields_set else set()
     is_whole = found.use is Use.INSTEAD  # its columns are of its own reading
     every = found.settings.get("columns", {}).items()

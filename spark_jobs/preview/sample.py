@@ -164,7 +164,7 @@ def read_as(
         pipeline.value,
         pipeline.record_key,
         topic=pipeline.topic,
-        is_archive=False,
+        layout=pipeline.layout,
         registry=lambda _name: cast("KeptSchemas", registry),
         folder=Path(),
     )

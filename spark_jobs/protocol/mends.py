@@ -36,16 +36,6 @@ def act(name: CommandName, pipeline: str, *arguments: str, quote: str = "'") -> 
     return command(name, pipeline, *arguments, f"--reason {quote}...{quote}")
 
 
-def read_again(pipeline: str, ranges: str = "", *, is_mirror: bool = False) -> str:
-    """The command that makes these ranges (``P:START-END`` each, separated by spaces) anew from Kafka.
-
-    A mirror is made anew as a whole.
-    """
-    if is_mirror:
-        return act("rebuild", pipeline, quote='"')
-    return act("replay", pipeline, *(f"--range {each}" for each in ranges.split()), quote='"')
-
-
 def resume(pipeline: str) -> str:
     """Return the command that lets a paused pipeline drain again."""
     return act("resume", pipeline, quote='"')

@@ -15,13 +15,13 @@ from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept import KeptLetters
+from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey, Spans
 from spark_jobs.protocol.shaped_spans import ShapedSpans
 
 FORMAT_VERSION = 5  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20
-MIRROR = "mirror"
 
 PREFIX = "sluice."  # of table properties and of the words of a snapshot's summary
 PROPERTY_FORMAT_VERSION = "sluice.format-version"
@@ -202,9 +202,9 @@ class Progress(ActState):
         return any(commit.attempt == attempt for commit in self.last_commits)
 
     @property
-    def is_mirror(self) -> bool:
-        """True if of each key's events the newest alone is a row."""
-        return self.layout == MIRROR
+    def table_layout(self) -> Layout:
+        """Return what rows are of records."""
+        return layout_named(self.layout or "flat")
 
     @property
     def owed_files(self) -> tuple[WrittenFile, ...]:

@@ -50,7 +50,7 @@ def newest_of_key(
     schema, taken = answered_schema(prefix.seam.columns), 0
     every: list[pa.Table] = []
     try:
-        for rows in _of_mirror(prefix, pipeline, key) if pipeline.is_mirror else _rows_of(prefix, key):
+        for rows in pipeline.layout.rows_of_key(prefix, pipeline, key):
             every.append(as_answered(rows, schema))
             taken += every[-1].nbytes
             if taken > memory_bytes:
@@ -73,7 +73,7 @@ def _check_columns(columns: pa.Schema, pipeline: PipelineConfig) -> None:
             raise fault("query-refused.column", name=name, **pipeline.where)
 
 
-def _of_mirror(prefix: Prefix, pipeline: PipelineConfig, key: str) -> Iterator[pa.Table]:
+def row_of_spelling(prefix: Prefix, pipeline: PipelineConfig, key: str) -> Iterator[pa.Table]:
     """Yield the row of a key, in whatever way that is written: its mirror has it in one spelling."""
     table = prefix.seam.table
     spelling = replace(spelling_of(pipeline, progress_of(table).cdc), is_compared=False)
@@ -83,7 +83,8 @@ def _of_mirror(prefix: Prefix, pipeline: PipelineConfig, key: str) -> Iterator[p
         yield pa.Table.from_batches([batch])
 
 
-def _rows_of(prefix: Prefix, key: str) -> Iterator[pa.Table]:
+def rows_of_text(prefix: Prefix, _pipeline: PipelineConfig, key: str) -> Iterator[pa.Table]:
+    """Yield the rows whose record has this key."""
     table = prefix.seam.table
     is_binary = isinstance(table.schema().find_field(KEY).field_type, BinaryType)
     wanted = key.encode() if is_binary else key

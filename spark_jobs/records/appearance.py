@@ -115,7 +115,7 @@ def first_batch_unreadable(
     pipeline: PipelineConfig, count: int, values: Sequence[bytes], *, has_keys: bool, reason: str = ""
 ) -> SluiceError:
     """Return why no table is made of a topic of whose first ``count`` values none can be read."""
-    if pipeline.is_mirror and not has_keys:
+    if pipeline.layout.keeps_newest and not has_keys:
         return fault("mirror-without-key", count=count, topic=pipeline.topic)
     looks = appearance(values)
     written = pipeline.value.format

@@ -62,8 +62,8 @@ class Decoded:
     that are not known yet: ``table`` is empty, decode again with them. ``ignored`` fields have no column and
     are in no row: by dotted name, how many values they have. ``left_out`` are the indices of records that a
     filter keeps from being rows, by reason, ``passed`` of those that say nothing of a row, by the balance's
-    term. ``routes`` say where rows go. Rows of an archive
-    (``is_archive``) are to get what Kafka says of each record.
+    term. ``routes`` say where rows go. Rows
+    (``of_kafka``) are to get what Kafka says of each record.
 
     Of records that were read again, what can be no row is nowhere; ``has_more`` are those that say more than
     their row, ``rounded`` those with an integer of which a column holds only the nearest double, by the
@@ -77,7 +77,7 @@ class Decoded:
     ignored: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, Sequence[int]] = field(default_factory=dict)
     passed: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    is_archive: bool = False
+    of_kafka: bool = False
     routes: Routes | None = None
     has_more: Sequence[int] = ()
     rounded: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)

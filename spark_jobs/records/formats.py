@@ -17,10 +17,9 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.records.decoder import Format
 from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.layouts.archive import archive
 from spark_jobs.records.layouts.change_columns import ChangeColumns
-from spark_jobs.records.layouts.changes import changes, takes_all_types
-from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder, flat
+from spark_jobs.records.layouts.changes import takes_all_types
+from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.records.projection import refit_by_schema
 from spark_jobs.records.shaping import shaping_of, told_of
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
@@ -54,8 +53,6 @@ def format_of(
     fields, ``bound``. ``takes_all_but`` is of a mirror that is made anew: see ``Rules``. ``cdc`` is how far
     one is. ``retyped`` columns were given another type.
     """
-    if pipeline.is_archive:
-        return archive(pipeline, schemas, table, bound or {})
     shaping = shaping_of(pipeline)
     rules = Rules(
         pipeline.table_schema.growth.room,
@@ -68,11 +65,10 @@ def format_of(
         told_of(pipeline),
         retyped,
     )
-    if pipeline.envelope is None:
-        return flat(pipeline, schemas, rules, table, bound or {})
     if cdc is not None and takes_all_but is not None:  # made anew it may be of another source
         cdc = replace(cdc, source=None)
-    return changes(pipeline, schemas, rules, table, bound or {}, cdc=cdc)
+    made: Format = pipeline.layout.rows(pipeline, schemas, rules, table, bound=bound or {}, cdc=cdc)
+    return made
 
 
 def types_of_newest(

@@ -49,7 +49,7 @@ def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -
     among what has no column; in an archive it is beside its number.
     """
     columns = origin_columns(records, decoded.rows, origin)
-    if decoded.is_archive:
+    if decoded.of_kafka:
         columns[KAFKA] = kafka_column(records, decoded.rows, columns, schema.field(KAFKA).type)
         return decoded.beside(columns, schema)
     # It is null there, as the time of a record without one is.

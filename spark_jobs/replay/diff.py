@@ -23,7 +23,6 @@ from spark_jobs.protocol.kept import kept_names
 from spark_jobs.records.routing import placed_rows
 from spark_jobs.replay.trial_rows import TrialRows
 from spark_jobs.schema.additions import check_declared
-from spark_jobs.schema.archive_columns import KAFKA
 from spark_jobs.schema.metadata_columns import (
     GENERATION,
     INGESTED_AT,
@@ -115,8 +114,7 @@ class _Differ:
         self._rows = TrialRows(pipeline, connections, table)
         self.found = ReplayDiff(columns_added=self._rows.columns_added)
         self._not_compared = _NOT_COMPARED | kept_names(progress_of(table).kept_columns)
-        # It has the time of ingestion, and coordinates that stand beside it.
-        self._not_compared |= {KAFKA} if pipeline.is_archive else set()
+        self._not_compared |= pipeline.layout.not_compared
 
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:
         """Compare one window of one partition."""

@@ -16,7 +16,7 @@ from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
-from spark_jobs.replay.ranges import cut_at, refuse_again, require_held, window_bounds, window_ranges
+from spark_jobs.replay.ranges import cut_at, require_held, window_bounds, window_ranges
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -48,7 +48,7 @@ def plan_replay(
     when Kafka no longer holds a range or the log lost its end since, ``ConfigError`` when nothing is left to
     replay, there is no table or it is a mirror, ``SourceChanged`` as a drain does.
     """
-    refuse_again(pipeline)
+    pipeline.layout.refuse("replay", pipeline=pipeline.name)
     table = load_drained(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
     progress = progress_of(table)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import skipped_ranges
@@ -138,12 +137,3 @@ def cut_into_batches(ranges: Iterable[OffsetRange], max_records: int) -> Iterato
             for r in waiting
         ]
         waiting = [r for r in left if len(r)]
-
-
-# Why nothing of a mirror is done again by offsets.
-
-
-def refuse_again(pipeline: PipelineConfig) -> None:
-    """Raise ``ConfigError`` (``mirror-replay``) for a mirror."""
-    if pipeline.is_mirror:
-        raise fault("mirror-replay", pipeline=pipeline.name)

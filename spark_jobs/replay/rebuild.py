@@ -70,8 +70,7 @@ def rebuild_ranges(
     (``rebuild-would-lose``) without ``force`` where Kafka does not hold the beginning any more,
     ``SourceChanged`` as a drain does.
     """
-    if not pipeline.is_mirror:
-        raise fault("not-a-mirror", pipeline=pipeline.name)
+    pipeline.layout.refuse("rebuild", pipeline=pipeline.name)
     table = load_drained(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
     check_identity(progress_of(table), source, table=pipeline.table)

@@ -20,9 +20,7 @@ from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.kept_letters import first_of_each
 from spark_jobs.lake.row_filters import is_among, is_in_any
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.replay.ranges import refuse_again
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION, TIMESTAMP
 from spark_jobs.storage.errors import storage_error
 
@@ -92,9 +90,7 @@ def plan_redrive(
     record has a row. Raises ``ConfigError`` for an archive and a mirror, ``SourceChanged`` as a drain does
     for either table, and what reading raises.
     """
-    if pipeline.is_archive:
-        raise fault("redrive-archive", pipeline=pipeline.name)
-    refuse_again(pipeline)
+    pipeline.layout.refuse("redrive", pipeline=pipeline.name)
     check_anchor(table)
     if dead_letters is None:
         return RedrivePlan(_NO_LETTERS, {})

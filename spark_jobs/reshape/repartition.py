@@ -40,7 +40,7 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
     Beside live drains, whose batches in flight are read again. Raises ``ConfigError`` where it is declared so
     already or a term does not fit, ``BatchHeld`` while a batch waits for an operator, and what a commit does.
     """
-    _refuse_mirror(pipeline)
+    pipeline.layout.refuse("repartition", **pipeline.where)
     table = load_drained(pipeline, connections)
     before, after = _terms(pipeline, table)
     settle(pipeline, connections, then="repartition")
@@ -54,11 +54,6 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
     batch = batch_of_act(pipeline.name, table, connections, REPARTITION)
     intent = TableChange(batch, change, summary_of_act(connections, reason))
     return Repartitioned(before, after, land_act(connections, table, intent, reason).snapshot_id)
-
-
-def _refuse_mirror(pipeline: PipelineConfig) -> None:
-    if pipeline.is_mirror:
-        raise fault("cannot-repartition.mirror", **pipeline.where)
 
 
 def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:

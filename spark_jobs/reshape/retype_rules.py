@@ -48,12 +48,7 @@ def refuse(
     changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in others]
     declared = pipeline.declared.get(column)
     at = pipeline.where
-    if pipeline.is_archive:
-        raise fault("cannot-retype.archive", **at)
-    if pipeline.is_mirror:
-        raise fault("cannot-retype.mirror", **at)
-    if pipeline.envelope is not None:
-        raise fault("cannot-retype.events", **at)
+    pipeline.layout.refuse("retype", **at)
     if waiting is not None:
         to = type_of(table, waiting.column)
         raise fault("cannot-retype.unfinished", name=waiting.column, to=to, **at)

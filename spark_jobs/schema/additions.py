@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.kept import unfinished
@@ -77,9 +76,9 @@ def unlike_declared(pipeline: PipelineConfig, schema: Schema) -> dict[str, Icebe
 
 def _check_layout(pipeline: PipelineConfig, table: Table) -> None:
     name = ".".join(table.name())
-    there = progress_from_properties(table.properties, table=name).layout or Layout.FLAT.value
-    if there != pipeline.layout.value:
-        raise fault("column-clash.layout", there=there, layout=pipeline.layout.value, **pipeline.where)
+    there = progress_from_properties(table.properties, table=name).table_layout
+    if there != pipeline.layout:
+        raise fault("column-clash.layout", there=there, layout=pipeline.layout, **pipeline.where)
 
 
 def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:

@@ -23,8 +23,8 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.config.iceberg_terms import field_text, split_arguments, split_field
-from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.schema.evolution import Path
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, with_metadata_columns
@@ -102,7 +102,7 @@ def check_columns(
     *,
     key_is_binary: bool = False,
     pipeline: str = "PIPELINE",
-    layout: Layout = Layout.FLAT,
+    layout: Layout = layout_named("flat"),  # noqa: B008
 ) -> None:
     """Return when the table has Sluice's columns, and the declared ones where it has them, with these types.
 
@@ -120,13 +120,7 @@ def check_columns(
         changes = widenings_to(there[name], kind, (name,)) if name in there else {}
         if changes is None or (changes and name in METADATA_COLUMNS):
             raise fault(
-                "column-clash"
-                if name not in declared
-                else "column-clash.of-events"
-                if layout is Layout.CHANGES
-                else "column-clash.of-mirror"
-                if layout is Layout.MIRROR
-                else "column-clash.of-rows",
+                layout.clash if name in declared else "column-clash",
                 name=name,
                 there=type_text(there[name]),
                 type=type_text(kind),
@@ -215,16 +209,7 @@ def incompatible(
     column, kind, own = ".".join(path), type_text(there), type_text(written.field_type)
     if is_of_key:
         return fault("schema-incompatible.key", name=written.name, own=own, there=column, kind=kind)
-    if layout is Layout.MIRROR:
-        declared = f" Leave {column} out of `columns:`." if is_declared else ""
-        return fault(
-            "schema-incompatible.mirror", name=written.name, own=own, there=column, kind=kind, advice=declared
-        )
-    if layout is Layout.CHANGES:
-        return fault("schema-incompatible.changes", name=written.name, own=own, there=column, kind=kind)
-    if layout is Layout.ARCHIVE:
-        return fault("schema-incompatible.archive", name=written.name, own=own, there=column, kind=kind)
-    return fault("schema-incompatible", name=written.name, own=own, there=column, kind=kind, root=path[0])
+    return layout.unlike(name=written.name, own=own, there=column, kind=kind, is_declared=is_declared)
 
 
 # Which types hold all values of which others, and which a column can be widened to.

@@ -21,6 +21,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.words import count
 from spark_jobs.schema.inference import RESERVED_COLUMNS
 
@@ -32,7 +33,7 @@ PAST_FAILURES: tuple[tuple[str, IcebergType, str], ...] = (
     (FIRST_FAILED_AT, TimestamptzType(), "when the batch was planned that met it first"),
     (FAILURES, IntegerType(), "how often it could not become a row; null: once"),
 )
-IDENTITY = (GENERATION, PARTITION, OFFSET)
+IDENTITY = Layout.identity
 ORIGIN_COLUMNS = (TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, INGESTED_AT)
 
 _COORDINATES: tuple[tuple[str, IcebergType, str], ...] = (
@@ -42,7 +43,6 @@ _COORDINATES: tuple[tuple[str, IcebergType, str], ...] = (
     (GENERATION, IntegerType(), "raised when the topic is re-created or moved, so that row identity holds"),
     (TIMESTAMP, TimestamptzType(), "the record's Kafka timestamp; null when it has none"),
 )
-_NO_COLUMN = "values without a column were ignored (schema.new_fields)"
 _INGESTED_AT_DOC = "when the batch was planned; the same for every row of a batch"
 
 
@@ -106,11 +106,10 @@ def _numbered(
     return Schema(*every, identifier_field_ids=[field.field_id for field in every if field.name in identity])
 
 
-def told_ignored(ignored: Mapping[str, int], *, is_archive: bool = False) -> list[str]:
+def told_ignored(ignored: Mapping[str, int], unread: str = Layout.unread) -> list[str]:
     """Return in sentences what has no column, and which times of Kafka's are null in theirs."""
     fields = ", ".join(f"{name} {values:,}" for name, values in ignored.items() if name != TIMESTAMP)
-    fate = "what could not be read is in the bytes alone" if is_archive else _NO_COLUMN
-    told = [f"{fate}, by field: {fields}"] if fields else []
+    told = [f"{unread}, by field: {fields}"] if fields else []
     times = ignored.get(TIMESTAMP, 0)
     lost = f"{count(times, 'record')} with a Kafka time outside the years 1 to 9999: null in {TIMESTAMP}"
     return [*told, lost] if times else told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -153,6 +153,9 @@ class OneColumn:
         """See ``WriterSchema``."""
         row = self.schema.read_plain(value)
         return {self.name: next(iter(row.values())) if self._is_bare else row}
+
+
+KeyStruct = partial(OneColumn, is_struct=True)
 
 
 @lru_cache(256)

@@ -9,7 +9,7 @@ added to, so that every run, replay and audit decides alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from spark_jobs.config.columns import Incompatible
-from spark_jobs.config.value_format import Layout
+from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Binding, Evolution, Path, innermost
 from spark_jobs.schema.iceberg_types import holds, incompatible, may_hold, widened
@@ -47,7 +47,7 @@ class Rules:
     declared: frozenset[str] = frozenset()
     computed: frozenset[str] = frozenset()
     converts: frozenset[str] = frozenset()
-    layout: Layout = Layout.FLAT
+    layout: Layout = field(default_factory=partial(layout_named, "flat"))
     takes_all_but: frozenset[str] | None = None
     told: Forms = ()
     retyped: frozenset[str] = frozenset()

@@ -10,11 +10,12 @@ from cli.commands.state_word import PipelineFacts, StateWord, judge
 from cli.commands.status import _is_outdated, tell
 from cli.output import Report
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout, ValueSettings
+from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.connections.shape import shape_digest
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.shaped_spans import ShapedSpan
 from spark_jobs.protocol.source import SourceState
@@ -133,7 +134,7 @@ def test_an_outdated_table_is_named_with_what_makes_it_anew() -> None:
         './sluice replay flights --all --reason "..."',
     )
     assert flat.reason.startswith("rows of an earlier configuration are in the table: ")
-    mirror = SEEN.pipeline.model_copy(update={"layout": Layout.MIRROR})
+    mirror = SEEN.pipeline.model_copy(update={"layout": layout_named("mirror")})
     assert judge(replace(SEEN, pipeline=mirror, is_outdated=True)).next_step.startswith("./sluice rebuild ")
 
 

@@ -16,8 +16,8 @@ from orchestration.foreign_packages import refuse_foreign_packages
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.config.suites import CheckSettings
-from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.layout import layout_named
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyspark", "pyarrow", "pyiceberg", "confluent_kafka", "great_expectations", "pandas")
@@ -213,7 +213,7 @@ def test_dagster_validates_the_code_location(target: list[str], tmp_path: Path) 
 
 def test_a_mirror_is_not_done_again_and_compacted_between_its_drains() -> None:
     """It is made anew instead of replayed or redriven; drains and compaction wait for each other."""
-    mirror = PipelineConfig(name="m", topic="t", table="shop.m", layout=Layout.MIRROR)
+    mirror = PipelineConfig(name="m", topic="t", table="shop.m", layout=layout_named("mirror"))
     defs = build_definitions(config_of(mirror))
     Definitions.validate_loadable(defs)
     keys = {

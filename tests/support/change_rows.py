@@ -9,8 +9,8 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.config.sections import CdcSettings, Envelope
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.records.decoder import Decoded
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -19,12 +19,17 @@ from spark_jobs.schema.evolution import bind, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 
+CHANGES = layout_named("changes")
+
 
 class Table:
     """A pipeline's table of changes, which gets what it lacks as a drain gives it that."""
 
     def __init__(
-        self, envelope: Envelope = Envelope.DEBEZIUM, layout: Layout = Layout.CHANGES, **settings: Any
+        self,
+        envelope: Envelope = Envelope.DEBEZIUM,
+        layout: Layout = CHANGES,
+        **settings: Any,
     ) -> None:
         cdc = CdcSettings(envelope=envelope)
         self.pipeline = PipelineConfig(name="a", topic="t", table="l.a", layout=layout, cdc=cdc, **settings)

@@ -11,7 +11,7 @@ from cli.commands.state_word import PipelineFacts
 from cli.commands.status import UpState
 from cli.stand.run_record import UpRecord
 from spark_jobs.acts.accept_source import Restart, SourceComparison
-from spark_jobs.audit.counts import AuditResult, MirrorAuditResult
+from spark_jobs.audit.counts import AuditResult
 from spark_jobs.audit.findings import Finding, MetadataAudit, RoundedColumn
 from spark_jobs.audit.row_place import RowPlace, Spot
 from spark_jobs.audit.source_audit import SourceAudit
@@ -31,6 +31,7 @@ from spark_jobs.preview.preview import DeadLetterExample, PartitionUse, Preview
 from spark_jobs.preview.recognition import Recognized, Use
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, Pause
 from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
@@ -241,7 +242,7 @@ AUDITED = AuditResult(
     passed={"schema_changes": 2},
 )
 CLEAN = AuditResult(**NAMES, rows=5)
-KEYS = MirrorAuditResult(**NAMES, rows=28, folded=72, gone=3)
+KEYS = AuditResult(**NAMES, layout=layout_named("mirror"), rows=28, folded=72, gone=3)
 FILES = MetadataAudit(
     **{k: NAMES[k] for k in ("pipeline", "table")}, snapshots=3, data_files=1_200, data_bytes=9_999
 )

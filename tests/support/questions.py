@@ -161,10 +161,13 @@ class _House:
     def _learn(self, kind: ast.ClassDef) -> None:
         for node in kind.body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-                self.words |= {str(node.value.value)} if isinstance(node.value.value, str) else set()
+                self.words |= {str(node.value.value)} if str(node.value.value).isidentifier() else set()
             elif isinstance(node, ast.FunctionDef) and _last(node.returns) == "bool":
                 self.traits.add(node.name)
-            elif isinstance(node, ast.AnnAssign) and _last(node.annotation) == "bool":
+            elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) in {
+                "bool",
+                "ClassVar[bool]",
+            }:
                 self.traits.add(_last(node.target))
 
     def members(self, module: _Module, node: ast.expr, depth: int = 9) -> list[str]:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from prove.lab.debezium_events import TIME, Column, Source
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout, ValueSettings
+from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.appearance import appearance, first_batch_unreadable, frequent_reason
 from spark_jobs.records.formats import JSON, format_of
@@ -90,7 +91,7 @@ def test_a_frame_that_is_said_and_not_there_or_there_and_not_said(
 @pytest.mark.parametrize(("value", "advice"), [(b"\0\0\0\0\x07x", "format: avro"), (b'{"id": 1}', "upsert")])
 def test_what_is_no_event_of_debezium_says_what_it_may_be(value: bytes, advice: str) -> None:
     """Events in Avro, where JSON is said; rows whose envelope was taken off."""
-    pipeline = ORDERS.model_copy(update={"layout": Layout.CHANGES})
+    pipeline = ORDERS.model_copy(update={"layout": layout_named("changes")})
     assert advice in first_batch_unreadable(pipeline, 1, [value], has_keys=True).hint
 
 
@@ -134,12 +135,17 @@ def test_the_most_frequent_reason_is_in_the_sentence(value: bytes, said: str, ad
     ("layout", "value", "looks", "reason"),
     [
         (
-            Layout.CHANGES,
+            layout_named("changes"),
             _EVENT,
             "is an event (debezium): all of 3 looked at are events",
             "finer than a micro",
         ),
-        (Layout.FLAT, _FRAMED, "be read as avro: all of 3 looked at are framed", "finer than a microsecond"),
+        (
+            layout_named("flat"),
+            _FRAMED,
+            "be read as avro: all of 3 looked at are framed",
+            "finer than a microsecond",
+        ),
     ],
 )
 def test_events_and_frames_that_are_what_they_should_be_are_told_by_their_reason(
@@ -147,7 +153,7 @@ def test_events_and_frames_that_are_what_they_should_be_are_told_by_their_reason
 ) -> None:
     """Each of them has a time with nanoseconds: that they look right explains nothing."""
     changed: dict[str, object] = {"layout": layout}
-    if layout is Layout.FLAT:
+    if layout == "flat":
         changed["value"] = ValueSettings.model_validate({"format": "avro", "registry": "r"})
     pipeline = ORDERS.model_copy(update=changed)
     chunk = Chunk(0, [0, 1, 2], [0] * 3, [None] * 3, [value] * 3, [None] * 3)

@@ -13,10 +13,10 @@ from assets.keys import table_key
 from assets.tables import table_asset
 from cli.work import verdict
 from spark_jobs.audit import audit as audits
-from spark_jobs.audit.counts import AuditResult, MirrorAuditResult
+from spark_jobs.audit.counts import AuditResult
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.layout import layout_named
 
 NAMES = {"pipeline": "orders", "topic": "orders", "table": "lake.orders"}
 
@@ -34,7 +34,7 @@ NAMES = {"pipeline": "orders", "topic": "orders", "table": "lake.orders"}
             "every record was found once, unchanged: 4 rows, 1 skipped",
         ),
         (
-            MirrorAuditResult(**NAMES, rows=28, folded=72, passed={"heartbeats": 1}),
+            AuditResult(**NAMES, layout=layout_named("mirror"), rows=28, folded=72, passed={"heartbeats": 1}),
             "every key is in the table once, as its newest change has it: 28 rows, 72 folded",
         ),
     ],
@@ -52,7 +52,10 @@ def test_an_audit_says_in_the_table_only_of_what_is_a_row(result: AuditResult, s
             {"filter": "id > 3"},
             "Every record of the Kafka topic `o` that the filter keeps, once, as a row of",
         ),
-        ({"layout": Layout.MIRROR}, "Each key of the Kafka topic `o`, once, as its newest change has it;"),
+        (
+            {"layout": layout_named("mirror")},
+            "Each key of the Kafka topic `o`, once, as its newest change has it;",
+        ),
     ],
 )
 def test_dagster_says_of_a_table_what_is_in_it(settings: dict[str, object], said: str) -> None:

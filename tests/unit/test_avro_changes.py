@@ -13,13 +13,14 @@ from prove.lab.connect_avro import AvroConverter
 from prove.lab.connect_avro import avro_schema as avro_schema_of
 from prove.lab.debezium_events import DATA, TIME, Column, Source
 from spark_jobs.config.columns import GROWTH
-from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
+from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.avro.types import parse
 from spark_jobs.formats.connect.avro_documents import connect_schema
 from spark_jobs.formats.connect.types import Kind, Leaf, Type, row_type
 from spark_jobs.formats.tree import Map
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.schema.column_source import KnownSchemas
@@ -40,6 +41,8 @@ ENTRY = {
     "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "int"}],
     "connect.internal.type": "MapEntry",
 }
+
+CHANGES = layout_named("changes")
 
 
 @dataclass
@@ -67,7 +70,7 @@ class Registry:
 class Both:
     """A table of JSON's events, and one of the same in Avro."""
 
-    def __init__(self, layout: Layout = Layout.CHANGES) -> None:
+    def __init__(self, layout: Layout = CHANGES) -> None:
         self.json, self.avro = Table(layout=layout), Table(layout=layout, **IN_AVRO)
         self.registry = Registry()
         self.converter = AvroConverter(self.registry.register)
@@ -112,7 +115,7 @@ def recorded(name: str, since: Any = None, ends: Any = None) -> tuple[list[Any],
     return [(each[2] and each[2].encode(), each[3].encode()) for each in every], headers
 
 
-@pytest.mark.parametrize("layout", [Layout.CHANGES, Layout.MIRROR])
+@pytest.mark.parametrize("layout", [layout_named("changes"), layout_named("mirror")])
 @pytest.mark.parametrize("table", ["customers", "typed"])
 def test_what_debezium_told_is_the_same_rows(layout: Layout, table: str) -> None:
     """Of each event that was recorded, all at once."""
@@ -120,7 +123,7 @@ def test_what_debezium_told_is_the_same_rows(layout: Layout, table: str) -> None
     assert Both(layout).drain(records, headers).table.num_rows > len(records) / 3
 
 
-@pytest.mark.parametrize("layout", [Layout.CHANGES, Layout.MIRROR])
+@pytest.mark.parametrize("layout", [layout_named("changes"), layout_named("mirror")])
 def test_from_moment_to_moment_rows_are_the_same(layout: Layout) -> None:
     """Altered in between, told again, emptied; tables get their columns as they come."""
     both, since = Both(layout), dict[str, int]()
@@ -155,7 +158,7 @@ CODE = Source({"id": Column("string", optional=False), "n": Column("double")})
 def test_a_key_is_the_text_that_it_is_in_json(key: str, op: str) -> None:
     """By which headers, deletes and other events name its row."""
     record = (CODE.key(key), CODE.event(op, None if op == "d" else {"id": key, "n": 0.5}))
-    (row,) = rows(Both(Layout.MIRROR).drain([record]))
+    (row,) = rows(Both(layout_named("mirror")).drain([record]))
     assert row["_cdc_row_id"] == json.dumps({"id": key}, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -11,7 +11,7 @@ import pytest
 from prove.lab.beside_changes import BESIDE
 from prove.lab.connect_avro import AvroConverter
 from prove.lab.debezium_events import Column, Source
-from spark_jobs.config.value_format import Layout
+from spark_jobs.protocol.layout import Layout, layout_named
 from tests.support.change_rows import Table
 from tests.unit.test_avro_changes import IN_AVRO, TOPIC, Registry
 
@@ -36,7 +36,7 @@ def written(item: dict[str, Any], *, with_schema: bool) -> bytes:
     return json.dumps(whole if with_schema else item).encode()
 
 
-@pytest.mark.parametrize("layout", [Layout.CHANGES, Layout.MIRROR])
+@pytest.mark.parametrize("layout", [layout_named("changes"), layout_named("mirror")])
 @pytest.mark.parametrize("way", ["plain", "with schemas", "avro"])
 def test_each_kind_is_passed_over_and_counted(way: str, layout: Layout) -> None:
     """Both decoders say the same; the changes around them are rows."""

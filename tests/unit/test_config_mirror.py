@@ -13,8 +13,8 @@ from spark_jobs.config.expressions import judge_expressions
 from spark_jobs.config.problems import Document
 from spark_jobs.config.sections import BadChanges
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.replay.plan import plan_replay
 from spark_jobs.replay.redrive_plan import Wanted, plan_redrive
 from spark_jobs.reshape.repartition import repartition
@@ -47,7 +47,7 @@ def _mirror(**settings: Any) -> PipelineConfig:
 def test_a_mirror_stops_where_its_rows_would_be_wrong() -> None:
     """At a change that is bad and at a type that does not fit, unless something else is written."""
     plain = _mirror()
-    assert plain.is_mirror
+    assert plain.layout == "mirror"
     assert plain.envelope == "debezium"
     assert plain.mirror.bad_changes is BadChanges.STOP
     assert plain.table_schema.incompatible is Incompatible.STOP
@@ -105,7 +105,7 @@ def test_acts_that_a_mirror_has_not_are_refused_before_anything_is_looked_at(
     act: Callable[[Any], object], code: str, said: str
 ) -> None:
     """By name, with what to type instead."""
-    mirror = PipelineConfig(name="a", topic="t", table="l.a", layout=Layout.MIRROR)
+    mirror = PipelineConfig(name="a", topic="t", table="l.a", layout=layout_named("mirror"))
     with pytest.raises(ConfigError) as raised:
         act(mirror)
     assert raised.value.code == code

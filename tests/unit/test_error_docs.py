@@ -14,6 +14,7 @@ from assets.failures import named_failures
 from cli.output import error_lines
 from docs.pages.errors import PAGE, ROOT, entries, render
 from spark_jobs.protocol.errors import KINDS, ConfigError, _catalogue, fault
+from spark_jobs.protocol.layout import LAYOUTS, layout_named
 
 ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
 ANCHOR = re.compile(r"docs/ERRORS\.md#(\S+)")
@@ -99,12 +100,14 @@ def _calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _names(call: ast.Call) -> set[str]:
-    """The names that a call may give: one text, or one of each side of a condition."""
+    """The names that a call may give: one text, or one of each side of a condition, or each layout's."""
     texts = [call.args[0]]
     while any(isinstance(text, ast.IfExp) for text in texts):
         texts = [side for t in texts for side in ((t.body, t.orelse) if isinstance(t, ast.IfExp) else (t,))]
-    assert all(isinstance(text, ast.Constant) for text in texts), ast.unparse(call)
-    return {str(text.value) for text in texts if isinstance(text, ast.Constant)}
+    asked = [text.attr for text in texts if ast.unparse(text).startswith("layout.")]  # type: ignore[attr-defined]
+    constants = [str(text.value) for text in texts if isinstance(text, ast.Constant)]
+    assert len(asked) + len(constants) == len(texts), ast.unparse(call)
+    return {*constants, *(getattr(layout_named(layout), name) for layout in LAYOUTS for name in asked)}
 
 
 def _places(name: str) -> set[str]:

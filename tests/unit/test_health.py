@@ -21,11 +21,11 @@ from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.sections import DeadLetterSettings, RouteSettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import CheckSettings
-from spark_jobs.config.value_format import Layout
 from spark_jobs.health.judge import CheckResult, checks_of, judge
 from spark_jobs.monitoring.audit_notes import is_due
 from spark_jobs.protocol.batch import Balance, Pause
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.layout import layout_named
 
 NOW = 1_800_000_000_000
 PIPELINE = PipelineConfig(name="orders", topic="orders", table="lake.orders")
@@ -297,7 +297,7 @@ def test_what_waits_on_the_gateways_disk_is_judged_while_kafka_is_away() -> None
     assert {"spool", "source_events"} == {check.name for check in checks_of(stream)} - {
         check.name for check in checks_of(PIPELINE)
     }
-    mirror = stream.model_copy(update={"layout": Layout.MIRROR})
+    mirror = stream.model_copy(update={"layout": layout_named("mirror")})
     assert {"spool", "exact"} == {each.name for each in checks_of(mirror)} - {
         each.name for each in checks_of(PIPELINE)
     }
@@ -342,7 +342,7 @@ def test_every_check_has_a_meaning_and_a_runbook(check: Check) -> None:
 
 def test_a_mirror_is_exact_while_nothing_of_it_was_left_out() -> None:
     """No dead letter, no skipped offset, no accepted restart; its files may have more rows than live."""
-    mirror = PIPELINE.model_copy(update={"layout": Layout.MIRROR})
+    mirror = PIPELINE.model_copy(update={"layout": layout_named("mirror")})
     batch = replace(BATCH, added_rows=None)
     told = replace(TABLE, batches=(batch,))
     assert all(result.passed for result in judge(mirror, replace(WELL, table=told)))

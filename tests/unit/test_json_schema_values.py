@@ -13,6 +13,7 @@ from spark_jobs.config.value_format import KeySettings, UnknownFields, ValueForm
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.formats.json_schema.schema import JsonSchema, json_schema
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError, WriterSchema
 
@@ -193,7 +194,12 @@ def test_a_schema_of_a_file_refers_to_others(tmp_path: Any) -> None:
         value = ValueSettings(format=ValueFormat.JSON_SCHEMA, file="schemas/order.json", **more)
         asked: Any = None
         return RecordSchemas(
-            value, KeySettings(), topic="t", is_archive=False, registry=lambda _: asked, folder=tmp_path
+            value,
+            KeySettings(),
+            topic="t",
+            layout=layout_named("flat"),
+            registry=lambda _: asked,
+            folder=tmp_path,
         )
 
     only = schemas(include=["schemas"], unknown_fields=UnknownFields.IGNORE).known().only

@@ -16,6 +16,7 @@ from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.sample import look_at
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
@@ -72,7 +73,7 @@ def schemas_of(
         ValueSettings(format=format_, registry="main"),
         KeySettings(),
         topic="orders",
-        is_archive=False,
+        layout=layout_named("flat"),
         registry=lambda _name: kept,
         folder=tmp_path,
     )

@@ -21,9 +21,9 @@ from pyiceberg.types import LongType, NestedField
 from cli.app import sluice
 from cli.listing import COMMANDS
 from docs.pages.errors import CATALOGUE, PAGE, ROOT, entries
-from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.schema.iceberg_types import check_columns
 from spark_jobs.schema.metadata_columns import with_metadata_columns
 
@@ -103,24 +103,24 @@ def test_every_option_is_one_of_its_command() -> None:
 
 def test_what_reads_offsets_again_can_be_typed() -> None:
     """Each range an option of its own; none of a mirror, which is made anew as a whole."""
-    of_rows = mends.read_again("orders", "0:1-2 1:3-4")
+    of_rows = layout_named("flat").read_again("orders", "0:1-2 1:3-4")
     assert of_rows.startswith("./sluice replay orders --range 0:1-2 --range 1:3-4")
-    of_mirror = mends.read_again("orders", "0:1-2", is_mirror=True)
+    of_mirror = layout_named("mirror").read_again("orders", "0:1-2")
     assert of_mirror.startswith("./sluice rebuild orders --reason")
     for said in (of_rows, of_mirror):
         _parse(shlex.split(said)[1:])
 
 
-@pytest.mark.parametrize("layout", [Layout.FLAT, Layout.CHANGES, Layout.MIRROR])
-def test_a_clash_names_no_command_that_the_layout_refuses(layout: Layout) -> None:
+@pytest.mark.parametrize("layout", ["flat", "changes", "mirror"])
+def test_a_clash_names_no_command_that_the_layout_refuses(layout: str) -> None:
     """Types of rows are changed by `retype`, a mirror is made anew; a table of changes has neither."""
     (schema, location) = (with_metadata_columns(Schema(NestedField(99, "id", LongType()))), "file:///none")
     metadata = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, location)
     table = Table(("l", "a"), metadata, location, load_file_io({}), NoopCatalog("none"))
     with pytest.raises(ConfigError) as caught:
-        check_columns(table, {"id": "string"}, pipeline="a", layout=layout)
+        check_columns(table, {"id": "string"}, pipeline="a", layout=layout_named(layout))
     named = {match["name"] for match in WRITTEN.finditer(caught.value.hint)}
-    assert named == {Layout.FLAT: {"retype"}, Layout.MIRROR: {"rebuild"}, Layout.CHANGES: set()}[layout]
+    assert named == {"flat": {"retype"}, "mirror": {"rebuild"}, "changes": set()}[layout]
 
 
 def test_what_texts_name_exists() -> None:

@@ -7,8 +7,8 @@ import pytest
 from prove.lab.debezium_events import Column, Source
 from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol.errors import BadRecord, ConfigError
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.decoder import Phase
 from spark_jobs.schema.metadata_columns import MIRROR_NAMES
@@ -16,7 +16,7 @@ from tests.support.change_rows import Table, chunk_of
 
 PLAIN = Source()
 TYPED = Source({"id": Column("int32", optional=False), "name": Column("string")})
-MIRROR = PipelineConfig(name="a", topic="t", table="l.a", layout=Layout.MIRROR)
+MIRROR = PipelineConfig(name="a", topic="t", table="l.a", layout=layout_named("mirror"))
 
 
 @pytest.mark.parametrize("source", [PLAIN, TYPED])
@@ -33,7 +33,7 @@ def test_a_change_without_a_key_is_bad_and_a_truncate_is_of_no_row(source: Sourc
         (source.key(2), source.event("r", row, sequence='["8",null]')),
         (None, None),
     ]
-    decoded = Table(layout=Layout.MIRROR).drain(records[:-1])
+    decoded = Table(layout=layout_named("mirror")).drain(records[:-1])
     (bad,) = decoded.bad
     assert (bad.index, bad.phase, "without a key" in bad.error) == (1, Phase.KEY, True)
     rows = decoded.table.to_pylist()
@@ -47,7 +47,7 @@ def test_a_change_without_a_key_is_bad_and_a_truncate_is_of_no_row(source: Sourc
 def test_upserts_have_no_commit_and_their_keys_are_text_too() -> None:
     """A record without a value is the delete of its key; one without a key is bad."""
     records = [(b"k", b'{"id": 1}'), (b"k", None), (None, b'{"id": 2}')]
-    decoded = Table(Envelope.UPSERT, Layout.MIRROR).drain(records)
+    decoded = Table(Envelope.UPSERT, layout_named("mirror")).drain(records)
     assert [each.index for each in decoded.bad] == [2]
     assert decoded.table.column("_cdc_row_id").to_pylist() == ["k", "k"]
     assert decoded.table.column("_cdc_commit_sequence").null_count == 2
@@ -56,11 +56,15 @@ def test_upserts_have_no_commit_and_their_keys_are_text_too() -> None:
 def test_no_mirror_is_made_of_a_topic_without_keys() -> None:
     """Nothing of it is evidence of a column, and the error says why; with keys it says what values are."""
     values = [PLAIN.event("c", {"id": 1})] * 2
-    seen = Table(layout=Layout.MIRROR).format().decoder.observe(chunk_of([(None, value) for value in values]))
+    seen = (
+        Table(layout=layout_named("mirror"))
+        .format()
+        .decoder.observe(chunk_of([(None, value) for value in values]))
+    )
     assert (seen.records, seen.undecodable) == (0, 2)
     error = first_batch_unreadable(MIRROR, 2, values, has_keys=False)
     assert isinstance(error, ConfigError)
     assert error.code == "mirror-without-key"
     assert isinstance(first_batch_unreadable(MIRROR, 2, values, has_keys=True), BadRecord)
-    changes = MIRROR.model_copy(update={"layout": Layout.CHANGES})
+    changes = MIRROR.model_copy(update={"layout": layout_named("changes")})
     assert isinstance(first_batch_unreadable(changes, 2, values, has_keys=False), BadRecord)

@@ -13,6 +13,7 @@ from spark_jobs.drain.tally import Tally
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance, WrittenFile
 from spark_jobs.protocol.errors import ConfigError, error_from_json, error_to_json
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.schema.metadata_columns import told_ignored
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, outcome_from_json
 from tests.support.log_entries import written_file
@@ -135,7 +136,7 @@ def test_a_time_of_kafka_s_that_no_table_shows_is_no_value_without_a_column() ->
     assert fields == "values without a column were ignored (schema.new_fields), by field: a.b 2"
     assert times == "1 record with a Kafka time outside the years 1 to 9999: null in _kafka_timestamp"
     assert told_ignored({"_kafka_timestamp": 1200}) == [times.replace("1 record", "1,200 records", 1)]
-    assert told_ignored({"a": 1}, is_archive=True) == [
+    assert told_ignored({"a": 1}, layout_named("archive").unread) == [
         "what could not be read is in the bytes alone, by field: a 1"
     ]
     assert told_ignored({}) == []

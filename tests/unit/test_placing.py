@@ -26,9 +26,9 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.config.columns import Incompatible
-from spark_jobs.config.value_format import Layout
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Evolution, bind, evolved, moved
 from spark_jobs.schema.iceberg_types import holds, may_hold, widened
@@ -257,7 +257,7 @@ def test_the_rules_decide_what_does_not_fit() -> None:
     with pytest.raises(ConfigError, match="a as string") as caught:  # an archive takes no `retype`
         Table(
             NestedField(1, "a", INT, required=False),
-            rules=Rules(9, Incompatible.STOP, layout=Layout.ARCHIVE),
+            rules=Rules(9, Incompatible.STOP, layout=layout_named("archive")),
         ).take(written(a=("a", TEXT)))
     assert caught.value.hint.endswith(
         "or begin an archive of another name, which gets the new type: `table:`."
@@ -270,7 +270,7 @@ def test_the_rules_decide_what_does_not_fit() -> None:
 def test_a_rebuild_places_a_field_in_its_column_whatever_its_type_was() -> None:
     """But in those of the key, and declared ones keep their types; which columns are unlike is told."""
     columns = [NestedField(n, name, INT, required=False) for n, name in enumerate(("id", "a", "b", "c"), 1)]
-    rules = Rules(9, Incompatible.STOP, frozenset({"c"}), layout=Layout.MIRROR)
+    rules = Rules(9, Incompatible.STOP, frozenset({"c"}), layout=layout_named("mirror"))
     table = Table(*columns, rules=rules)
     table.take(written(id=("id", INT), a=("a", INT), b=("b", INT), c=("c", INT)))
     newest = written(id=("id", INT), a=("a", TEXT), b=("b", LONG), c=("c", TEXT))

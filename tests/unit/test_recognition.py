@@ -20,6 +20,7 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.prospects import Prospect, prospect
 from spark_jobs.preview.recognition import Sample, Use, recognize
 from spark_jobs.preview.sample import read_as
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.schema.inference import choose_types
 from tests.support.shaped import NOON_MS, Shaped, column, letters
 
@@ -66,7 +67,7 @@ def made(settings: dict[str, Any], values: Sequence[Any]) -> ChunkRows:
         pipeline.value,
         pipeline.record_key,
         topic="orders",
-        is_archive=False,
+        layout=layout_named("flat"),
         registry=lambda _: None,
         folder=Path(),
     ).known()

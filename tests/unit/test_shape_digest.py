@@ -9,8 +9,9 @@ import pytest
 from spark_jobs.config.columns import ColumnSettings, FieldForm, Incompatible, NewFields
 from spark_jobs.config.sections import CdcSettings, Envelope, SchemaSettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import KeySettings, Layout, UnknownFields, ValueFormat, ValueSettings
+from spark_jobs.config.value_format import KeySettings, UnknownFields, ValueFormat, ValueSettings
 from spark_jobs.connections.shape import SHAPING, shape_digest
+from spark_jobs.protocol.layout import layout_named
 
 PLAIN = PipelineConfig(name="a", topic="t", table="l.a")
 # Rows are the same by any of these: when, where, how fast, in which order and who is told.
@@ -33,10 +34,10 @@ CHANGES: list[dict[str, Any]] = [
     {"value": ValueSettings(format=ValueFormat.RAW)},
     {"value": ValueSettings(format=ValueFormat.AVRO, file="a.avsc")},
     {"value": ValueSettings(unknown_fields=UnknownFields.IGNORE)},
-    {"layout": Layout.ARCHIVE},
-    {"layout": Layout.CHANGES},
-    {"layout": Layout.MIRROR},
-    {"layout": Layout.CHANGES, "cdc": CdcSettings(envelope=Envelope.UPSERT)},
+    {"layout": layout_named("archive")},
+    {"layout": layout_named("changes")},
+    {"layout": layout_named("mirror")},
+    {"layout": layout_named("changes"), "cdc": CdcSettings(envelope=Envelope.UPSERT)},
     {"record_key": KeySettings(format=ValueFormat.RAW)},
     {"record_key": KeySettings(column="k")},
 ]

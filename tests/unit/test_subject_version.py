@@ -12,6 +12,7 @@ import pytest
 from spark_jobs.config.value_format import KeySettings, ValueSettings
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.registry.kept_schemas import KeptSchemas
@@ -61,7 +62,7 @@ def schemas_of(
         ValueSettings(**value),
         KeySettings(**(key or {})),
         topic="orders",
-        is_archive=False,
+        layout=layout_named("flat"),
         registry=lambda _name: kept,
         folder=tmp_path,
     )

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from prove.lab.debezium_events import TIME, Column, Source
 from spark_jobs.config.columns import ColumnSettings, Fit
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import Framing, Layout, ValueFormat, ValueSettings
+from spark_jobs.config.value_format import Framing, ValueFormat, ValueSettings
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.json_schema.schema import json_schema
+from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.told import Form, under
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
@@ -124,7 +125,7 @@ HOURS = -30 * 3_600_000_000
 EVENT = {"id": 1, "zoned": "2024-02-29T12:00:00.1234567+01:00", "clock": HOURS, "nanos": -1}
 
 
-@pytest.mark.parametrize("layout", [Layout.CHANGES, Layout.MIRROR])
+@pytest.mark.parametrize("layout", [layout_named("changes"), layout_named("mirror")])
 @pytest.mark.parametrize("count", [1, MANY])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_events_of_debezium_have_declared_columns(layout: Layout, count: int, *, is_there: bool) -> None:

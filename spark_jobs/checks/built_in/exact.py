@@ -50,5 +50,5 @@ CHECK = Check(
     " source did not begin anew, and no other source or table was in its topic.",
     severity=Severity.ERROR,
     judge=judge,
-    only_with="is_mirror",
+    only_with="layout.own_checks",
 )

@@ -42,15 +42,21 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.progress import ColumnMap
 
 
 def archive(
-    pipeline: PipelineConfig, schemas: KnownSchemas, table: Schema | None, bound: ColumnMap
+    pipeline: PipelineConfig,
+    schemas: KnownSchemas,
+    rules: Rules,
+    table: Schema | None,
+    *,
+    bound: ColumnMap,
+    cdc: Cdc | None,  # noqa: ARG001  (of a mirror)
 ) -> Format:
     """See ``format_of``."""
     growth = pipeline.table_schema.growth
-    rules = Rules(growth.room, pipeline.table_schema.incompatible)
     values, keys = replace(schemas, keys=None), schemas.keys
     is_json = pipeline.value.format is ValueFormat.JSON
     columns = ArchiveColumns(
@@ -102,7 +108,7 @@ class ArchiveDecoder:
         unread = Counter({VALUE: len(values.bad), KEY: len(keys.bad) if keys else 0})
         ignored = Counter(values.ignored) + +unread
         rows = _rows(records, columns, {VALUE: value, KEY: key, KAFKA_KEY: raw_keys})
-        return Decoded(rows, ignored=ignored, is_archive=True)
+        return Decoded(rows, ignored=ignored, of_kafka=True)
 
     def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
         """See ``Decoder``; every record can be a row."""
@@ -132,7 +138,7 @@ class PlainArchiveDecoder:
         value = _value(raw, _schema_ids(self.schemas, named), values, columns)
         made = {VALUE: value, KEY: _key(raw_keys, keys, columns), KAFKA_KEY: raw_keys}
         every = [*range(len(records.offsets))]
-        return Decoded(_rows(records, columns, made), every, is_archive=True)
+        return Decoded(_rows(records, columns, made), every, of_kafka=True)
 
 
 def _there(items: pa.Array) -> Sequence[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +33,6 @@ from spark_jobs.records.layouts.events import (
     Told,
     debezium,
     enveloped,
-    own_names,
     upsert,
 )
 from spark_jobs.records.layouts.events_plain import (
@@ -85,13 +84,13 @@ def changes(
     schemas: KnownSchemas,
     rules: Rules,
     table: Schema | None,
-    bound: ColumnMap,
     *,
+    bound: ColumnMap,
     cdc: Cdc | None,
+    own: Schema = CHANGE_COLUMNS,
 ) -> Format:
-    """See ``format_of``."""
-    spelling, shaping = spelling_of(pipeline, cdc), shaping_of(pipeline)
-    own = MIRROR_COLUMNS if pipeline.is_mirror else CHANGE_COLUMNS
+    """See ``format_of``; ``own`` are the columns that rows have of their events."""
+    spelling, shaping, beside = spelling_of(pipeline, cdc), shaping_of(pipeline), arrow_schema(own)
     rules = replace(rules, computed=rules.computed.union(own.column_names))
     is_debezium = pipeline.envelope is Envelope.DEBEZIUM
     placed = PlacedRows(table or own, bound, rules, is_debezium)
@@ -99,14 +98,11 @@ def changes(
     every_type = frozenset[str]() if takes_all_types(pipeline) else None
     told = replace(placed, rules=replace(rules, takes_all_but=every_type))
     if pipeline.value.format is ValueFormat.AVRO:
-        events: EventReader = AvroEvents(schemas, spelling, pipeline.is_mirror)
-        again: EventReader = AvroEvents(
-            schemas, spelling, pipeline.is_mirror, plain_documents_in, plain_change_in
-        )
+        events: EventReader = AvroEvents(schemas, spelling, beside)
+        again: EventReader = AvroEvents(schemas, spelling, beside, plain_documents_in, plain_change_in)
     else:
         events, again = (
-            JsonEvents(read, spelling, pipeline.is_mirror)
-            for read in _READ[pipeline.envelope or Envelope.DEBEZIUM]
+            JsonEvents(read, spelling, beside) for read in _READ[pipeline.envelope or Envelope.DEBEZIUM]
         )
     fields = field_names(table, bound)
     seen = SeenColumns(pipeline.table_schema.growth, pipeline.is_exact, frozenset(shaping.columns))
@@ -118,10 +114,14 @@ def changes(
     )
 
 
+mirrored = partial(changes, own=MIRROR_COLUMNS)
+
+
 def spelling_of(pipeline: PipelineConfig, cdc: Cdc | None = None) -> Spelling:
     """Return how keys of change events are spelled: of a mirror, with their names in the order of its key."""
     order = (cdc.key if cdc else None) or pipeline.mirror.key
-    return Spelling(tuple(order), "format" in pipeline.record_key.model_fields_set, pipeline.is_mirror)
+    is_said = "format" in pipeline.record_key.model_fields_set
+    return Spelling(tuple(order), is_said, pipeline.layout.keeps_newest)
 
 
 def takes_all_types(pipeline: PipelineConfig) -> bool:
@@ -129,7 +129,7 @@ def takes_all_types(pipeline: PipelineConfig) -> bool:
 
     But for a mirror that has a column for each of the types.
     """
-    return pipeline.is_mirror and pipeline.table_schema.incompatible is not Incompatible.NEW_COLUMN
+    return pipeline.layout.keeps_newest and pipeline.table_schema.incompatible is not Incompatible.NEW_COLUMN
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class ChangesDecoder:
         if named:
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
         changes, bad, passed = self._told(records)
-        is_old = self.events.is_mirror and SOURCE not in columns.names
+        is_old = SOURCE in self.events.own.names and SOURCE not in columns.names
         if is_old and any(each.source for each in changes.values()):
             return Decoded(no_rows(columns), [], new_fields=Evidence())  # of a version that had it not
         of_rows = _of_rows(columns, self.events)
@@ -256,7 +256,7 @@ class PlainChangesDecoder:
 
 def _of_rows(columns: pa.Schema, events: EventReader, beside: Sequence[str] = METADATA_COLUMNS) -> pa.Schema:
     """Return the columns of rows, without those that their events say, or that stand ``beside`` values."""
-    others = own_names(events.is_mirror).union(beside)
+    others = frozenset(events.own.names).union(beside)
     return pa.schema([column for column in columns if column.name not in others])
 
 
@@ -310,5 +310,4 @@ def _beside(
         COMMIT_SEQUENCE: [each.commit_sequence for each in every],
         SOURCE: [each.source for each in every],
     }
-    own = arrow_schema(MIRROR_COLUMNS if events.is_mirror else CHANGE_COLUMNS)
-    return {field.name: pa.array(items[field.name], field.type) for field in own}
+    return {field.name: pa.array(items[field.name], field.type) for field in events.own}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,17 +21,19 @@ from spark_jobs.formats.connect.events import (
     read_enveloped,
     read_upsert,
 )
-from spark_jobs.formats.connect.keys import AS_WRITTEN, Spelling
+from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.formats.json.parsing import parse_object
 from spark_jobs.records.by_schema import SchemaDecoder, framed_values
 from spark_jobs.records.decoder import BadValue, Phase
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.shape import NO_TIMESTAMP, is_unshowable
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.metadata_columns import CHANGE_NAMES, KEY, MIRROR_NAMES
+from spark_jobs.schema.metadata_columns import KEY
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.schema_id import SchemaKey
 
@@ -71,9 +73,9 @@ def enveloped(documents: Events, records: Chunk, index: int) -> Change | None:
 class JsonEvents:
     """Records in JSON, each read by itself."""
 
-    read: ReadEvent = debezium
-    spelling: Spelling = AS_WRITTEN
-    is_mirror: bool = False
+    read: ReadEvent
+    spelling: Spelling
+    own: pa.Schema
 
     def told(self, records: Chunk) -> Told:
         """Return what records say."""
@@ -85,9 +87,9 @@ class JsonEvents:
                 if isinstance(change, Beside):
                     told.passed[change].append(index)
                 elif change is not None:
-                    _refuse_own_names(change, own_names(self.is_mirror))
+                    _refuse_own_names(change, self.own.names)
                     change = _timed(change, records, index)
-                    told.changes[index] = _keyed(change) if self.is_mirror else change
+                    told.changes[index] = _keyed(change) if self.spelling.is_compared else change
             except NotReadError as error:
                 told.bad.append(_unread(index, error))
         return told
@@ -128,8 +130,8 @@ class AvroEvents:
     """Events of Debezium in Avro: each made the document that it would be in JSON, and read on as that is."""
 
     schemas: KnownSchemas
-    spelling: Spelling = AS_WRITTEN
-    is_mirror: bool = False
+    spelling: Spelling
+    own: pa.Schema
     documents: ReadDocuments = documents_in
     change: Callable[[AvroDocument, str | None, Spelling], Change] = change_in
 
@@ -147,7 +149,7 @@ class AvroEvents:
             else:
                 try:
                     change = self.change(event, _identity(keys.get(index)), self.spelling)
-                    told.changes[index] = _keyed(change) if self.is_mirror else change
+                    told.changes[index] = _keyed(change) if self.spelling.is_compared else change
                 except NotReadError as error:
                     bad.append(_unread(index, error))
         return told
@@ -163,11 +165,6 @@ class AvroEvents:
 
 
 EventReader = JsonEvents | AvroEvents
-
-
-def own_names(is_mirror: bool) -> frozenset[str]:
-    """Return the columns that rows have of their events."""
-    return MIRROR_NAMES if is_mirror else CHANGE_NAMES
 
 
 def _timed(change: Change, records: Chunk, index: int) -> Change:
@@ -193,11 +190,11 @@ def _unread(index: int, error: NotReadError) -> BadValue:
     return BadValue(index, phase, error.field, str(error))
 
 
-def _refuse_own_names(change: Change, own: frozenset[str]) -> None:
+def _refuse_own_names(change: Change, own: Sequence[str]) -> None:
     """Raise ``NotReadError`` for a row without a schema whose field is called as a column of its event."""
     if change.schema is None and _OWN_NAME in change.row:
         with suppress(UnreadableValueError):  # which the row's decoder says
-            for taken in own.intersection(parse_object(change.row)):
+            for taken in parse_object(change.row).keys() & {*own}:
                 raise NotReadError("the column says something of the event", taken)
 
 

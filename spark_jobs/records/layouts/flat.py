@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.progress import ColumnMap
 
 Values = JsonDecoder | SchemaDecoder
@@ -48,7 +49,13 @@ PlainValues = PlainJsonDecoder | PlainSchemaDecoder
 
 
 def flat(
-    pipeline: PipelineConfig, schemas: KnownSchemas, rules: Rules, table: Schema | None, bound: ColumnMap
+    pipeline: PipelineConfig,
+    schemas: KnownSchemas,
+    rules: Rules,
+    table: Schema | None,
+    *,
+    bound: ColumnMap,
+    cdc: Cdc | None,  # noqa: ARG001  (of a mirror)
 ) -> Format:
     """See ``format_of``."""
     growth, shaping = pipeline.table_schema.growth, shaping_of(pipeline)

@@ -1,0 +1,58 @@
+"""A row a record, whole: its bytes, and beside them what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.problems import Finding
+from spark_jobs.layouts.flat import Flat
+from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.layout import Above, Layout
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import PipelineSettings
+
+_HAS_ALL = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
+
+
+class Archive(Flat):
+    """Every record is a row, whatever it is."""
+
+    __slots__ = ()
+    tells_source_events = False
+    stored = "archive"
+    partitions = ("_kafka_partition",)  # a file is of one of Kafka's
+    key_is_binary = True
+    rows = Above("records.layouts.archive.archive")
+    of_keys = Above("schema.placed.KeyStruct")
+    not_compared = frozenset({"kafka"})  # with the time of ingestion; coordinates stand beside it
+    unread = "what could not be read is in the bytes alone"
+    called = "an archive"
+    not_said = {
+        "columns": "Leave it out: its columns are those of every archive.",
+        "filter": _HAS_ALL,
+        "route": _HAS_ALL,
+        "partition_by": "Leave it out: an archive is partitioned by _kafka_partition.",
+        "sort_by": "Leave it out: an archive's rows stand in the order of their offsets.",
+        "hot": "Write hot: false: it says of each row when it came in, which nobody knows yet.",
+    }
+    no_row_may_go = "Write on_failure: hold: an archive has every record."
+    refused = {
+        "rebuild": Layout.refused["rebuild"],
+        "redrive": lambda **at: fault("redrive-archive", **at),
+        "retype": lambda **at: fault("cannot-retype.archive", **at),
+    }
+
+    def findings(self, entry: PipelineSettings, sources: Collection[str]) -> Iterator[Finding]:
+        """See ``Layout``."""
+        if "column" in entry.record_key.model_fields_set:
+            told = f"is not said of {self.called}"
+            yield Finding(("key", "as"), told, "Leave it out: the column is `key`.")
+
+    def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
+        """See ``Flat``."""
+        return fault("schema-incompatible.archive", name=name, own=own, there=there, kind=kind)
+
+
+LAYOUT = Archive("archive")

@@ -1,0 +1,31 @@
+"""A row a record, its value's fields as columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.layout import Layout
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import PipelineConfig
+
+
+class Flat(Layout):
+    """What the others are too where they say nothing else."""
+
+    __slots__ = ()
+
+    def content(self, pipeline: PipelineConfig) -> str:
+        """Return what its table has, as Dagster shows it."""
+        kept = " that the filter keeps" if pipeline.filter else ""
+        tables = " or ".join(f"`{name}`" for name in (pipeline.table, *pipeline.routed_tables))
+        return f"Every record of the Kafka topic `{pipeline.topic}`{kept}, once, as a row of {tables}"
+
+    def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
+        """Return the error: a schema has a field in a type that its column does not hold."""
+        root = there.partition(".")[0]
+        return fault("schema-incompatible", name=name, own=own, there=there, kind=kind, root=root)
+
+
+LAYOUT = Flat("flat")

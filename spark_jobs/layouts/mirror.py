@@ -1,0 +1,115 @@
+"""The rows that a database's table has: of a key's changes the newest alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.columns import Incompatible
+from spark_jobs.config.problems import Finding
+from spark_jobs.config.sections import Envelope
+from spark_jobs.layouts.changes import Changes
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.layout import Above
+
+if TYPE_CHECKING:
+    from spark_jobs.config.sections import SchemaSettings
+    from spark_jobs.config.settings import PipelineConfig, PipelineSettings
+
+_BESIDE = "Leave it out: a view, or a pipeline of layout: changes, can have some rows alone."
+
+
+class Mirror(Changes):
+    """One live row a key; it is made anew as a whole."""
+
+    __slots__ = ()
+    stored = "mirror"
+    clash = "column-clash.of-mirror"
+    tells_source_events = False
+    keeps_newest = True
+    rows = Above("records.layouts.changes.mirrored")
+    settled = Above("drain.mirror_fold.settled")
+    judged = Above("drain.mirror_fold.live_rows")
+    stage = Above("commit.batch_commit.stage_keys")
+    audit = Above("audit.mirror.audit_mirror")
+    traced = Above("audit.trace.traced_key")
+    rows_of_key = Above("query.lookup.row_of_spelling")
+    identity = ("_cdc_row_id",)
+    sorting = ("_cdc_row_id",)  # rows are looked up by key
+    sections = frozenset({"cdc", "mirror"})
+    called = "a mirror"
+    not_said = {
+        "filter": _BESIDE,
+        "route": "Leave it out: the rows of a key would be in two tables.",
+        "partition_by": "Leave it out: a change would take its row from one partition to another.",
+        "sort_by": "Leave it out: compaction sorts its rows by key.",
+        "hot": "Write hot: false: what Kafka has beyond it changes rows in it.",
+    }
+    no_row_may_go = "Write on_failure: hold: without its newest change a row is wrong."
+    anew = ("rebuild",)
+    letters_anew = "rebuild"
+    own_checks = frozenset({"exact"})
+    # A drain deletes rows of files that compaction writes anew, which Iceberg then refuses.
+    of_drains = frozenset({"compaction"})
+    found_all = ""
+    found = "every key is in the table once, as its newest change has it"
+    uncompared = "keys that were last changed in {offsets} were not compared"
+    newest_audited = 100_000  # they are folded in memory
+    refused = {
+        "replay": lambda **at: fault("mirror-replay", **at),
+        "redrive": lambda **at: fault("mirror-replay", **at),
+        "repartition": lambda **at: fault("cannot-repartition.mirror", **at),
+        "retype": lambda **at: fault("cannot-retype.mirror", **at),
+        "export": Changes.refused["export"],
+    }
+
+    def read_again(self, pipeline: str, ranges: str = "") -> str:
+        """See ``Layout``: it is made anew as a whole."""
+        return mends.act("rebuild", pipeline, quote='"')
+
+    def compared(self, pipeline: str) -> str:
+        """See ``Layout``."""
+        return mends.command("audit", pipeline)
+
+    def content(self, pipeline: PipelineConfig) -> str:
+        """See ``Flat``."""
+        return f"Each key of the Kafka topic `{pipeline.topic}`, once, as its newest change has it"
+
+    def schema(self, schema: SchemaSettings) -> SchemaSettings:
+        """Return what is in force: it stops at a type that does not fit, unless something else is written.
+
+        A column beside the old one would leave rows with the value in either.
+        """
+        if "incompatible" in schema.model_fields_set:
+            return schema
+        return schema.model_copy(update={"incompatible": Incompatible.STOP})
+
+    def findings(self, entry: PipelineSettings, sources: Collection[str]) -> Iterator[Finding]:
+        """See ``Flat``; its columns are told by changes, its source has a name."""
+        for name, column in entry.columns.items():
+            if column.sql is not None:
+                hint = "Compute it in a view over the mirror, or in a pipeline of layout: changes."
+                told = "is computed of a change, and that need not tell a row's every value"
+                yield Finding(("columns", name, "sql"), told, hint)
+        yield from chain(self._of_source(entry, sources), super().findings(entry, sources))
+
+    def _of_source(self, entry: PipelineSettings, sources: Collection[str]) -> Iterator[Finding]:
+        source = entry.mirror.source
+        if source is None:
+            return
+        if entry.cdc.envelope is Envelope.UPSERT:
+            told = "is said of changes without a position at their source"
+            yield Finding(("mirror", "source"), told, "Leave it out, or have Debezium's own events sent.")
+        elif source not in sources:
+            hint = f"`sources` has {', '.join(sorted(sources)) or 'none'}."
+            yield Finding(("mirror", "source"), f"names no source: {source}", hint)
+
+    def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
+        """See ``Flat``."""
+        advice = f" Leave {there} out of `columns:`." if is_declared else ""
+        return fault("schema-incompatible.mirror", name=name, own=own, there=there, kind=kind, advice=advice)
+
+
+LAYOUT = Mirror("mirror")
