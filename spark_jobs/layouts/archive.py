@@ -22,6 +22,9 @@ class Archive(Flat):
     __slots__ = ()
     tells_source_events = False
     stored = "archive"
+    clash = "column-clash"
+    anew = ("replay",)
+    letters_anew = ("replay", "--all")
     partitions = ("_kafka_partition",)  # a file is of one of Kafka's
     key_is_binary = True
     rows = Above("records.layouts.archive.archive")

@@ -59,7 +59,7 @@ class Layout(str):
     # What makes rows anew and what mended dead letters, the acts that it refuses, and the kinds of upkeep
     # that no drain may run beside.
     anew: ClassVar[tuple[mends.CommandName, ...]] = ("replay", "redrive")
-    letters_anew: ClassVar[mends.CommandName] = "redrive"
+    letters_anew: ClassVar[tuple[mends.CommandName, *tuple[str, ...]]] = ("redrive",)
     refused: ClassVar[Mapping[str, Callable[..., SluiceError]]] = {
         "rebuild": lambda **at: fault("not-a-mirror", **at),
         "export": lambda **at: fault("export-needs-archive", **at),

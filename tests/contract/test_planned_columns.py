@@ -14,7 +14,6 @@ from spark_jobs.commit.swap import send, stage_append, stage_rewind
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import CommitConflict
-from spark_jobs.protocol.progress import MIRROR
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 def _staged(planned: PlannedColumns, table: Table) -> Swap:
     to_be = planned.on(table)
-    mirror = replace(progress_of(to_be), layout=MIRROR)
+    mirror = replace(progress_of(to_be), layout="mirror")
     return planned.sent_with(stage_append(to_be, (), mirror, {}), table)
 
 
