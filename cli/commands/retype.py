@@ -33,6 +33,6 @@ def command(report: Report, work: Work, column: str, type_name: str, reason: str
         report.say(f"  {count(done.left, 'row')} did not fit: null there, as before in {done.kept}")
     declare = "" if column in work.pipeline.columns else f"; declare `columns: {{{column}: {type_name!r}}}`"
     report.say(f"  {done.kept} keeps what did not fit{declare}")
-    again = mends.read_again(work.pipeline.name, "P:START-END")
+    again = work.pipeline.layout.read_again(work.pipeline.name, "P:START-END")
     report.say(f"  Dead letters that fit now become rows: {mends.act('redrive', work.pipeline.name)}")
     report.say(f"  Rows whose records say it otherwise `audit` tells, and this makes them anew: {again}")
