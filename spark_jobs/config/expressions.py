@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
 from spark_jobs.config.iceberg_terms import check_partition_by, parse_partition_term
 from spark_jobs.config.problems import Finding, Path
 from spark_jobs.config.settings import PipelineSettings, PipelineTemplate
-from spark_jobs.config.suites import ROW_CONDITION
+from spark_jobs.config.suites import ROW_CONDITION, Expectation
 from spark_jobs.config.value_format import ValueFormat
-
-if TYPE_CHECKING:
-    from spark_jobs.config.suites import Expectation
-    from spark_jobs.expressions.judging import Expression
+from spark_jobs.expressions.conditions import judge_condition
+from spark_jobs.expressions.judging import (
+    KAFKA_NAMES,
+    LETTER_NAMES,
+    Expression,
+    ExpressionError,
+    bound_type,
+    judge,
+)
+from spark_jobs.expressions.paths import compiled
+from spark_jobs.expressions.regex import check_regex
+from spark_jobs.expressions.results import check_condition, check_result, check_route_value, column_type
 
 # Columns of a dead-letter table that differ when a record is read again.
 _UNSPOKEN = ("batch_id", "_ingested_at", "first_failed_at", "failures")
@@ -24,16 +32,6 @@ _OTHER_NAME = "Call the expression's column otherwise: the field's own is then t
 # Dates and times of any kind are compared as times in UTC, as expectations have them (quality/judge.py).
 _AS_COMPARED = {"DATE": "TIMESTAMPTZ", "TIMESTAMP": "TIMESTAMPTZ"}
 _DECLARE = "Declare it as a column: without one its type is not known."
-
-
-def has_expressions(entry: PipelineSettings) -> bool:
-    """True if it has any of SQL or JMESPath."""
-    is_computed = any(column.is_computed for column in entry.columns.values())
-    said = (entry.filter, entry.route.by)
-    has_conditions = any(_row_conditions(entry))
-    return (
-        is_computed or has_conditions or bool(entry.dead_letters.columns) or any(x is not None for x in said)
-    )
 
 
 def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
@@ -45,12 +43,6 @@ def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterato
     yield from judge_regexes(entry)
     yield from judge_row_conditions(entry, folds=folds)
     yield from judge_letter_columns(entry, folds=folds)
-    says_none = entry.filter is None and entry.route.by is None
-    if says_none and not any(column.source for column in entry.columns.values()):
-        return
-    from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB, only where it is used)
-    from spark_jobs.expressions.results import check_condition, check_route_value  # noqa: PLC0415
-
     judging = _Judging(entry, folds)
     checks: list[tuple[Path, Callable[[], None]]] = [
         (("columns", name, _key(column)), partial(judging.check_column, name, column))
@@ -74,11 +66,6 @@ def judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
         written.append((("topics_regex",), entry.topics_regex))
     for path, expectation in _expectations(entry):
         written += [((*path, key), regex) for key, regex in expectation.regexes]
-    if not written:
-        return
-    from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB)
-    from spark_jobs.expressions.regex import check_regex  # noqa: PLC0415
-
     for where, regex in written:
         try:
             check_regex(regex)
@@ -89,10 +76,6 @@ def judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
 def judge_row_conditions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
     """Yield every mistake in expectations' conditions on rows; types where all are declared."""
     for path, condition in _row_conditions(entry):
-        from spark_jobs.expressions.conditions import judge_condition  # noqa: PLC0415  (DuckDB)
-        from spark_jobs.expressions.judging import KAFKA_NAMES, ExpressionError, bound_type  # noqa: PLC0415
-        from spark_jobs.expressions.results import check_condition  # noqa: PLC0415
-
         declared = {name: duckdb_type(column.type) for name, column in entry.columns.items()}
         known = {**KAFKA_NAMES, **{name: _AS_COMPARED.get(kind, kind) for name, kind in declared.items()}}
         if entry.record_key.is_binary:
@@ -123,8 +106,6 @@ def judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iter
     letters = entry.dead_letters
     if not letters.columns and not letters.partition_by:
         return
-    from spark_jobs.expressions.judging import LETTER_NAMES, ExpressionError  # noqa: PLC0415  (DuckDB)
-
     own = {*LETTER_NAMES, *_UNSPOKEN}
     for name, column in letters.columns.items():
         path = ("dead_letters", "columns", name)
@@ -148,14 +129,6 @@ def judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iter
 
 
 def _check_letter_column(column: LetterColumn, *, folds: bool) -> None:
-    from spark_jobs.expressions.judging import (  # noqa: PLC0415
-        LETTER_NAMES,
-        ExpressionError,
-        bound_type,
-        judge,
-    )
-    from spark_jobs.expressions.results import check_result, column_type  # noqa: PLC0415
-
     expression = judge(column.sql)
     for name in expression.names:
         if name.lower() not in LETTER_NAMES:
@@ -182,13 +155,8 @@ class _Judging:
 
     def check_column(self, name: str, column: ColumnSettings) -> None:
         """Raise ``ExpressionError`` for what can give no column."""
-        from spark_jobs.expressions.judging import ExpressionError, judge  # noqa: PLC0415
-        from spark_jobs.expressions.results import check_result, column_type  # noqa: PLC0415
-
         format_name = "change events" if self.entry.envelope else self.entry.value.format
         if column.jmespath is not None:
-            from spark_jobs.expressions.paths import compiled  # noqa: PLC0415
-
             compiled(column.jmespath)
             if not self._is_json:
                 hint = f'Write sql: "{column.jmespath}": a field of a field is reached by a dot.'
@@ -211,24 +179,18 @@ class _Judging:
 
     def check(self, text: str, check_type: Callable[[Any], None]) -> None:
         """Raise ``ExpressionError`` for what is none, or whose result is of another type."""
-        from spark_jobs.expressions.judging import judge  # noqa: PLC0415
-
         result = self._bound(judge(text), None)
         if result is not None:
             check_type(result)
 
     def _bound(self, expression: Expression, own: str | None) -> object:
         """Return the Arrow type of the result, None while a column's type is known by records alone."""
-        from spark_jobs.expressions.judging import bound_type  # noqa: PLC0415
-
         types = {name: self._type(name, own) for name in expression.names}
         known = {name: kind for name, kind in types.items() if kind is not None}
         return bound_type(expression, known, folds=self.folds) if len(known) == len(types) else None
 
     def _type(self, name: str, own: str | None) -> str | None:
         """Return DuckDB's type of a name in the expression of the column ``own``, None in a filter."""
-        from spark_jobs.expressions.judging import KAFKA_NAMES, ExpressionError  # noqa: PLC0415
-
         lower = name.lower()
         declared = {each.lower(): column for each, column in self.entry.columns.items() if each != own}
         if lower in declared:

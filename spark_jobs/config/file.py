@@ -21,8 +21,7 @@ import yaml
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.contradictions import Lent, check_borrowed, plain_secrets
 from spark_jobs.config.expansion import expand
-from spark_jobs.config.expressions import judge_expressions
-from spark_jobs.config.judged_apart import judge_apart
+from spark_jobs.config.judged_apart import judge, judge_apart
 from spark_jobs.config.listener import CLEAR_HINT
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, in_order
 from spark_jobs.config.problems import Path as KeyPath
@@ -85,7 +84,7 @@ def read_config(path: Path | None = None) -> ConfigReading:
     folder = (file or home).parent
     teams, team_problems = _read_teams(main, folder)
     built = build_config(
-        main, teams, home=str(home), folder=str(folder), judge=judge_expressions, judge_apart=judge_apart
+        main, teams, home=str(home), folder=str(folder), judge=judge, judge_apart=judge_apart
     )
     mistakes = in_order([*problems, *built.problems])
     if built.config is None:

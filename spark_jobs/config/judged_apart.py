@@ -12,13 +12,12 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 
-from spark_jobs.config.expressions import has_expressions, judge_expressions
 from spark_jobs.config.problems import Finding
-from spark_jobs.config.settings import PipelineSettings
+from spark_jobs.config.settings import PipelineSettings, PipelineTemplate
 
 # By all files beside what each pipeline may: one that is too slow takes half, the next half of the rest.
 MOST_SECONDS = 1.0
@@ -35,11 +34,35 @@ _Asked = Sequence[tuple[int, int, PipelineSettings]]
 _known: dict[bytes, list[list[Finding]]] = {}
 
 
+def judge(entry: PipelineSettings, *, folds: bool = True) -> Iterable[Finding]:
+    """Return what ``judge_expressions`` does; DuckDB is not loaded for a pipeline that has none of it."""
+    others = (
+        isinstance(entry, PipelineTemplate),
+        any(column.source for column in entry.columns.values()),
+        entry.dead_letters.partition_by,
+        any(each.regexes for suite in entry.quality for each in suite.expectations),
+    )
+    if not (has_expressions(entry) or any(others)):
+        return ()
+    from spark_jobs.config.expressions import judge_expressions  # noqa: PLC0415  (DuckDB)
+
+    return judge_expressions(entry, folds=folds)
+
+
+def has_expressions(entry: PipelineSettings) -> bool:
+    """True if it has any of SQL or JMESPath."""
+    return (
+        any(column.is_computed for column in entry.columns.values())
+        or bool(entry.dead_letters.columns)
+        or (entry.filter, entry.route.by) != (None, None)
+        or any(each.row_condition is not None for suite in entry.quality for each in suite.expectations)
+    )
+
+
 def judge_apart(files: Sequence[Sequence[PipelineSettings]]) -> list[list[Sequence[Finding]]]:
     """Return the mistakes of each pipeline of each file; of one that takes too long, that it does."""
     found: list[list[Sequence[Finding]]] = [
-        [() if has_expressions(entry) else tuple(judge_expressions(entry)) for entry in entries]
-        for entries in files
+        [() if has_expressions(entry) else tuple(judge(entry)) for entry in entries] for entries in files
     ]
     asked: _Asked = [
         (file, at, entry)
@@ -86,7 +109,8 @@ def _answers(asked: bytes, whole: int) -> list[list[Finding]]:
 
 def _work() -> None:
     """Judge what stands at the input; ends by the signal of its timer where a file takes too long."""
-    from spark_jobs.expressions import judging  # noqa: PLC0415  (DuckDB)
+    from spark_jobs.config.expressions import judge_expressions  # noqa: PLC0415  (before time counts)
+    from spark_jobs.expressions import judging  # noqa: PLC0415
 
     seconds, asked = pickle.load(sys.stdin.buffer)  # noqa: S301  (written by who started this)
     judging.bound_type(judging.judge("1"), {})  # what it takes to open the engine is nobody's
