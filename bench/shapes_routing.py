@@ -18,7 +18,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from bench.records import JSON_SCHEMA, order_values
 from spark_jobs.commit.birth import create_table
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.drain.routed_tables import RoutedTable, RoutedWriters
+from spark_jobs.drain.split_task import RoutedTable, RoutedWriters
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter

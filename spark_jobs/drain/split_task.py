@@ -7,31 +7,33 @@ eighth a row group being gathered, a sixteenth a chunk; the rest is room for the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from spark_jobs.drain.letter_source import LetterChunk, failed_again
-from spark_jobs.drain.routed_tables import ColumnsLacking, RoutedTable, RoutedWriters
-from spark_jobs.drain.tally import Tally
-from spark_jobs.kafka.reader import RangeReader, bundles
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.drain.sources import LetterChunk, Source, Tally, failed_again
 from spark_jobs.lake.parquet_writer import MAX_OPEN_FILES, SplitWriter
-from spark_jobs.protocol.batch import Split
+from spark_jobs.protocol.batch import Split, WrittenFile
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.protocol.fail_points import FailPoints
-from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.records.decoder import Decoder
+from spark_jobs.records.routing import taken
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.column_source import fitted, lacking
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
     from spark_jobs.config.columns import Growth
-    from spark_jobs.kafka.reader import Chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +56,6 @@ def table_target(table: Table) -> TableTarget:
         }
     )
     return TableTarget(bare, table.io)
-
-
-class Source(Protocol):
-    """Where the records of a batch's splits are read."""
-
-    @property
-    def task_memory_bytes(self) -> int:
-        """Bounds what one task may use."""
-
-    def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
-        """The split's records in partition and offset order; what it reads is counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class SplitSource:
-    """Where tasks read. It holds secrets: it travels pickled and is never printed."""
-
-    kafka: dict[str, str] = field(repr=False)
-    topic: str
-    task_memory_bytes: int
-
-    def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
-        """The split's chunks in partition and offset order, every offset between them accounted for."""
-        reader = RangeReader(
-            self.kafka,
-            self.topic,
-            max_chunk_bytes=self.task_memory_bytes // 16,
-            queue_bytes=self.task_memory_bytes // 4,
-        )
-        try:
-            for ranges in bundles(split.ranges):
-                yield from _follow(reader, ranges, tally)
-        finally:
-            tally.kafka = reader.statistics
-            reader.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +176,75 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     return SplitOutcome(split.split_id, OutcomeKind.WRITTEN, written)
 
 
-def _follow(reader: RangeReader, ranges: Sequence[OffsetRange], tally: Tally) -> Iterator[Chunk]:
-    positions = {each.partition: each.start for each in ranges}
-    chunks = reader.read_together(ranges)
-    while True:
-        with tally.step("fetch"):
-            chunk = next(chunks, None)
-        if chunk is None:
-            break
-        for part in chunk.parts():
-            positions[part.partition] = tally.follow(part, positions[part.partition])
-        yield chunk
-    for each in ranges:
-        tally.skip(each.partition, each.end - positions[each.partition])
+# The routed rows of one split into files of their tables, whose columns are those that their rows need.
+
+
+MOST_WAITING_BYTES = 8 << 20
+
+
+class ColumnsLacking(Exception):
+    """Rows have values that the table they are routed to has no column for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedTable:
+    """A table that rows are routed to: its schema, and which columns of the pipeline's it cannot take."""
+
+    columns: pa.Schema
+    lacking: frozenset[str]
+
+    @classmethod
+    def of(cls, metadata: TableMetadata, own: Schema) -> RoutedTable:
+        """Look at the table beside the pipeline's own columns."""
+        return cls(arrow_schema(metadata.schema()), frozenset(lacking(own, metadata.schema())))
+
+    def lacks(self, rows: pa.Table) -> frozenset[str]:
+        """Return the columns in which these rows have values that it cannot take."""
+        return frozenset(name for name in self.lacking if rows.column(name).null_count < len(rows))
+
+
+@dataclass
+class RoutedWriters:
+    """The writers of a split's routed rows; one is opened with the first row of its table.
+
+    A chunk has few rows for each of many tables: they are gathered until handing them over is worth a call.
+    """
+
+    tables: Mapping[str, RoutedTable]
+    open_writer: Callable[[str], SplitWriter]
+    _opened: dict[str, SplitWriter] = field(default_factory=dict)
+    _waiting: dict[str, list[pa.Table]] = field(default_factory=dict)
+    _waiting_bytes: int = 0
+
+    def write(self, routed: Mapping[str, pa.Table]) -> None:
+        """Take rows by their table, in the pipeline's columns. Raises ``ColumnsLacking``."""
+        for name, rows in routed.items():
+            if self.tables[name].lacks(rows):
+                raise ColumnsLacking
+            self._waiting.setdefault(name, []).append(rows)
+        if routed:
+            # They are cut out of one table, which they keep; one of them says well enough how large it is.
+            largest = max(routed.values(), key=len)
+            self._waiting_bytes += largest.nbytes * sum(map(len, routed.values())) // len(largest)
+        if self._waiting_bytes >= MOST_WAITING_BYTES:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        for name, parts in self._waiting.items():
+            if name not in self._opened:
+                self._opened[name] = self.open_writer(name)
+            rows = pa.concat_tables(parts)
+            copy = rows.combine_chunks() if len(parts) > 1 else taken(rows, np.arange(len(rows)))
+            self._opened[name].write(fitted(copy, self.tables[name].columns))
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def close(self) -> dict[str, tuple[WrittenFile, ...]]:
+        """Finish every file."""
+        self._hand_over()
+        return {name: tuple(writer.close()) for name, writer in self._opened.items()}
+
+    def abort(self) -> None:
+        """Let go of open files after a failure."""
+        for writer in self._opened.values():
+            writer.abort()

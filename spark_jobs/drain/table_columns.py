@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 
+from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
 from spark_jobs.commit.birth import create_dead_letter_table, create_routed_table, create_table
 from spark_jobs.commit.columns_commit import PlannedColumns, commit_columns
+from spark_jobs.commit.landing import land
 from spark_jobs.config.columns import Growth
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.first_batch import has_no_row, refuse_rowless, refuse_unreadable
 from spark_jobs.drain.planning import (
@@ -25,15 +29,18 @@ from spark_jobs.drain.planning import (
     plan_splits,
     resolve_start,
 )
-from spark_jobs.drain.routed_tables import remember_routes
-from spark_jobs.drain.split_task import SplitSource, observe_split
+from spark_jobs.drain.sources import SplitSource
+from spark_jobs.drain.split_task import observe_split
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.evolution import evolve_table, set_partitioning, set_sort_order
 from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.protocol.commit_summary import actor_summary
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.work import Work
+from spark_jobs.protocol.works.changes import REANCHOR
 from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.records.formats import types_of_newest
 from spark_jobs.records.reading_plan import ReadingPlan
@@ -45,6 +52,7 @@ from spark_jobs.schema.additions import (
     table_notes,
     unlike_declared,
 )
+from spark_jobs.schema.column_source import lacking
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.iceberg_types import type_text
@@ -290,3 +298,60 @@ def evidence_of(observed: Sequence[SplitOutcome], growth: Growth) -> Evidence:
         if outcome.evidence is not None:
             evidence = evidence.merge(Evidence.from_json(outcome.evidence)).within(growth.max_fields_seen)
     return evidence
+
+
+# The tables that rows are routed to: remembered by the pipeline's own, and given the columns that rows need.
+
+
+def remember_routes(connections: Connections, table: Table, routed: Sequence[str]) -> Table:
+    """Have the table name all that rows are routed to, before any is: who adopts a batch must know of them.
+
+    A version that knows of no routes reads its progress no more. Returns the table as it is then.
+    """
+
+    def with_routes(progress: Progress) -> Progress:
+        return replace(progress, routes=tuple(sorted({*progress.routes, *routed})))
+
+    if with_routes(progress_of(table)) == progress_of(table):
+        return table
+    identifier, now_us = ".".join(table.name()), connections.now_us()
+    batch = batch_of_change(table, REANCHOR, pipeline="", attempt=uuid.uuid4().hex, now_us=now_us)
+    who = actor_summary(connections.actor, connections.run_id)
+    land(connections, ChangeCommit(batch, with_routes, who))
+    named = load_fresh(connections, identifier)
+    if named is None:
+        raise fault("table-gone", table=identifier)
+    return named
+
+
+def add_routed_columns(
+    connections: Connections, own: Table, routed: Mapping[str, Table], observed: Sequence[SplitOutcome]
+) -> dict[str, Table]:
+    """Give routed tables the columns that splits met values for; all of them as they are then.
+
+    Raises ``ConfigError`` (``route-column-clash``) where one has a column of the name that cannot hold them.
+    """
+    needed: dict[str, set[str]] = {}
+    for outcome in observed:
+        for name, columns in outcome.lacking.items():
+            needed.setdefault(name, set()).update(columns)
+    made = {name: _with_columns(connections, own, name, columns) for name, columns in needed.items()}
+    return {**routed, **made}
+
+
+def _with_columns(connections: Connections, own: Table, routed: str, names: set[str]) -> Table:
+    def lacks(table: Table) -> Evolution:
+        changes = lacking(own.schema(), table.schema())
+        needed = (_change(own, table, changes, name) for name in sorted(names))
+        return reduce(Evolution.then, needed, Evolution())
+
+    return commit_columns(connections.open_catalog, routed, lacks, connections.fail_points)
+
+
+def _change(own: Table, routed: Table, changes: Mapping[str, Evolution | None], name: str) -> Evolution:
+    change = changes.get(name, Evolution())
+    if change is not None:
+        return change
+    there, wanted = (type_text(each.schema().find_type(name)) for each in (routed, own))
+    table = ".".join(routed.name())
+    raise fault("route-column-clash", wanted=wanted, there=there, table=table, column=name)
