@@ -97,7 +97,7 @@ class Decoded:
         """Return the same rows of ``count`` records with their columns called so, if there are any."""
         # A table without columns does not say how many rows it has.
         is_bare = self.rows is None and self.new_fields is None and not columns.names
-        if not is_bare and self.table.column_names == columns.names:
+        if not is_bare and self.table.schema == columns:
             return self
         table = self.table.rename_columns(columns.names)
         return replace(self, table=table, rows=[*range(count)] if is_bare else self.rows)

@@ -151,9 +151,9 @@ def with_keys_and_headers(plain: Decoded, records: Chunk, columns: pa.Schema) ->
 
 def _split(columns: pa.Schema, names: frozenset[str]) -> tuple[pa.Schema, pa.Schema]:
     """Return the columns of these names, as far as there are any, and the others."""
-    own = [column for column in columns if column.name in names]
-    known = names.union(METADATA_COLUMNS)
-    return pa.schema(own), pa.schema([column for column in columns if column.name not in known])
+    both = [column for column in columns if column.name not in METADATA_COLUMNS]
+    own = [column for column in both if column.name in names] if names else []
+    return pa.schema(own), pa.schema([each for each in both if each.name not in names] if names else both)
 
 
 def _with_keys(rows: Decoded, keys: Decoded, keyed: Sequence[int], own: pa.Schema) -> Decoded:
