@@ -78,7 +78,7 @@ def test_every_allowed_pair_is_drained_replayed_retyped_and_compacted(new_lab: N
     pairs = [pair for pair in PAIRS if pair[1] != "time"]
     lab, rows = _lived(new_lab, pairs, 30)
     (done,) = [each for each in tidy(lab, "compaction").tables if each.table == "lab.orders"]
-    assert (done.before.data_files, done.after.data_files) == (15, 3), done
+    assert (done.before.data_files, done.after.data_files) == (17, 3), done
     found = lab.audit()
     assert found.is_clean, found
     names = [*(f"c{at}" for at in range(len(pairs))), "price"]
