@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from spark_jobs import __version__
 from spark_jobs.acts.changes import passed_over
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
-from spark_jobs.commit.landing import Intent, land
+from spark_jobs.commit.landing import Committed, Intent, land
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_run import Steps
@@ -30,7 +30,6 @@ from spark_jobs.txlog.entries import Entry, FlushComplete, IcebergSnapshotCreate
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import Committed
     from spark_jobs.connections.connect import Connections
 
 

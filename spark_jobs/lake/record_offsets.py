@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.parquet as pq
 from pyiceberg.expressions import Not
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_scanned_file
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyiceberg.io import FileIO
-    from pyiceberg.table import Table
 
     from spark_jobs.protocol.batch import WrittenFile
     from spark_jobs.protocol.progress import PendingDeadLetters

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.manifest import ManifestContent
-from pyiceberg.table import FileScanTask
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from spark_jobs.formats.connect.documents import Documents, NotReadError
 from spark_jobs.formats.connect.events import DELETE, SNAPSHOT
@@ -53,8 +53,6 @@ from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
     from spark_jobs.protocol.batch import WrittenFile
 

@@ -20,22 +20,19 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-from duckdb import StatementType
+from duckdb import DuckDBPyConnection, StatementType
 from pyiceberg.expressions import AlwaysTrue
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.hot.seam import load_seam
+from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.lake.moments import Moment
 from spark_jobs.protocol.errors import fault
 from spark_jobs.query.engine import Engine, files_away, first_line, out_of_memory, out_of_time
 from spark_jobs.query.relations import DEAD_LETTERS, WATERMARK, beside_hot, registered
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
-    from spark_jobs.hot.seam import Seam
 
 
 ROWS_A_BATCH = 10_000

@@ -18,7 +18,7 @@ from spark_jobs.config.columns import Growth
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.kept import kept_names
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.records.decoder import Format
+from spark_jobs.records.decoder import Decoder, Format
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import ChunkRows, NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.schema_id import SchemaKey
-    from spark_jobs.records.decoder import Decoder
     from spark_jobs.records.shaping import Shaping
 
 # Each round learns columns or schemas, so this many mean values whose fields, or ids, never end.

@@ -7,24 +7,19 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.columns import GROWTH, Growth
+from spark_jobs.config.columns import GROWTH, Growth, LetterColumn
+from spark_jobs.kafka.reader import Chunk
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.records.decoder import BadValue, Decoder, Phase
+from spark_jobs.records.decoder import BadValue, Decoded, Decoder, Phase
 from spark_jobs.records.routing import RoutedRows, by_table
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
-
-if TYPE_CHECKING:
-    from spark_jobs.config.columns import LetterColumn
-    from spark_jobs.kafka.reader import Chunk
-    from spark_jobs.records.decoder import Decoded
 
 
 class NewFieldsSeen(Exception):
