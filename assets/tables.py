@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dagster import AssetSpec
+from dagster import AssetExecutionContext, AssetsDefinition, AssetSpec, MetadataValue
 
 from assets.keys import GROUP_TABLES, GROUP_TOPICS, table_key, topic_key
 from assets.limits import DRAIN, drain_budget_seconds
@@ -17,8 +17,6 @@ from assets.pipeline_asset import pipeline_asset
 from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
-    from dagster import AssetExecutionContext, AssetsDefinition, MetadataValue
-
     from spark_jobs.connections.connect import Connections
 
 

@@ -22,7 +22,7 @@ from spark_jobs.audit.row_check import RowCheck, row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.swap import stage_append
+from spark_jobs.commit.swap import Swap, stage_append
 from spark_jobs.config.quantities import Start
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained, load_fresh, load_routed
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import CatalogAccess, Committed
-    from spark_jobs.commit.swap import Swap
     from spark_jobs.connections.connect import Connections
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from spark_jobs.commit.anchor import is_harmless, may_be_meant
 from spark_jobs.lake.tables import keeps_history, progress_of, summary_of
@@ -19,7 +19,6 @@ from spark_jobs.protocol.works.replay import REPLAY
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

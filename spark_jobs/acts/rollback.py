@@ -16,7 +16,7 @@ from spark_jobs.acts.past_states import EarlierState, snapshot_at, state_at
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.swap import stage_rewind
+from spark_jobs.commit.swap import Swap, stage_rewind
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import CatalogAccess
-    from spark_jobs.commit.swap import Swap
     from spark_jobs.connections.connect import Connections
 
 

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from spark_jobs.audit.counts import AuditCounts, AuditResult, example_offsets
 from spark_jobs.audit.findings import RoundedColumn, unreadable
-from spark_jobs.audit.row_check import row_check
+from spark_jobs.audit.row_check import RowCheck, row_check
 from spark_jobs.audit.row_place import removed_by_others
 from spark_jobs.audit.stretches import stretches_of
 from spark_jobs.audit.trace_answers import FILTERED_AS
 from spark_jobs.connections.shape import shape_of
 from spark_jobs.connections.tables import PipelineTables, tables_as_one
-from spark_jobs.kafka.reader import RangeReader, open_reader
+from spark_jobs.kafka.reader import Chunk, RangeReader, open_reader
 from spark_jobs.lake.record_offsets import dead_letter_offsets, routed_rows
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from spark_jobs.audit.row_check import RowCheck
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.kafka.reader import Chunk
     from spark_jobs.protocol.source import SourceState
     from spark_jobs.storage.create_only import CreateOnlyStore
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.manifest import FileFormat, read_manifest_list
+from pyiceberg.manifest import DataFile, FileFormat, ManifestFile, read_manifest_list
 
 from spark_jobs.audit.findings import Finding, MetadataAudit, log_findings
 from spark_jobs.books.history import lines_of
@@ -24,7 +24,6 @@ from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.txlog.entries import Attempt
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 

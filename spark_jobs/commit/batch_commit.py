@@ -12,7 +12,7 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.mirror_commit import stage_mirror, stage_rebuilt
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
-from spark_jobs.commit.swap import stage_append
+from spark_jobs.commit.swap import Swap, stage_append
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.kept_letters import kept_coordinates
 from spark_jobs.lake.tables import progress_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from spark_jobs.commit.columns_commit import PlannedColumns
     from spark_jobs.commit.landing import CatalogAccess, Committed
-    from spark_jobs.commit.swap import Swap
 
 
 @dataclass(frozen=True)

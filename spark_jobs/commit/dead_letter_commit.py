@@ -20,9 +20,9 @@ from spark_jobs.commit.birth import (
     refuse_other_origin,
 )
 from spark_jobs.commit.columns_commit import commit_columns
-from spark_jobs.commit.landing import Committed, land
+from spark_jobs.commit.landing import CatalogAccess, Committed, land
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, affected_files, kept_prefix, stage_replace
-from spark_jobs.commit.swap import stage_append
+from spark_jobs.commit.swap import Swap, stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.coordinates import Coordinates
@@ -57,9 +57,6 @@ from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from spark_jobs.commit.landing import CatalogAccess
-    from spark_jobs.commit.swap import Swap
 
 
 # Dead letters that a debt puts back into their table, beside the files it names.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -30,7 +30,6 @@ from spark_jobs.protocol.progress import Progress
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import CommitTableResponse, Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.table.update.snapshot import UpdateSnapshot

@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.config.value_format import (
-    KeySettings,
-    SchemaPlace,
-    UnknownFields,
-    ValueFormat,
-    ValueSettings,
-)
+from spark_jobs.config.value_format import KeySettings, SchemaPlace, UnknownFields, ValueFormat, ValueSettings
 from spark_jobs.connections.named_schemas import SubjectVersion, read_file
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.csv.lines import CsvLines

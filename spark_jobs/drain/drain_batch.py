@@ -7,21 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.landing import land
+from spark_jobs.commit.landing import Committed, land
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, planned_line, read_line
-from spark_jobs.drain.gate import (
-    GateVerdict,
-    can_reject,
-    check,
-    held_error,
-    judge_written,
-    log_held,
-)
+from spark_jobs.drain.gate import GateVerdict, can_reject, check, held_error, judge_written, log_held
 from spark_jobs.drain.write_splits import read_and_write, summary_of
 from spark_jobs.lake.tables import data_location
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
@@ -37,9 +29,6 @@ from spark_jobs.txlog.entries import (
     OffsetCommit,
     ParquetWritten,
 )
-
-if TYPE_CHECKING:
-    from spark_jobs.commit.landing import Committed
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And, Or
+from pyiceberg.expressions import And, BooleanExpression, Or
 
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.kafka.chunks import Chunk
@@ -25,7 +25,6 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import IDENTITY, OFFSET, PARTITION
 
 if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
     from spark_jobs.config.settings import PipelineConfig

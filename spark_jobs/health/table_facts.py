@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyiceberg.schema import index_by_id, index_name_by_id
-from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.schema import Schema, index_by_id, index_name_by_id
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from spark_jobs.checks.facts import DrainedBatch, Removal, TableFacts
 from spark_jobs.lake.tables import progress_of, summary_of
@@ -15,10 +15,8 @@ from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.commit_summary import CommitSummary
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
 
     from spark_jobs.protocol.progress import Progress
 

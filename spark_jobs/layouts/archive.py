@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from spark_jobs.config.problems import Finding
+from spark_jobs.config.settings import PipelineSettings
 from spark_jobs.layouts.flat import Flat
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.layout import Above, Layout
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineSettings
 
 _HAS_ALL = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
 

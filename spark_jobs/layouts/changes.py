@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.sections import CdcSettings, Envelope
+from spark_jobs.config.settings import PipelineSettings
 from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
 from spark_jobs.layouts.flat import Flat
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.layout import Above, Layout
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineSettings
 
 _OWN_NAMES = "_cdc_"
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.layout import Layout
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig
 
 
 class Flat(Layout):

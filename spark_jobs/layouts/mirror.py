@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.problems import Finding
-from spark_jobs.config.sections import Envelope
+from spark_jobs.config.sections import Envelope, SchemaSettings
+from spark_jobs.config.settings import PipelineConfig, PipelineSettings
 from spark_jobs.layouts.changes import Changes
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.layout import Above
-
-if TYPE_CHECKING:
-    from spark_jobs.config.sections import SchemaSettings
-    from spark_jobs.config.settings import PipelineConfig, PipelineSettings
 
 _BESIDE = "Leave it out: a view, or a pipeline of layout: changes, can have some rows alone."
 

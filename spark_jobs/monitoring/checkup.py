@@ -24,14 +24,7 @@ from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.health.judge import CheckResult, judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
 from spark_jobs.monitoring.audit_notes import read_note
-from spark_jobs.monitoring.survey import (
-    TOPIC_READERS,
-    Surveyed,
-    Surveyor,
-    TableState,
-    held_batches,
-    state_of,
-)
+from spark_jobs.monitoring.survey import TOPIC_READERS, Surveyed, Surveyor, TableState, held_batches, state_of
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.source import SourceState
 

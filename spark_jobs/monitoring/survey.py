@@ -20,7 +20,7 @@ from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
 from spark_jobs.notices.notice import owes_notice
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.progress import Progress, progress_from_properties
+from spark_jobs.protocol.progress import ColumnMap, Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.protocol.work import Settler
 from spark_jobs.recovery.decide import HeldBatch, held_batch, left_to
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.kafka.admin import KafkaAdmin
-    from spark_jobs.protocol.progress import ColumnMap
     from spark_jobs.txlog.store import TxlogStore
 
 # Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import requests
 from requests.utils import get_auth_from_url
@@ -35,8 +35,6 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.txlog.entries import Attempt, Notified, ParquetWritten
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections

@@ -43,13 +43,7 @@ from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.iceberg_types import known_fields
 from spark_jobs.schema.inference import Field
-from spark_jobs.schema.metadata_columns import (
-    KEY,
-    METADATA_COLUMNS,
-    OFFSET,
-    PARTITION,
-    dead_letter_schema,
-)
+from spark_jobs.schema.metadata_columns import KEY, METADATA_COLUMNS, OFFSET, PARTITION, dead_letter_schema
 from spark_jobs.schema.partitioning import partition_spec
 from spark_jobs.spark.outcomes import add_ignored
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from spark_jobs.config.columns import FieldForm
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.words import count
@@ -28,9 +29,6 @@ from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
 from spark_jobs.schema.iceberg_types import iceberg_type, type_text
 from spark_jobs.schema.inference import Field, FieldType, Primitive, choose_types
 from spark_jobs.schema.proposals import propose
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig
 
 UPSERT = {"envelope": "upsert"}
 _NUMBERS = {Kind.LONG, Kind.WIDE_LONG, Kind.BIG_INTEGER, Kind.DOUBLE}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pyiceberg.schema import Schema
 
@@ -14,24 +14,21 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges
+from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.schema_id import SchemaId
+from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import ASK_THE_REGISTRY
+from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.framing import KEY_HEADER, VALUE_HEADER, VALUES, Naming, unframe
 from spark_jobs.records.reading_plan import ReadingPlan
+from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.iceberg_types import known_fields
-
-if TYPE_CHECKING:
-    from spark_jobs.kafka.admin import KafkaAdmin
-    from spark_jobs.protocol.schema_id import SchemaId
-    from spark_jobs.protocol.source import SourceState
-    from spark_jobs.records.decoder import Decoder
-    from spark_jobs.registry.kept_schemas import KeptSchemas
-    from spark_jobs.schema.inference import Field
-
+from spark_jobs.schema.inference import Field
 
 CHUNK_BYTES = 2 << 20
 MAX_BYTES = 256 << 20  # of values held at once

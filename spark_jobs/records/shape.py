@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
 from spark_jobs.schema.metadata_columns import (
@@ -23,9 +24,6 @@ from spark_jobs.schema.metadata_columns import (
 )
 from spark_jobs.schema.placed import is_text
 from spark_jobs.values.ranges import FIRST_US, LAST_US
-
-if TYPE_CHECKING:
-    from spark_jobs.kafka.chunks import Chunk
 
 _T = TypeVar("_T")
 

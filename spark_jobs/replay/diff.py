@@ -23,12 +23,7 @@ from spark_jobs.protocol.kept import kept_names
 from spark_jobs.records.routing import placed_rows
 from spark_jobs.replay.trial_rows import TrialRows
 from spark_jobs.schema.additions import check_declared
-from spark_jobs.schema.metadata_columns import (
-    GENERATION,
-    INGESTED_AT,
-    OFFSET,
-    PARTITION,
-)
+from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.works.rebuild import REBUILD
 from spark_jobs.replay.ranges import parse_moment
 from spark_jobs.replay.replay import settle_left_replays
@@ -25,7 +25,6 @@ from spark_jobs.replay.replay import settle_left_replays
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
     from spark_jobs.recovery.decide import RecoveryResult
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And
+from pyiceberg.expressions import And, BooleanExpression
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import rows_at
@@ -27,7 +27,6 @@ from spark_jobs.storage.errors import storage_error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
     from spark_jobs.config.settings import PipelineConfig

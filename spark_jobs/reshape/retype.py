@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And, Not
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table, Transaction
 
 from spark_jobs.acts.act import act, batch_of_act, land_act, settle, summary_of_act
 from spark_jobs.commit.anchor import check_properties
@@ -40,7 +40,6 @@ from spark_jobs.schema.iceberg_types import declared_type
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask, Transaction
 
     from spark_jobs.commit.swap import Change
     from spark_jobs.connections.connect import Connections

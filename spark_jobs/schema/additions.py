@@ -8,7 +8,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.kept import unfinished
-from spark_jobs.protocol.progress import progress_from_properties
+from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.words import count
 from spark_jobs.schema.evolution import Evolution, Path
 from spark_jobs.schema.iceberg_types import (
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType
-
-    from spark_jobs.protocol.progress import Progress
 
 
 NEWEST_FORMAT = 2

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.checks.check import (
-    LATELY_SECONDS,
-    Case,
-    Check,
-    LimitKind,
-    Severity,
-    Verdict,
-    no_table,
-)
+from spark_jobs.checks.check import LATELY_SECONDS, Case, Check, LimitKind, Severity, Verdict, no_table
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
 
