@@ -521,6 +521,14 @@ def test_a_transaction_is_a_whole_number_or_a_text(number: bytes) -> None:
     assert [*Table().drain([good, (TYPED.key(1), other)]).indices] == [0]
 
 
+def test_a_schema_that_has_a_name_twice_is_no_schema() -> None:
+    """Whichever of the two was meant: the event is a bad value, to a drain and to an audit."""
+    event = TYPED.event("c", ROW).replace(b'"type":"struct",', b'"type":"struct","type":"struct",', 1)
+    good = (TYPED.key(1), TYPED.event("c", ROW))
+    assert event != good[1]
+    assert [*Table().drain([good, (TYPED.key(1), event), good]).indices] == [0, 2]
+
+
 @given(st.data())
 def test_no_bytes_stop_a_drain(data: st.DataObject) -> None:
     """Events of which some bytes are others, or are not there, are rows or bad values."""

@@ -170,6 +170,14 @@ def _after_blanks(text: str, at: int) -> int:
     return at
 
 
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's members; raises ``ValueError`` where a name is there twice."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a name is there twice")
+    return made
+
+
 def _refuse(text: str) -> NoReturn:
     raise NotReadError(f"not JSON: {text}")
 

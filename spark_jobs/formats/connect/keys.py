@@ -14,7 +14,13 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOpera
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from spark_jobs.formats.connect.documents import BareValueError, Documents, KeyNotReadError, NotReadError
+from spark_jobs.formats.connect.documents import (
+    BareValueError,
+    Documents,
+    KeyNotReadError,
+    NotReadError,
+    unique_names,
+)
 
 # What nearly all keys hold, in its one spelling already: patterns that Arrow's RE2 knows too.
 NAME = r'"[^"\\\x00-\x1f]*"'
@@ -137,17 +143,10 @@ def _number(number: Decimal) -> str:
     return f"{number:f}" if is_plain else f"{number:E}".replace("E+", "E")
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a name is there twice")
-    return made
-
-
 def _refuse(text: str) -> NoReturn:
     raise ValueError(f"not JSON: {text}")
 
 
 _JSON = json.JSONDecoder(
-    parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_pairs
+    parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=unique_names
 )

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from spark_jobs.formats import tree
+from spark_jobs.formats.connect.documents import unique_names
 from spark_jobs.formats.tree import Array, Map, Record, fields_told
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.told import Form, Forms
@@ -110,7 +111,7 @@ def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Recor
     type that is not known here.
     """
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, object_pairs_hook=unique_names)
         if is_enveloped:
             schema = {each["field"]: each for each in schema["fields"]}["after"]
         row = _type(schema, ())
