@@ -7,7 +7,7 @@ import os
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -61,6 +61,7 @@ from tests.support.warm_drains import run_warm_drains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from prove.lab.kafka_server import KafkaBroker
     from servers.process import ServerProcess
@@ -79,6 +80,12 @@ class SmallLab(Lab):
         """The server, whatever the part calls it; this process stands for the one whose time is told."""
         assert name
         yield SparkConnectServer(self.remote, cast("ServerProcess", SimpleNamespace(pid=os.getpid())))
+
+    def configure(self, name: str, *rest: Any, **settings: Any) -> Path:
+        """As it is, with two queries at once: each more one has a process of its own."""
+        path = super().configure(name, *rest, **settings)
+        path.write_text(f"{path.read_text()}serve: {{max_queries: 2}}\n")
+        return path
 
     @contextmanager
     def busy_kafka(self) -> Iterator[str]:
