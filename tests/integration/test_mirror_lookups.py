@@ -10,7 +10,7 @@ import pytest
 
 from prove.lab.generated_changes import UNAVAILABLE, Told
 from prove.lab.kafka_server import Record
-from spark_jobs.drain import drain_batch
+from spark_jobs.drain import mirror_fold
 from spark_jobs.drain.mirror_fold import fold_written
 from spark_jobs.protocol.errors import BadRecord, SourceChanged
 from spark_jobs.replay.rebuild import rebuild, rebuild_ranges
@@ -68,7 +68,7 @@ def test_changes_of_one_key_that_nobody_can_make_whole_are_all_dead_letters(
         folds.append(args)
         return fold_written(*args)
 
-    monkeypatch.setattr(drain_batch, "fold_written", counted)
+    monkeypatch.setattr(mirror_fold, "fold_written", counted)
     lacking = [Told("u", 1, at, at - 5, at, 7, UNAVAILABLE) for at in (20, 30)]
     whole = Told("c", 2, 40, 35, 40, 8, "short")
     lab = new_lab(placed(0, *lacking, whole), layout="mirror", mirror={"bad_changes": "dead_letters"})
