@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from spark_jobs.config.columns import GROWTH
+from spark_jobs.config.columns import GROWTH, Growth, NewFields
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import ConfigError
@@ -137,3 +137,12 @@ def test_a_column_that_values_have_is_never_the_keys() -> None:
     assert caught.value.code == "column-clash"
     declared = replace(keys, rules=Rules(9, declared=frozenset({"order_key"})))
     assert KeyedColumns(SeenColumns(GROWTH), declared).evolution(Schema(KEY), {}, Evidence())[0].bindings
+
+
+def test_fields_of_keys_and_of_values_that_have_no_column_are_counted_together() -> None:
+    """Where new fields are ignored."""
+    records = [(key_of(1), b'{"id": 1, "more": 2}'), (None, b'{"id": 2, "more": 3}'), (key_of(2), b"{}")]
+    decoded = DECODER.decode(chunk_of(records), columns_of(ID), Growth(NewFields.IGNORE))
+    assert not decoded.bad
+    assert decoded.table.column("id").to_pylist() == [1, 2, None]
+    assert dict(decoded.ignored) == {"more": 2, "order_key": 2}

@@ -159,3 +159,9 @@ def test_what_is_not_said_of_a_layout_are_keys() -> None:
     for layout in EVERY:
         assert {*layout.not_said, *layout.sections} <= known
         assert {*layout.refused, *layout.anew} <= commands
+
+
+def test_only_mirrors_are_made_anew_and_only_archives_go_back() -> None:
+    """Every other layout refuses it."""
+    for act, whose in (("rebuild", "mirror"), ("export", "archive")):
+        assert [layout for layout in EVERY if act not in layout.refused] == [whose]

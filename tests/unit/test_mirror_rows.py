@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from prove.lab.debezium_events import Column, Source
 from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import BadRecord, ConfigError
 from spark_jobs.protocol.layout import layout_named
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.decoder import Phase
-from spark_jobs.schema.metadata_columns import MIRROR_NAMES
+from spark_jobs.records.formats import format_of
+from spark_jobs.schema.metadata_columns import MIRROR_NAMES, SOURCE
 from tests.support.change_rows import Table, chunk_of
 
 PLAIN = Source()
@@ -68,3 +72,17 @@ def test_no_mirror_is_made_of_a_topic_without_keys() -> None:
     assert isinstance(first_batch_unreadable(MIRROR, 2, values, has_keys=True), BadRecord)
     changes = MIRROR.model_copy(update={"layout": layout_named("changes")})
     assert isinstance(first_batch_unreadable(changes, 2, values, has_keys=False), BadRecord)
+
+
+def test_a_change_of_another_source_adds_and_breaks_nothing() -> None:
+    """A drain stops at it: of its row there is neither a new column nor a dead letter."""
+    table = Table(layout=layout_named("mirror"))
+    own = table.drain([(PLAIN.key(1), PLAIN.event("c", {"id": 1}))])
+    (whose,) = own.table.column(SOURCE).to_pylist()
+    rows: list[Any] = [{"id": 1, "more": 2}, {"id": "no number"}]
+    foreign = chunk_of([(PLAIN.key(1), PLAIN.event("c", row, table="another")) for row in rows])
+    decoder = format_of(table.pipeline, table.known, table.schema, table.bound, cdc=Cdc(source=whose)).decoder
+    decoded = decoder.decode(foreign, table.columns)
+    assert not decoded.new_fields
+    assert not decoded.bad
+    assert decoded.table.column("id").to_pylist() == [None, None]

@@ -7,12 +7,14 @@ import json
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, ListType, LongType, NestedField, StringType, StructType
 
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.config.columns import GROWTH, Growth, NewFields
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.kept import KeptColumn
@@ -22,6 +24,7 @@ from spark_jobs.records.formats import JSON
 from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.records.row_maker import ChunkRows, RowMaker
 from spark_jobs.records.shape import Origin
+from spark_jobs.reshape.retype import _refitted
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
@@ -88,6 +91,15 @@ def test_no_field_is_written_into_a_kept_column() -> None:
     assert letters(made) == {0: "_id_was_string"}
 
 
+def test_a_letter_of_a_kept_column_is_of_its_own_record() -> None:
+    """Whatever could be no row before it."""
+    records = [{"id": "x", "_id_was_string": None}, {"id": "7", "_id_was_string": None}]
+    records += [{"id": "8", "_id_was_string": "a"}, {"id": "9", "_id_was_string": None}]
+    made = drained(records, ["null", "string"], [OF_TEXT], id=LongType(), _id_was_string=StringType())
+    assert held(made, "id") == {1: (7,), 3: (9,)}
+    assert letters(made) == {0: "id", 2: "_id_was_string"}
+
+
 POINT = {"type": "record", "name": "P", "fields": [{"name": n, "type": ["null", "string"]} for n in "ab"]}
 
 
@@ -133,3 +145,13 @@ def test_no_json_is_written_into_a_kept_column() -> None:
     ).make(chunk)
     assert held(made, "c", "_c") == {0: (1, None), 2: (2, None)}
     assert letters(made) == {1: "_c", 3: "c"}
+
+
+def test_what_fits_moves_into_the_new_column_and_the_rest_stays() -> None:
+    """No value is in both, and none that is there is written over."""
+    pipeline = PipelineConfig(name="a", topic="t", table="l.a")
+    columns = {"c": [None, None, 3, None], "_c": [1.0, 2.5, 4.0, None], "n": [5, 6, 7, 8]}
+    kinds = pa.schema([("c", pa.int64()), ("_c", pa.float64()), ("n", pa.int64())])
+    made = _refitted(pa.table(columns, kinds), kept=KeptColumn("c", "_c", 1), pipeline=pipeline)
+    moved = {"c": [1, None, 3, None], "_c": [None, 2.5, 4.0, None], "n": [5, 6, 7, 8]}
+    assert made.equals(pa.table(moved, kinds))
