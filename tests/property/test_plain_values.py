@@ -186,3 +186,25 @@ def test_a_uuid_is_the_same_to_both(text: str) -> None:
     made, misfits = placed(pa.array([text]), pa.uuid())
     wanted = _plain_or_none(plain.scalar(pa.uuid()), text)
     assert (made.storage[0].as_py(), bool(misfits)) == (wanted, wanted is None)
+
+
+def test_what_a_column_has_no_field_for_is_told_at_any_depth() -> None:
+    """Of objects inside lists and maps, too: else an audit finds a row right that a drain refuses."""
+    point = pa.struct([("x", pa.int64())])
+    for kind, item in (
+        (point, {"x": 1, "y": 2}),
+        (pa.list_(point), [{"x": 1, "y": 2}]),
+        (pa.map_(pa.string(), point), {"k": {"x": 1, "y": 2}}),
+        (pa.struct([("all", pa.list_(point))]), {"all": [{"x": 1, "y": 2}]}),
+    ):
+        beside: list[Any] = []
+        plain.in_column(item, kind, beside)
+        assert beside == [2]
+
+
+@pytest.mark.parametrize(("number", "is_read"), [(1 << 130, True), (-(1 << 132), True), (1 << 133, False)])
+def test_a_text_is_a_number_of_up_to_forty_digits_to_both(number: int, is_read: bool) -> None:
+    """One that is longer is none, whatever a column would hold."""
+    wanted = float(number) if is_read else None
+    assert converted(pa.array([str(number)]), pa.float64()).to_pylist() == [wanted]
+    assert _plain_or_none(lambda text: plain.in_column(text, pa.float64(), []), str(number)) == wanted

@@ -136,6 +136,18 @@ def test_a_type_nested_in_itself_is_bounded() -> None:
         assert "too deep" in _assert_unread(schema, b"\2\0", b"\2\2" * levels + b"\2\0")
 
 
+def test_records_nested_in_themselves_beside_each_other_are_no_deeper() -> None:
+    """However many of them an array has, a value is a row: its depth is bounded, not its length."""
+    kind = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "all", "type": {"type": "array", "items": "r"}}],
+    }
+    value = _long(1_000) + b"\0" * 1_000 + b"\0"
+    schema = _schema(kind)
+    assert len(schema.read([value]).table.column("all")[0]) == len(schema.read_plain(value)["all"]) == 1_000
+
+
 def test_json_text_loses_nothing() -> None:
     """What JSON has no word for is text: times, decimals, UUIDs, bytes as Avro's own JSON has them, NaN."""
     kinds = {

@@ -191,6 +191,14 @@ def test_a_message_in_itself_is_json_from_there() -> None:
     assert read.unread[0].field == "v"
 
 
+def test_fields_that_a_free_value_does_not_have_are_unknown_however_deep_they_are() -> None:
+    """What is JSON as a whole hides none: its value is no row, or they are counted by their number path."""
+    body = "message F { google.protobuf.Value v = 1; }"
+    value = b"\x0a\x08\x32\x06\x0a\x04\x9a\x06\x01a"
+    assert str(one(value, schema_of(body, "F"))).endswith("by number: 1.6.1.99")
+    assert dict(schema_of(body, "F", ignores=True).read([value]).ignored) == {"1.6.1.99": 1}
+
+
 def nested(mark: bytes, levels: int) -> bytes:
     """Return a message in itself, so many times, in the field with this mark."""
     deep = b""
