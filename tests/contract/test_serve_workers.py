@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psutil
@@ -141,6 +141,27 @@ def test_a_worker_that_dies_is_replaced(tails: Drained) -> None:
         assert time.monotonic() - began < ANSWER_SECONDS
         os.kill(the_one(), signal.SIGKILL)  # while it has nothing to do, and before its socket tells so
         assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+
+
+def test_a_query_is_asked_again_of_a_new_worker(tails: Drained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, where its process was gone before it took it: nobody's query took that much memory."""
+    ask, asked = _Worker.ask, []
+
+    def killed_first(one: _Worker, *given: Any) -> bool:
+        asked.append(one._number)
+        if len(asked) in deadly:
+            one._starter.kill(one._number)
+            assert one._connection is not None
+            assert one._connection.poll(5)  # its socket tells so only now
+        return ask(one, *given)
+
+    monkeypatch.setattr(_Worker, "ask", killed_first)
+    with asking(tails, query_timeout_seconds=30, max_queries=1) as client:
+        deadly = {1}
+        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        deadly = {3, 4}
+        assert refusal(client.post("/v1/query", json={"sql": EVERY})) == (400, "query-too-large")
+    assert len({*asked}) == 3
 
 
 def test_the_process_that_starts_workers_may_die(tails: Drained) -> None:

@@ -188,3 +188,8 @@ def test_buckets_of_another_number_are_another_partitioning(tmp_path: Path) -> N
 
 def _killed(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
+
+
+def test_what_is_left_is_counted_over_every_type_that_the_column_had(scene: Scene) -> None:
+    """Not only over the one before."""
+    assert [scene.retype("id", to).left for to in ("string", "boolean", "long")] == [DRAINED, DRAINED, 0]

@@ -175,6 +175,15 @@ def test_new_partition_does_not_object() -> None:
     assert has_passed(make_progress(1), wider)
 
 
+def test_what_was_planned_before_a_rollback_never_lands() -> None:
+    """Not from the same offsets either, to which the table came once more."""
+    batch, before = make_batch(), make_progress()
+    after = replace(before, rollbacks=before.rollbacks + 1)
+    assert stands_at_starts(before, batch)
+    assert not stands_at_starts(after, batch)
+    assert has_passed(after, batch)
+
+
 def test_sweep_spares_what_is_named_or_owed() -> None:
     """Only files that no snapshot names and no pending entry owes are given to deletion."""
     assert unnamed_files(["a", "b", "c"], frozenset("ac")) == ("b",)
