@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from spark_jobs.config.suites import Expectation, OnFailure, Suite, When
 from spark_jobs.drain.batch_plan import plan_of
 from spark_jobs.drain.batch_run import BatchRun, Tables
-from spark_jobs.drain.gate import can_reject, check, judge_written
+from spark_jobs.drain.gate import GateVerdict, can_reject, check, judge_written, log_held
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.protocol.errors import BadRecord, OffsetsUnavailable
+from spark_jobs.protocol.errors import BadRecord, BatchHeld, CorruptLog, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN
+from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.protocol.works.replay import REPLAY
+from spark_jobs.quality.results import SuiteResult
 from spark_jobs.spark.outcomes import Written
 from tests.support.lake import TOPIC, Lake, write_rows
 from tests.support.recovery_scene import Scene, make_scene
@@ -92,3 +95,25 @@ def test_a_row_that_two_gates_refuse_has_the_reason_of_the_first(scene: Scene) -
     reasons = {offset: why.partition(":")[0] for offset, why in verdict.rejected[0].items()}
     assert reasons == {0: "suite second", 8: "suite third", 9: "suite first"}
     assert can_reject(run, verdict)
+
+
+def test_a_redrive_accounts_for_every_letter_that_was_kept(scene: Scene) -> None:
+    """And asks no Kafka, which may hold none of their records any more."""
+    letters: Any = SimpleNamespace(places=SimpleNamespace(counts={0: 3}))
+    run, asked = replace(planned(scene, 10, REDRIVE), letters=letters), scene.source.asked
+    check(run, Written(balances={0: Balance(tombstones=3)}))
+    for balances in ({0: Balance(tombstones=2)}, {}):
+        with pytest.raises(CorruptLog, match="does not balance"):
+            check(run, Written(balances=balances))
+    assert scene.source.asked == asked
+
+
+def test_a_replay_that_does_not_meet_a_gate_is_not_held(scene: Scene) -> None:
+    """No drain goes on with it: it ends, and its log says nothing of files that a person decides on."""
+    verdict, run = GateVerdict((SuiteResult("strict", 10, ()),)), planned(scene, 10, REPLAY)
+    with pytest.raises(BatchHeld) as refused:
+        log_held(run, verdict)
+    assert refused.value.code == "replay-held"
+    assert scene.unfinished() == ()
+    log_held(planned(scene, 10), verdict)
+    assert len(scene.unfinished()) == 1

@@ -193,3 +193,12 @@ def _killed(*_: Any, **__: Any) -> None:
 def test_what_is_left_is_counted_over_every_type_that_the_column_had(scene: Scene) -> None:
     """Not only over the one before."""
     assert [scene.retype("id", to).left for to in ("string", "boolean", "long")] == [DRAINED, DRAINED, 0]
+
+
+def test_a_column_that_keeps_what_did_not_fit_is_given_no_type(scene: Scene) -> None:
+    """What it keeps is the other column's, of whose type it is asked."""
+    scene.retype("id", "double")
+    with pytest.raises(ConfigError, match="_id_was_long") as refused:
+        scene.retype("_id_was_long", "double")
+    assert refused.value.code == "cannot-retype"
+    assert scene.ids() == [float(number) for number in range(DRAINED)]

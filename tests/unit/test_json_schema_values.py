@@ -207,3 +207,14 @@ def test_a_schema_of_a_file_refers_to_others(tmp_path: Any) -> None:
     assert _read(only, b'{"total":{"units":5,"nanos":1}}') == [{"total": {"units": 5}}]
     with pytest.raises(ConfigError, match=r"common/money.json"):
         schemas().known()
+
+
+@pytest.mark.parametrize("closed", ["additionalProperties", "unevaluatedProperties"])
+def test_what_a_closed_object_has_no_name_for_makes_no_row(closed: str) -> None:
+    """Whichever word closes it, and where others are passed over too."""
+    closed_in = _object({"y": _INTEGER}, **{closed: False})
+    schema = _schema(_object({"x": _INTEGER, "in": closed_in}), ignores=True)
+    assert _read(schema, b'{"x":1,"in":{"y":2,"z":3}}', b'{"x":1,"in":{"y":2}}') == [
+        "in.z",
+        {"x": 1, "in": {"y": 2}},
+    ]

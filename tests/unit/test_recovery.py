@@ -11,8 +11,13 @@ from spark_jobs.lake.named_files import unnamed_files
 from spark_jobs.protocol.fences import has_passed, may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.protocol.work import Settler
+from spark_jobs.protocol.works.changes import RETYPE
+from spark_jobs.protocol.works.drain import DRAIN
+from spark_jobs.protocol.works.rebuild import REBUILD
+from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.protocol.works.replay import REPLAY
-from spark_jobs.recovery.decide import Decision, decide
+from spark_jobs.recovery.decide import Decision, decide, left_to
 from spark_jobs.txlog.entries import Attempt, Held, Published, fold, is_waiting
 from tests.support.log_entries import (
     TABLE_UUID,
@@ -182,6 +187,18 @@ def test_what_was_planned_before_a_rollback_never_lands() -> None:
     assert stands_at_starts(before, batch)
     assert not stands_at_starts(after, batch)
     assert has_passed(after, batch)
+
+
+def test_work_behind_the_offsets_is_left_to_the_next_replay() -> None:
+    """A drain settles its own attempts, and those that nobody can read."""
+    works = [DRAIN, REPLAY, REBUILD, REDRIVE, RETYPE]
+    attempts = [Attempt(TABLE_UUID, str(work), replace(make_batch(), kind=work), (), (), 1) for work in works]
+    attempts.append(Attempt(TABLE_UUID, "unreadable", None, (), (), 0))
+    settled = {settler: [each.uuid for each in left_to(settler, attempts)] for settler in Settler}
+    assert settled == {
+        Settler.DRAIN: ["drain", "unreadable"],
+        Settler.REPLAY: ["replay", "rebuild", "redrive", "retype"],
+    }
 
 
 def test_sweep_spares_what_is_named_or_owed() -> None:
