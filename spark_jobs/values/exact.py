@@ -178,6 +178,8 @@ def converted(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     if pa.types.is_string(values.type) and (made := _at_once(values, kind)) is not None:
         return made
+    if pa.types.is_floating(values.type) and pa.types.is_float64(kind):
+        return values.cast(kind)  # infinite ones too, which no literal is
     is_number = _is_number(kind)
     is_text = pa.types.is_string(kind)
 

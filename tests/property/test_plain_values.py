@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,13 @@ def test_a_count_since_1970_is_the_same_time_to_both(number: int, unit_us: int) 
         is_day = time is not None and time == time.replace(hour=0, minute=0, second=0, microsecond=0)
         wanted = time if pa.types.is_timestamp(kind) else time.date() if is_day else None  # type: ignore[union-attr]
         assert (made[0].as_py(), bool(misfits)) == (wanted, wanted is None)
+
+
+@pytest.mark.parametrize("number", [inf, -inf, nan, -0.0, 1.5])
+def test_a_single_is_the_same_double_to_both(number: float) -> None:
+    """One that is infinite too, or no number, or less than nothing."""
+    made = converted(pa.array([number], pa.float32()), pa.float64())
+    assert repr(made[0].as_py()) == repr(plain.in_column(number, pa.float64(), [])) == repr(number)
 
 
 @given(st.data(), st.sampled_from(KINDS), st.sampled_from([kind for kind, _ in KINDS]))
