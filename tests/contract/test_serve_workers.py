@@ -152,7 +152,7 @@ def test_a_query_is_asked_again_of_a_new_worker(tails: Drained, monkeypatch: pyt
         if len(asked) in deadly:
             one._starter.kill(one._number)
             assert one._connection is not None
-            assert one._connection.poll(5)  # its socket tells so only now
+            assert one._connection.poll(20)  # its socket tells so only now
         return ask(one, *given)
 
     monkeypatch.setattr(_Worker, "ask", killed_first)
