@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.columns import GROWTH, Growth, LetterColumn
-from spark_jobs.kafka.reader import Chunk
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.decoder import BadValue, Decoded, Decoder, Phase
 from spark_jobs.records.routing import RoutedRows, by_table
