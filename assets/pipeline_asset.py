@@ -1,8 +1,13 @@
-"""What all assets of a pipeline have in common: name, owners, tag, source, and what their steps are given."""
+"""What all assets of a pipeline have in common: keys, names, bounds, failures, what steps are given."""
 
+from __future__ import annotations
+
+import hashlib
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dagster import (
@@ -13,21 +18,101 @@ from dagster import (
     AssetsDefinition,
     AssetSpec,
     DagsterInstance,
+    Failure,
     MaterializeResult,
+    MetadataValue,
     ResourceParam,
     multi_asset,
 )
 
-from assets.failures import named_failures
-from assets.keys import GROUP_REPLAY, named_owners, step_name, table_key
-from assets.limits import NO_END, TAG_MAX_RUNTIME, UPKEEP, pool_of
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
-from spark_jobs.config.secrets import told_by
+from spark_jobs.config.secrets import scrub, told_by
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+
+
+# Asset keys and step names of a pipeline.
+
+
+GROUP_TOPICS = "topics"
+GROUP_TABLES = "tables"
+GROUP_UPKEEP = "upkeep"
+GROUP_REPLAY = "replay"
+
+
+def topic_key(topic: str) -> AssetKey:
+    """Return ``kafka/<topic>``."""
+    return AssetKey(["kafka", topic])
+
+
+def table_key(pipeline: PipelineConfig) -> AssetKey:
+    """Return the table's identifier, part by part: ``lake/flights``."""
+    return AssetKey(pipeline.table.split("."))
+
+
+def again_key(verb: str, pipeline: PipelineConfig) -> AssetKey:
+    """Return ``replay/<verb>_<pipeline>``: a graph's boxes show the last part alone."""
+    return AssetKey([GROUP_REPLAY, f"{verb}_{pipeline.name}"])
+
+
+def upkeep_key(pipeline: PipelineConfig, kind: str) -> AssetKey:
+    """Return ``upkeep/<kind>_<pipeline>``; the transaction log's kind is ``log``."""
+    return AssetKey([GROUP_UPKEEP, f"{kind}_{pipeline.name}"])
+
+
+def step_name(verb: str, name: str) -> str:
+    """Return a valid, unique step name; a name that Dagster's alphabet cannot spell gets a short hash."""
+    spelled = re.sub(r"\W", "_", name, flags=re.ASCII)
+    suffix = "" if spelled == name else "_" + hashlib.sha256(name.encode()).hexdigest()[:6]
+    return f"{verb}_{spelled}{suffix}"
+
+
+def named_owners(owners: Iterable[str]) -> list[str]:
+    """Return e-mail addresses as they are, and anything else as a team."""
+    return [owner if "@" in owner or owner.startswith("team:") else f"team:{owner}" for owner in owners]
+
+
+# What bounds the work of one run.
+#
+# A pool per table with a limit of 1 (the instance's default) keeps two runs from doing the same work; that is
+# a courtesy, the commit's compare-and-swap is the guard. Runs that start Spark in their own process, each a
+# JVM sized for the whole machine, share one pool instead.
+
+
+TAG_MAX_RUNTIME = "dagster/max_runtime"
+# The monitor fails a drain after this: the budget, the batch under way when it ends, start and recovery. One
+# process start, about 3 s, is paid at most every five minutes (the budget) by a flow that fills batches.
+DRAIN_MAX_RUNTIME_SECONDS = 900
+DRAIN_RESERVE_SECONDS = 600
+# Nobody asks again between two ticks of a schedule: its drain goes on until it has caught up.
+SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS = 6 * 3600
+OTHER_MAX_RUNTIME_SECONDS = 1800
+# Of what makes rows again, which takes as long as there are rows; it can be cancelled.
+NO_END = "0"
+# Appending to a table; tidying up after that; judging its suites; judging it, which reads beside all others.
+DRAIN, UPKEEP, QUALITY, CHECKS = POOLS = ("drain", "upkeep", "quality", "checks")
+LOCAL_SPARK = "local_spark"
+
+
+def drain_budget_seconds(run_tags: Mapping[str, str]) -> float:
+    """Return for how long a drain begins batches, within what the monitor gives its run."""
+    given = float(run_tags.get(TAG_MAX_RUNTIME, DRAIN_MAX_RUNTIME_SECONDS))
+    return max(0.0, given - DRAIN_RESERVE_SECONDS)
+
+
+def pool_of(pipeline: PipelineConfig, pool: str, *, is_local: bool = False) -> str:
+    """Return the name of one of the table's pools; ``is_local`` work with Spark is in the machine's."""
+    return LOCAL_SPARK if is_local and pool in {DRAIN, UPKEEP} else f"{pool}_{pipeline.table}"
+
+
+def pools_of(pipeline: PipelineConfig) -> frozenset[str]:
+    """Return all pools that the table's work may be in."""
+    return frozenset(pool_of(pipeline, pool) for pool in POOLS) | {LOCAL_SPARK}
+
 
 # Dagster (1.13) writes no materialization of an output with this metadata, and steps that wait for it run on
 # (ADR 44). A Dagster that knows it no more would materialize what is as it was.
@@ -123,3 +208,43 @@ class _Forward(logging.Handler):
 def _told_in(log: logging.Logger) -> AbstractContextManager[None]:
     """Have a run's log in Dagster say what Sluice says on its way, as the terminal does for a command."""
     return told_by(_Forward(log))
+
+
+# The one place where errors become Dagster failures: named, scrubbed of secrets, never retried by Dagster.
+#
+# Retrying is the backlog sensor's alone: its next request carries a new attempt number and waits longer each
+# time. ``allow_retries=False`` speaks to one of Dagster's three retry mechanisms, ``NO_RETRY_TAGS`` to two.
+
+
+NO_RETRY_TAGS = {"dagster/max_retries": "0", "dagster/retry_on_asset_or_op_failure": "false"}
+
+
+@contextmanager
+def named_failures() -> Iterator[None]:
+    """Translate every exception but a termination into a ``Failure``."""
+    try:
+        yield
+    except SluiceError as error:
+        raise _failure(error) from None
+    except Exception as error:  # noqa: BLE001  (the boundary to Dagster)
+        # A driver's exception may quote the connection string it was given.
+        text = scrub("".join(traceback.format_exception(error)))
+        raise Failure(
+            description=scrub(f"{type(error).__name__}: {error}"),
+            metadata={"traceback": MetadataValue.md(f"```\n{text}\n```")},
+            allow_retries=False,
+        ) from None
+
+
+def _failure(error: SluiceError) -> Failure:
+    return Failure(
+        description=scrub(f"{error.message}\n{error.hint}\ndocs/ERRORS.md#{error.code}"),
+        metadata={
+            "code": error.code,
+            "hint": scrub(error.hint),
+            "described in": MetadataValue.url(f"/docs/ERRORS.md#{error.code}"),
+            "may pass by itself": error.is_retryable,
+            **{name: scrub(value) for name, value in error.where.items()},
+        },
+        allow_retries=False,
+    )

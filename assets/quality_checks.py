@@ -16,9 +16,7 @@ from dagster import (
     multi_asset_check,
 )
 
-from assets.failures import named_failures
-from assets.keys import step_name, table_key
-from assets.limits import QUALITY, pool_of
+from assets.pipeline_asset import QUALITY, named_failures, pool_of, step_name, table_key
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig

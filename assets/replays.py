@@ -18,8 +18,7 @@ from dagster import (
 )
 from pydantic import Field
 
-from assets.keys import GROUP_REPLAY, again_key
-from assets.pipeline_asset import pipeline_asset
+from assets.pipeline_asset import GROUP_REPLAY, again_key, pipeline_asset
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.replay.ranges import WINDOW_OFFSETS, parse_range, window_bounds

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import AssetExecutionContext, AssetsDefinition, AssetSpec, MetadataValue
 
-from assets.keys import GROUP_TABLES, GROUP_TOPICS, table_key, topic_key
-from assets.limits import DRAIN, drain_budget_seconds
-from assets.pipeline_asset import pipeline_asset
+from assets.pipeline_asset import (
+    DRAIN,
+    GROUP_TABLES,
+    GROUP_TOPICS,
+    drain_budget_seconds,
+    pipeline_asset,
+    table_key,
+    topic_key,
+)
 from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def tell(home: Path, pipeline: PipelineConfig, result: Done, actor: str) -> None
 
 def _shown(pipeline: PipelineConfig, result: Done) -> tuple[AssetKey, Mapping[str, Any], bool]:
     """Return whose result it is, its metadata (none without a table), and whether it changed anything."""
-    from assets.keys import again_key, table_key, upkeep_key
+    from assets.pipeline_asset import again_key, table_key, upkeep_key
     from assets.replays import redrive_metadata, replay_metadata
     from assets.table_metadata import drain_metadata
     from assets.upkeep import upkeep_metadata

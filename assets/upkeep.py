@@ -6,9 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from assets.keys import GROUP_UPKEEP, upkeep_key
-from assets.limits import DRAIN, OTHER_MAX_RUNTIME_SECONDS, UPKEEP
-from assets.pipeline_asset import pipeline_asset
+from assets.pipeline_asset import (
+    DRAIN,
+    GROUP_UPKEEP,
+    OTHER_MAX_RUNTIME_SECONDS,
+    UPKEEP,
+    pipeline_asset,
+    upkeep_key,
+)
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends

@@ -16,7 +16,7 @@ from bench.drains import MeasuredDrain, run_drains
 from bench.lab import Lab
 from bench.records import ORDERS, PARTITIONS, Shape, fill, generate
 from prove.lab.kafka_server import KafkaBroker
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from servers.spark_connect import SparkConnectServer
 from spark_jobs.audit.audit import audit
 from spark_jobs.config.file import load_config

@@ -24,7 +24,7 @@ def measure_drains(
     asked_at: float, started_at: float, spark_pid: int, budget_seconds: float, paths: list[Path]
 ) -> DrainProcess:
     """Drain these configurations in this process, which was asked for at one time and started at another."""
-    from resources.connections import open_connections  # noqa: PLC0415
+    from resources.sluice import open_connections  # noqa: PLC0415
     from spark_jobs.config.file import load_config  # noqa: PLC0415
     from spark_jobs.connections.tables import load_fresh  # noqa: PLC0415
     from spark_jobs.drain.drain import drain  # noqa: PLC0415

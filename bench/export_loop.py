@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message, Producer
 
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.export.export import export
 from spark_jobs.export.plan import archived_chunks, plan_export

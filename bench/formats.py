@@ -35,8 +35,8 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.decoder import Decoder
-from spark_jobs.records.formats import JSON
 from spark_jobs.records.layouts.flat import FlatDecoder
+from spark_jobs.records.reading_plan import JSON
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns

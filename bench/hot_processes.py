@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.processor_time import TreeClock, least_cpu_ms, mean_cpu_ms, tree
 from bench.records import PARTITIONS, order_values
 from prove.lab.work_loop import looping
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from servers.serving import GARBAGE_THRESHOLD
 from serving.service import QueryService, Question
 from spark_jobs.config.file import load_config

@@ -14,7 +14,7 @@ from bench.lab import PIPELINE
 from bench.processor_time import least_cpu_ms
 from bench.records import fill, generate, order_keys
 from prove.lab.kafka_server import KafkaBroker, Record
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.file_rows import scan_schema, stream

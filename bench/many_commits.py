@@ -15,7 +15,7 @@ from typing import Any
 from bench.lab import Lab
 from bench.records import generate
 from prove.lab.tasks_here import tasks_here
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import Connections

@@ -17,7 +17,7 @@ from bench.lab import PIPELINE, Lab
 from prove.lab.debezium import ends
 from prove.lab.debezium_events import Column, Source
 from prove.lab.kafka_server import KafkaBroker, Record
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.drain.drain import DrainResult, drain
 from spark_jobs.spark.procedures import table_argument

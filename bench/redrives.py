@@ -17,7 +17,7 @@ import yaml
 from bench.lab import PIPELINE, Lab
 from bench.records import fill_partition
 from prove.lab.kafka_server import KafkaBroker
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.drain.drain import drain
 from spark_jobs.protocol.offsets import OffsetRange

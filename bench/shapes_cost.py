@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from bench.records import order_values
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.formats import format_of
+from spark_jobs.records.reading_plan import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping

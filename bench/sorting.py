@@ -21,7 +21,7 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.records.formats import JSON
+from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema

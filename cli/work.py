@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from cli import output
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config, load_written
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig

@@ -15,15 +15,21 @@ from dagster import (
     SensorResult,
 )
 
-from assets.keys import table_key, topic_key
+from assets.pipeline_asset import table_key, topic_key
 from orchestration.jobs import drain_job
-from orchestration.run_requests import RunHistory, announce_pools
+from orchestration.run_requests import (
+    Backlog,
+    RunHistory,
+    announce_pools,
+    should_drain,
+    state_key,
+    uncompacted_files,
+)
 from orchestration.switches import watching
-from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.endpoints import beat
 from spark_jobs.drain.planning import bytes_per_record
-from spark_jobs.monitoring.heartbeat import beat
 from spark_jobs.monitoring.survey import Problem, Surveyed
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError

@@ -21,14 +21,19 @@ from dagster import (
     schedule,
 )
 
-from assets.failures import named_failures
-from assets.keys import step_name
-from assets.limits import CHECKS, DRAIN, SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS, TAG_MAX_RUNTIME, UPKEEP
+from assets.pipeline_asset import (
+    CHECKS,
+    DRAIN,
+    SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS,
+    TAG_MAX_RUNTIME,
+    UPKEEP,
+    named_failures,
+    step_name,
+)
 from orchestration import switches
 from orchestration.backlog_sensor import drains
 from orchestration.jobs import drain_job, upkeep_job
-from orchestration.run_requests import UNDER_WAY, RunHistory, announce_pools
-from orchestration.triggers import should_drain_now
+from orchestration.run_requests import UNDER_WAY, RunHistory, announce_pools, should_drain_now
 from orchestration.upkeep_sensor import tidying
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig

@@ -17,7 +17,7 @@ from dagster import (
     op,
 )
 
-from assets.limits import OTHER_MAX_RUNTIME_SECONDS
+from assets.pipeline_asset import OTHER_MAX_RUNTIME_SECONDS
 from orchestration import switches
 from orchestration.jobs import run_tags
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetChecksDefinition, AssetSelection, define_asset_job
 
-from assets.failures import NO_RETRY_TAGS
-from assets.keys import GROUP_TABLES, GROUP_UPKEEP
-from assets.limits import (
+from assets.pipeline_asset import (
     CHECKS,
     DRAIN_MAX_RUNTIME_SECONDS,
+    GROUP_TABLES,
+    GROUP_UPKEEP,
+    NO_RETRY_TAGS,
     OTHER_MAX_RUNTIME_SECONDS,
     QUALITY,
     TAG_MAX_RUNTIME,

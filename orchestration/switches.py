@@ -11,7 +11,7 @@ from typing import Any
 
 from dagster import DefaultScheduleStatus, DefaultSensorStatus, SensorDefinition, sensor
 
-from assets.failures import named_failures
+from assets.pipeline_asset import named_failures
 from spark_jobs.protocol.errors import fault
 
 VARIABLE = "SLUICE_AUTOMATION"

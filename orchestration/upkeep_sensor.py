@@ -16,11 +16,10 @@ from dagster import (
     SensorResult,
 )
 
-from assets.keys import table_key, upkeep_key
+from assets.pipeline_asset import table_key, upkeep_key
 from orchestration.jobs import drain_job, upkeep_job
-from orchestration.run_requests import RunHistory
+from orchestration.run_requests import RunHistory, state_key
 from orchestration.switches import watching
-from orchestration.triggers import state_key
 from resources.sluice import Sluice
 from spark_jobs.books.entries import is_due
 from spark_jobs.monitoring.survey import Problem

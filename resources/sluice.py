@@ -1,22 +1,28 @@
-"""What assets and sensors are given: the configuration, connections by pipeline, and the survey of all.
+"""What assets, sensors and commands are given: the configuration, connections by pipeline, a survey of all.
 
-A plain object, not a ``ConfigurableResource``: the properties it holds would be shown in the UI, and its
-Kafka connection is kept between the sensor's ticks.
+``Sluice`` is a plain object, not a ``ConfigurableResource``: the properties it holds would be shown in the
+UI, and its Kafka connection is kept between the sensor's ticks.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resources.connections import open_connections
-from resources.spark import SparkSessions
+from resources.spark import SparkSessions, spark_parallelism
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.monitoring.checkup import Health, check_up
 from spark_jobs.monitoring.survey import Surveyor
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import SluiceError, named
+from spark_jobs.storage.state_files import make_state_folder
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+
 
 ACTOR = "dagster"
 
@@ -42,3 +48,76 @@ class Sluice:
         """Look once at one pipeline for the built-in checks."""
         (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
         return health
+
+
+# A pipeline's connections for one piece of work; when that is cut short, its Spark work is stopped too.
+
+
+# What failed of these is counted and told; who only looks sees it on the screen.
+_WORK = frozenset({"drain", "replay", "redrive", "upkeep"})
+
+
+@contextmanager
+def open_connections(
+    config: SluiceConfig,
+    pipeline: str,
+    *,
+    kind: str,
+    actor: str,
+    run_id: str,
+    needs_kafka: bool = True,
+    sessions: SparkSessions | None = None,
+) -> Iterator[Connections]:
+    """Give connections for ``kind`` of work (``drain``, ``checkpoint``, ...); clients connect on first use.
+
+    ``sessions`` are those that Dagster injects; a command has its own.
+
+    Leaving by anything but a named error (a termination, Ctrl-C, a bug) interrupts the Spark work of the
+    attempt that was under way: on a Connect server it would otherwise hold the cores for nobody. Of drains,
+    replays, redrives and upkeep every error is counted and told.
+    """
+    from spark_jobs.connections.connect import connect  # noqa: PLC0415  (pyiceberg, Kafka)
+
+    make_state_folder(Path(config.home))
+    attempts: list[str] = []
+    with _noted(config, pipeline, kind, attempts):
+        spark = (sessions or SparkSessions(config)).of(kind)
+        connections = connect(
+            config,
+            spark=spark.session,
+            interrupt=spark.interrupt,
+            parallelism=spark_parallelism(config),
+            actor=actor,
+            run_id=run_id,
+            needs_kafka=needs_kafka,
+        )
+
+        def new_attempt() -> str:
+            attempts.append(connections.new_attempt())
+            return attempts[-1]
+
+        try:
+            yield replace(connections, new_attempt=new_attempt)
+        except SluiceError:
+            raise
+        except BaseException:
+            if attempts:
+                spark.interrupt(attempts[-1])
+            raise
+
+
+@contextmanager
+def _noted(config: SluiceConfig, name: str, work: str, attempts: Sequence[str]) -> Iterator[None]:
+    """Count and tell what the work ends with: a name nobody has for it makes it no less a failure."""
+    from spark_jobs.notices.failures import work_failed, work_succeeded  # noqa: PLC0415  (requests)
+
+    if work not in _WORK or (pipeline := config.pipeline(name)) is None:
+        yield
+        return
+    try:
+        yield
+    except Exception as error:
+        why, attempt = named(error, mends.command("drain", name)), attempts[-1] if attempts else ""
+        work_failed(config.home, pipeline, work, why, attempt=attempt)
+        raise
+    work_succeeded(config.home, pipeline, work)

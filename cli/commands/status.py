@@ -20,9 +20,9 @@ from spark_jobs.checks.check import spoken_duration
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
+from spark_jobs.connections.endpoints import SILENT_SECONDS, last_beat_ms
 from spark_jobs.connections.shape import shape_digest
 from spark_jobs.monitoring.checkup import waits_since_ms
-from spark_jobs.monitoring.heartbeat import SILENT_SECONDS, last_beat_ms
 from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surveyor
 from spark_jobs.notices.failures import last_failures
 from spark_jobs.notices.notice import DRAIN

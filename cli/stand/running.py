@@ -32,8 +32,13 @@ from servers.registry import start_registry
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, embedded_kafka, write_endpoints
-from spark_jobs.monitoring.heartbeat import forget_beats
+from spark_jobs.connections.endpoints import (
+    Endpoints,
+    clear_endpoints,
+    embedded_kafka,
+    forget_beats,
+    write_endpoints,
+)
 from spark_jobs.protocol.errors import CommitConflict, SluiceError
 from spark_jobs.storage.state_files import make_state_folder
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assets.limits import DRAIN_MAX_RUNTIME_SECONDS
-from orchestration.triggers import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
+from assets.pipeline_asset import DRAIN_MAX_RUNTIME_SECONDS
+from orchestration.run_requests import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
 from resources.spark import TASK_ATTEMPTS
 from resources.spark_shipping import SHIPPING_PAUSES_SECONDS
 from spark_jobs.commit.landing import (

@@ -18,7 +18,7 @@ from prove.lab.forked import fork
 from prove.lab.generated_changes import Told
 from prove.lab.pipeline_lab import PIPELINE, Lab, configure, make_lab
 from prove.workload import PARTITIONS, REST, SQLITE, Workload
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.spark.procedures import call_procedure, table_argument
 

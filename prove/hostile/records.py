@@ -20,7 +20,7 @@ from prove.scenario import Findings, scenario_on
 from prove.workload import PARTITIONS, SQLITE, Testbed, Workload
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.file_rows import rows_of_file
-from spark_jobs.records.formats import format_of
+from spark_jobs.records.reading_plan import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS

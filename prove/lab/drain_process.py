@@ -20,7 +20,7 @@ from prove.lab.counted_reads import CountedReads
 from prove.lab.forked import fork
 from prove.lab.patience import Patience
 from prove.lab.tasks_here import tasks_here
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.acts.accept_source import accept_restart, accept_source, compare_source, find_restart
 from spark_jobs.acts.act import pause, resume, settle, skip
 from spark_jobs.acts.held import discard, publish

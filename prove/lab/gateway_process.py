@@ -17,7 +17,7 @@ import httpx
 from prove.lab.forked import fork
 from prove.lab.pipeline_lab import configure
 from prove.lab.signal_at import SignalAt
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from servers.gateway import serve_gateway
 from servers.process import free_ports
 from spark_jobs.config.file import load_config

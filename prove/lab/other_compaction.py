@@ -8,7 +8,7 @@ from typing import Any
 
 from prove.lab.forked import fork
 from prove.lab.pipeline_lab import PIPELINE, Lab
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.spark.procedures import call_procedure, table_argument
 

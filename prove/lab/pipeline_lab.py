@@ -20,7 +20,7 @@ from prove.lab.kafka_server import unique_name
 from prove.lab.patience import Patience
 from prove.lab.signal_at import SignalAt
 from prove.lab.tasks_here import tasks_here
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.audit.audit import audit
 from spark_jobs.audit.counts import AuditResult
 from spark_jobs.books.entries import books_of

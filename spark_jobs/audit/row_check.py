@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.kept import kept_names
-from spark_jobs.records.decoder import Decoded, PlainDecoder
+from spark_jobs.records.decoder import NO_SHAPING, Decoded, PlainDecoder, Shaping
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.routing import PLACE, places_of
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import shaped
-from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
 from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, ORIGIN_COLUMNS
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from spark_jobs.config.columns import from_text
 from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
-from spark_jobs.config.kafka_keys import ALIASES
 from spark_jobs.config.layout_checks import check_layout
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
-from spark_jobs.config.sections import check_route_tables
+from spark_jobs.config.sections import ALIASES, check_route_tables
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,

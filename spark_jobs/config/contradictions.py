@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from spark_jobs.config.iceberg_terms import wrong_property
-from spark_jobs.config.kafka_keys import validate_kafka_properties
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path
 from spark_jobs.config.redaction import REFERENCE, is_plain_secret, wrong_reference
+from spark_jobs.config.sections import validate_kafka_properties
 from spark_jobs.protocol.progress import PREFIX
 
 LISTENERS = ("ui", "metrics", "catalog_server", "serve", "gateway")

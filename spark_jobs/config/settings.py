@@ -16,7 +16,6 @@ from pydantic import Field
 from spark_jobs.config import values
 from spark_jobs.config.columns import Columns
 from spark_jobs.config.gateway import GatewaySettings
-from spark_jobs.config.kafka_keys import KafkaAuth
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import StartText, next_tick_ms
@@ -26,6 +25,7 @@ from spark_jobs.config.sections import (
     DeadLetterSettings,
     Envelope,
     Hot,
+    KafkaAuth,
     MirrorSettings,
     NotifySettings,
     RouteSettings,

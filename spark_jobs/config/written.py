@@ -12,7 +12,6 @@ from pydantic_core import ErrorDetails
 from spark_jobs.config import values
 from spark_jobs.config.contradictions import LISTENERS, check_main_file, check_team_file
 from spark_jobs.config.gateway import GatewaySettings
-from spark_jobs.config.kafka_keys import KafkaAuth
 from spark_jobs.config.listener import (
     CatalogServerSettings,
     ListenerDefaults,
@@ -30,6 +29,7 @@ from spark_jobs.config.problems import (
     did_you_mean,
     in_order,
 )
+from spark_jobs.config.sections import KafkaAuth
 from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import Frozen, key
 from spark_jobs.protocol.errors import SluiceError, fault

@@ -1,19 +1,20 @@
-"""Where servers answer: those that Sluice started itself, and the broker that is configured or ours."""
+"""Where servers answer, ours and the broker that is configured, and when a sensor last looked at all."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import logging
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
 from spark_jobs import WITHIN
-from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION, KafkaAuth
 from spark_jobs.config.redaction import url_passwords
 from spark_jobs.config.secrets import remember, resolve
+from spark_jobs.config.sections import AWS_MSK_IAM_REGION, KafkaAuth
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.storage.state_files import write_whole
@@ -127,3 +128,33 @@ def _lock(home: str) -> Path:
 
 def _file(home: str) -> Path:
     return Path(home) / "run" / "endpoints.json"
+
+
+# When a sensor last looked at every pipeline is noted, so that silence is noticed.
+
+
+# Ticks come every five seconds; one over a thousand pipelines may take a minute.
+SILENT_SECONDS = 180.0
+
+
+def beat(home: str) -> None:
+    """Note a tick that went well; where the state folder cannot be written none is noted."""
+    with suppress(OSError):
+        write_whole(_heartbeat_file(home), str(time.time_ns() // 1_000_000))
+
+
+def last_beat_ms(home: str) -> int | None:
+    """Return when the last one was, milliseconds since the epoch; None of none."""
+    try:
+        return int(_heartbeat_file(home).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def forget_beats(home: str) -> None:
+    """What ticked was stopped on purpose."""
+    _heartbeat_file(home).unlink(missing_ok=True)
+
+
+def _heartbeat_file(home: str) -> Path:
+    return Path(home) / "run" / "last-tick"

@@ -42,8 +42,7 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.changes import REANCHOR
 from spark_jobs.protocol.works.drain import DRAIN
-from spark_jobs.records.formats import types_of_newest
-from spark_jobs.records.reading_plan import ReadingPlan
+from spark_jobs.records.reading_plan import ReadingPlan, types_of_newest
 from spark_jobs.schema.additions import (
     check_beside,
     check_declared,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException
 from cryptography import x509
 
-from spark_jobs.config.kafka_keys import (
+from spark_jobs.config.sections import (
     ALIASES,
     AWS_MSK_IAM_REGION,
     FIXED_PROPERTIES,

@@ -282,7 +282,7 @@ def _refuse_misfits(pipeline: PipelineConfig, schema: Schema, bound: ColumnMap) 
 
     One that speaks of more is left: a column that is declared or comes with the next records may go with it.
     """
-    from spark_jobs.records.shaping import shaping_of  # noqa: PLC0415  (pyarrow, never at import)
+    from spark_jobs.records.decoder import shaping_of  # noqa: PLC0415  (pyarrow, never at import)
     from spark_jobs.schema.arrow_schema import arrow_schema  # noqa: PLC0415
     from spark_jobs.schema.partitioning import field_names  # noqa: PLC0415
 

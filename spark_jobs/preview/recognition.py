@@ -24,7 +24,7 @@ from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.words import count
 from spark_jobs.records.appearance import is_event, values_of
-from spark_jobs.records.formats import JSON
+from spark_jobs.records.reading_plan import JSON
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
 from spark_jobs.schema.iceberg_types import iceberg_type, type_text
 from spark_jobs.schema.inference import Field, FieldType, Primitive, choose_types

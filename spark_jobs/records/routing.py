@@ -18,7 +18,7 @@ from spark_jobs.schema.metadata_columns import OFFSET
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spark_jobs.records.shaping import Shaping
+    from spark_jobs.records.decoder import Shaping
 
 STAYS = -1
 PLACE = "(table)"  # beside the columns of rows that are looked at together: null in the pipeline's own table

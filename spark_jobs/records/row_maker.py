@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 from spark_jobs.config.columns import GROWTH, Growth, LetterColumn
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.records.decoder import BadValue, Decoded, Decoder, Phase
+from spark_jobs.records.decoder import NO_SHAPING, BadValue, Decoded, Decoder, Phase, Shaping
 from spark_jobs.records.routing import RoutedRows, by_table
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
-from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 

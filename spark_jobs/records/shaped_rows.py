@@ -18,11 +18,10 @@ from spark_jobs.expressions.judging import Expression, ExpressionError, first_li
 from spark_jobs.expressions.results import check_condition, check_result, check_route_value
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.records.decoder import BadValue, Decoded, Phase
+from spark_jobs.records.decoder import FILTER, ROUTE, BadValue, Decoded, Phase, Shaping, shaping_of
 from spark_jobs.records.documents import along, from_field, texts
 from spark_jobs.records.routing import routes_of
 from spark_jobs.records.shape import Origin, origin_columns, pick, shape
-from spark_jobs.records.shaping import FILTER, ROUTE, Shaping, shaping_of
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
 from spark_jobs.values.exact import Misfits, formed, placed

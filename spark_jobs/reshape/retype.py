@@ -31,7 +31,7 @@ from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.kept import KeptColumn, unfinished
 from spark_jobs.protocol.progress import ColumnMap, Progress
 from spark_jobs.protocol.works.changes import RETYPE
-from spark_jobs.records.formats import refit_of
+from spark_jobs.records.reading_plan import refit_of
 from spark_jobs.replay.replay import settle_left_replays
 from spark_jobs.reshape.retype_rules import refuse, spelled, type_of
 from spark_jobs.schema.evolution import moved

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import DagsterRunStatus
 
-from assets.keys import GROUP_UPKEEP, again_key
+from assets.pipeline_asset import GROUP_UPKEEP, again_key
 from prove.lab.browser import Page, open_browser
 from servers.process import ServerFolder
 from spark_jobs.replay.ranges import window_key

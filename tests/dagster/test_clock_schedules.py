@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dagster import DagsterInstance, build_schedule_context, build_sensor_context
 
-from assets.limits import drain_budget_seconds
+from assets.pipeline_asset import drain_budget_seconds
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from resources.sluice import Sluice

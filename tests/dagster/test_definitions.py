@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey, Definitions
 
-from assets.keys import step_name
+from assets.pipeline_asset import step_name
 from orchestration.build import build_definitions
 from orchestration.foreign_packages import refuse_foreign_packages
 from spark_jobs.checks.registry import BY_NAME

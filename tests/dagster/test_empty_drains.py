@@ -17,7 +17,7 @@ from dagster import (
     materialize,
 )
 
-from assets.limits import TAG_MAX_RUNTIME
+from assets.pipeline_asset import TAG_MAX_RUNTIME
 from assets.replays import rebuild_asset
 from assets.tables import table_asset
 from spark_jobs.config.settings import PipelineConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dagster import DagsterExecutionInterruptedError, Failure
 
-from assets.failures import named_failures
+from assets.pipeline_asset import named_failures
 from spark_jobs.config.secrets import remember, scrub
 from spark_jobs.protocol.errors import OffsetsUnavailable
 

@@ -8,7 +8,7 @@ import pytest
 from dagster import AssetCheckSeverity, DagsterInstance, Definitions
 
 from assets.checks import hot_check
-from assets.limits import CHECKS
+from assets.pipeline_asset import CHECKS
 from orchestration.jobs import judging_job
 from resources.sluice import Sluice
 from servers.process import free_ports

@@ -9,7 +9,7 @@ from dagster._core.instance.config import PoolGranularity
 from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
 from dagster._core.storage.dagster_run import RunOpConcurrency
 
-from assets.limits import pools_of
+from assets.pipeline_asset import pools_of
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from resources.sluice import Sluice

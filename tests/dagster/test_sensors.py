@@ -26,8 +26,8 @@ from spark_jobs.commit.birth import create_table
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.sections import NotifySettings
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.connections.endpoints import last_beat_ms
 from spark_jobs.lake.catalog import close_catalog, open_catalog
-from spark_jobs.monitoring.heartbeat import last_beat_ms
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.protocol.batch import Batch, Pause
 from spark_jobs.protocol.errors import RetryableError

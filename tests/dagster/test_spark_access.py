@@ -17,8 +17,7 @@ from dagster import materialize
 from pyspark.errors import PySparkException
 
 from assets.tables import table_asset
-from resources.connections import open_connections
-from resources.sluice import Sluice
+from resources.sluice import Sluice, open_connections
 from resources.spark import (
     PARALLELISM,
     SparkSessions,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestration.triggers import (
+from orchestration.run_requests import (
     LONGEST_RETRY_SECONDS,
     Backlog,
     patience,

@@ -12,7 +12,7 @@ import pytest
 from cli.commands import status
 from cli.commands.state_word import StateWord
 from orchestration.backlog_sensor import backlog_of
-from orchestration.triggers import should_drain
+from orchestration.run_requests import should_drain
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.pipeline_lab import configure, orders, progress

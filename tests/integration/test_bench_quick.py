@@ -83,7 +83,9 @@ class SmallLab(Lab):
 
     def configure(self, name: str, *rest: Any, **settings: Any) -> Path:
         """As it is, with two queries at once: each more one has a process of its own."""
-        path = Lab.configure(self, name, *rest, **settings)  # Python 3.11: a class with slots has no bare super()
+        path = Lab.configure(
+            self, name, *rest, **settings
+        )  # Python 3.11: a class with slots has no bare super()
         path.write_text(f"{path.read_text()}serve: {{max_queries: 2}}\n")
         return path
 

@@ -33,7 +33,7 @@ AT = "2026-01-01T00:00:00Z"
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first batch's split holds about 100 records, a later one's as many as their size allows."""
-    for module in ("batch_plan", "table_columns"):
+    for module in ("drain_batch", "table_columns"):
         monkeypatch.setattr(f"spark_jobs.drain.{module}.MAX_SPLIT_BYTES", 100 * FIRST_GUESS_BYTES_PER_RECORD)
 
 
@@ -76,7 +76,7 @@ def test_new_fields_become_columns_and_only_their_split_is_done_again(
     lab = new_lab(as_json(first), partitions=2)
     lab.drain()
     rounds.clear()
-    monkeypatch.setattr("spark_jobs.drain.batch_plan.MAX_SPLIT_BYTES", 10_000)
+    monkeypatch.setattr("spark_jobs.drain.drain_batch.MAX_SPLIT_BYTES", 10_000)
     more = {
         "id": 2,
         "at": AT,

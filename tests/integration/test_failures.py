@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.pipeline_lab import configure, make_lab
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.config.secrets import remember
 from spark_jobs.notices.failures import read_failures

@@ -230,7 +230,7 @@ def test_it_ends_within_seconds_while_kafka_answers_nobody(new_lab: NewLab) -> N
 _DIES = """
 import os, signal, sys, time
 from pathlib import Path
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.follower import Follower

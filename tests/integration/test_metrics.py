@@ -16,9 +16,9 @@ from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure
 from servers.process import free_ports
 from spark_jobs.books.fold import checkpoint
+from spark_jobs.connections.endpoints import beat
 from spark_jobs.kafka import reader as kafka_reader
 from spark_jobs.monitoring import metrics as metrics_module
-from spark_jobs.monitoring.heartbeat import beat
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import SluiceCollector
 from spark_jobs.notices.failures import work_failed

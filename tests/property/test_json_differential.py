@@ -16,8 +16,7 @@ from prove.hostile.odd_json import FAMILIES, Family
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.json import PlainJsonDecoder
-from spark_jobs.records.layouts.flat import PlainFlatDecoder
+from spark_jobs.records.layouts.flat import PlainFlatDecoder, PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema
 from spark_jobs.schema.inference import choose_types

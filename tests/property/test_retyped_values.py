@@ -17,8 +17,8 @@ from pyiceberg.types import NestedField
 from spark_jobs.audit.row_check import equal_values
 from spark_jobs.config.columns import GROWTH
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.records.formats import refit_of
 from spark_jobs.records.projection import Projected, project, refit_by_schema
+from spark_jobs.records.reading_plan import refit_of
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.iceberg_types import declared_type
 from spark_jobs.values.exact import may_convert

@@ -12,8 +12,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.kafka.chunks import Chunk, joined
 from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS, MAX_RECORDS_TOGETHER, bundles
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.layouts.flat import FlatDecoder
+from spark_jobs.records.layouts.flat import FlatDecoder, JsonDecoder
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema

@@ -12,7 +12,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.records.decoder import Decoded
-from spark_jobs.records.formats import format_of
+from spark_jobs.records.reading_plan import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evolution import bind, evolved

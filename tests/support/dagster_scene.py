@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
-from assets.keys import table_key
+from assets.pipeline_asset import table_key
 from assets.replays import windows_of
 from prove.lab.pipeline_lab import Lab, configure, make_lab
 from servers.dagster import DagsterSettings, start_dagster

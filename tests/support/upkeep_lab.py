@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
-from resources.connections import open_connections
+from resources.sluice import open_connections
 from spark_jobs.upkeep.registry import BY_NAME
 from spark_jobs.upkeep.upkeep import run_upkeep
 

@@ -17,8 +17,8 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.layouts.archive import ArchiveDecoder, PlainArchiveDecoder
+from spark_jobs.records.layouts.flat import JsonDecoder, PlainJsonDecoder
 from spark_jobs.schema.archive_columns import ArchiveColumns
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, WrittenColumns

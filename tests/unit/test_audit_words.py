@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from assets.keys import table_key
+from assets.pipeline_asset import table_key
 from assets.tables import table_asset
 from cli.work import verdict
 from spark_jobs.audit import audit as audits

@@ -19,8 +19,7 @@ from spark_jobs.config.columns import ColumnSettings, NewFields
 from spark_jobs.config.sections import Envelope, SchemaSettings
 from spark_jobs.formats.connect.schema import RowSchema
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.records.decoder import Phase
-from spark_jobs.records.shaping import shaping_of
+from spark_jobs.records.decoder import Phase, shaping_of
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence, Seen
 from spark_jobs.schema.iceberg_types import declared_fields

@@ -16,7 +16,7 @@ from spark_jobs.monitoring.metrics import TableTotals, _add_totals, _family
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.commit_summary import CommitSummary, counts_summary
 from spark_jobs.protocol.words import counts
-from spark_jobs.records.formats import JSON
+from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema

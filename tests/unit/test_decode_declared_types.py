@@ -13,8 +13,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.json import PlainJsonDecoder
-from spark_jobs.records.layouts.flat import PlainFlatDecoder
+from spark_jobs.records.layouts.flat import PlainFlatDecoder, PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.formats.json.arrow_reader import read_chunk, read_schema
-from spark_jobs.formats.json.block import decode_chunk
+from spark_jobs.formats.json.block import decode_chunk, read_chunk, read_schema
 from spark_jobs.formats.json.nesting import MAX_NESTING
 from spark_jobs.schema.writer_schema import ReadValues
 from tests.support.json_reference import POINT, SCHEMA

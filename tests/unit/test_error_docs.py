@@ -10,7 +10,7 @@ from string import Formatter
 import pytest
 from dagster import Failure
 
-from assets.failures import named_failures
+from assets.pipeline_asset import named_failures
 from cli.output import error_lines
 from docs.pages.errors import PAGE, ROOT, entries, render
 from spark_jobs.protocol.errors import KINDS, ConfigError, _catalogue, fault

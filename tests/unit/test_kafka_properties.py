@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from spark_jobs.config.kafka_keys import FIXED_PROPERTIES, KAFKA_PROPERTY_NAMES, validate_kafka_properties
+from spark_jobs.config.sections import FIXED_PROPERTIES, KAFKA_PROPERTY_NAMES, validate_kafka_properties
 from spark_jobs.kafka.client_properties import admin_properties, consumer_properties, new_client
 from spark_jobs.kafka.errors import ClientTroubles
 from spark_jobs.protocol.errors import ConfigError

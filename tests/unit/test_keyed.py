@@ -20,8 +20,7 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
+from spark_jobs.records.layouts.flat import FlatDecoder, JsonDecoder, PlainFlatDecoder, PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KeyedColumns, KnownSchemas, SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence

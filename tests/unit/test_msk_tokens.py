@@ -15,7 +15,7 @@ from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION, AwsMskIam, KafkaAuth
+from spark_jobs.config.sections import AWS_MSK_IAM_REGION, AwsMskIam, KafkaAuth
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.kafka.client_properties import admin_properties, consumer_properties, new_client
@@ -107,7 +107,7 @@ _DROPPED_CLIENT = """
 import time
 from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 from confluent_kafka.admin import AdminClient
-from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
+from spark_jobs.config.sections import AWS_MSK_IAM_REGION
 from spark_jobs.kafka import msk_tokens
 from spark_jobs.kafka.client_properties import admin_properties, new_client
 from spark_jobs.kafka.errors import ClientTroubles

@@ -7,8 +7,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
+from spark_jobs.records.layouts.flat import FlatDecoder, JsonDecoder, PlainFlatDecoder, PlainJsonDecoder
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema

@@ -20,8 +20,8 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.formats import JSON
 from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
+from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import ChunkRows, RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.reshape.retype import _refitted

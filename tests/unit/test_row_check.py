@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.audit.findings import RoundedColumn, merged
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.formats import JSON
+from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema

@@ -11,8 +11,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.layouts.flat import FlatDecoder
+from spark_jobs.records.layouts.flat import FlatDecoder, JsonDecoder
 from spark_jobs.records.shape import NO_TIMESTAMP, Origin, dead_letter_table, shape
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import (

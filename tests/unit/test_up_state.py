@@ -12,8 +12,15 @@ import pytest
 
 from cli.commands.status import UpState, up_state
 from cli.stand.run_record import UpRecord
-from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, read_endpoints, write_endpoints
-from spark_jobs.monitoring.heartbeat import beat, forget_beats, last_beat_ms
+from spark_jobs.connections.endpoints import (
+    Endpoints,
+    beat,
+    clear_endpoints,
+    forget_beats,
+    last_beat_ms,
+    read_endpoints,
+    write_endpoints,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,7 @@ from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.decoder import Decoded, Format
 from spark_jobs.records.framing import Encoded
-from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.layouts.flat import PlainValues, Values
+from spark_jobs.records.layouts.flat import JsonDecoder, PlainJsonDecoder, PlainValues, Values
 from spark_jobs.records.shape import headers_column
 from spark_jobs.schema.archive_columns import (
     HEADERS,

@@ -21,9 +21,8 @@ from spark_jobs.formats.json.parsing import parse_object
 from spark_jobs.protocol.errors import ConfigError, fault
 from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import BadValue, Decoded, Format, Phase
+from spark_jobs.records.decoder import BadValue, Decoded, Format, Phase, shaping_of
 from spark_jobs.records.framing import Encoded
-from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
 from spark_jobs.records.layouts.change_columns import ChangeColumns, PlacedRows
 from spark_jobs.records.layouts.events import (
     AvroEvents,
@@ -42,9 +41,8 @@ from spark_jobs.records.layouts.events_plain import (
     plain_enveloped,
     plain_upsert,
 )
-from spark_jobs.records.layouts.flat import with_keys_and_headers
+from spark_jobs.records.layouts.flat import JsonDecoder, PlainJsonDecoder, with_keys_and_headers
 from spark_jobs.records.shape import add_keys_and_headers
-from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
 from spark_jobs.schema.evidence import Evidence, Seen

@@ -1,4 +1,4 @@
-"""Rows of values: their fields are columns, and so are keys that have a schema of their own.
+"""Rows of values, JSON or by schemas: their fields are columns, and so are keys with a schema of their own.
 
 One column has such keys' fields, `_kafka_key` their bytes: the values' decoder sees the table without that
 column, the keys' sees nothing else; a row needs both.
@@ -7,22 +7,25 @@ column, the keys' sees nothing else; a row needs both.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.formats.json.block import decode_chunk
+from spark_jobs.formats.json.infer import observe
+from spark_jobs.formats.json.plain import read_rows
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import BadValue, Decoded, Format, Phase
+from spark_jobs.records.decoder import BadValue, Decoded, Format, Phase, shaping_of
 from spark_jobs.records.framing import Encoded
-from spark_jobs.records.json import JsonDecoder, PlainJsonDecoder
-from spark_jobs.records.shape import add_keys_and_headers
-from spark_jobs.records.shaping import shaping_of
+from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.column_source import (
     ColumnSource,
@@ -40,9 +43,69 @@ from spark_jobs.schema.placing import Rules
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.progress import ColumnMap
+
+
+# JSON's two readers of values, by ``formats/json``.
+
+
+@dataclass(frozen=True, slots=True)
+class JsonDecoder:
+    """JSON objects as values.
+
+    Of the fields ``elsewhere`` nothing is read: they have no column here, and are none that a table lacks.
+    ``fields`` are by column those that are called otherwise.
+    """
+
+    elsewhere: frozenset[str] = frozenset()
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, encoded: Encoded, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
+        """Return values as rows of columns for what is in them alone."""
+        read = decode_chunk(
+            encoded.items,
+            pa.schema([column.with_name(self._field(column.name)) for column in columns]),
+            growth,
+            elsewhere=self.elsewhere,
+        )
+        bad = tuple(BadValue(each.index, Phase.DECODE, each.field, each.error) for each in read.unread)
+        decoded = Decoded(read.table, read.rows, bad, read.new_fields, read.ignored)
+        return decoded.named(columns, len(encoded.items))
+
+    def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
+        """See ``Decoder``; what is no JSON object is counted."""
+        parts = (_observe_part(each, growth.max_fields_seen) for each in records.parts())
+        return reduce(Evidence.merge, parts).without(self.elsewhere).within(growth.max_fields_seen)
+
+    def _field(self, column: str) -> str:
+        return self.fields.get(column, column)
+
+
+def _observe_part(records: Chunk, max_fields: int) -> Evidence:
+    there = None
+    if None in records.values:
+        there = [index for index, value in enumerate(records.values) if value is not None]
+    values, offsets = cast("Sequence[bytes]", pick(records.values, there)), pick(records.offsets, there)
+    return observe(values, partition=records.partition, offsets=offsets, max_fields=max_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainJsonDecoder:
+    """JSON objects as values; a column of floating point holds the nearest of what was written.
+
+    Fields ``elsewhere`` are said in no row of it, and need not be. ``fields`` are by column those that are
+    called otherwise.
+    """
+
+    elsewhere: frozenset[str] = frozenset()
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, encoded: Encoded, columns: pa.Schema) -> Decoded:
+        """Return values as rows of columns for what is in them alone."""
+        table, rows, more, rounded = read_rows(encoded.items, columns, self.fields, self.elsewhere)
+        return Decoded(table, rows, has_more=more, rounded=rounded)
+
 
 Values = JsonDecoder | SchemaDecoder
 PlainValues = PlainJsonDecoder | PlainSchemaDecoder
