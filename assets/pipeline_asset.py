@@ -1,7 +1,5 @@
 """What all assets of a pipeline have in common: keys, names, bounds, failures, what steps are given."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re
