@@ -38,7 +38,6 @@ _EXACT = {"int2", "int4", "int8", "numeric"}
 _COLUMNS = """SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
  WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 _SEPARATOR = "\x1f"
-BUCKETS = 4096
 _BUCKET_DIGITS = 3  # of hexadecimal digits so many say a bucket
 _SUM_DIGITS = 15
 

@@ -13,7 +13,7 @@ from spark_jobs.audit.row_check import row_check
 from spark_jobs.audit.row_place import RowPlace, Spot, find_row, removed_by, spots_of
 from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_folded, judge_rowless
 from spark_jobs.books.entries import BookEntry, books_of
-from spark_jobs.books.history import HistoryLine, State, line_of
+from spark_jobs.books.history import HistoryLine, State, logged_lines
 from spark_jobs.books.table import covering
 from spark_jobs.checks.facts import Removal
 from spark_jobs.config.settings import PipelineConfig
@@ -63,7 +63,7 @@ class Facts:
     connections: Connections
     source: SourceState
     tables: PipelineTables
-    logged: tuple[HistoryLine, ...]
+    logged: list[HistoryLine]
     books: Table | None
 
     @property
@@ -118,15 +118,9 @@ def _gather(pipeline: PipelineConfig, connections: Connections) -> Facts:
     if tables is None:
         raise fault("no-table-yet", **pipeline.where)
     # The log before the books: what a fold moves meanwhile is then seen in one of the two.
-    attempts = connections.txlog.attempts(str(tables.data.metadata.table_uuid))
-    return Facts(
-        pipeline,
-        connections,
-        source,
-        tables,
-        tuple(line for line in map(line_of, attempts) if line is not None),
-        load_fresh(connections, books_of(pipeline.table)),
-    )
+    logged = logged_lines(tables.data, connections)
+    books = load_fresh(connections, books_of(pipeline.table))
+    return Facts(pipeline, connections, source, tables, logged, books)
 
 
 def _trace(facts: Facts, spot: Spot) -> Trace:
@@ -150,31 +144,23 @@ def _in_tables(facts: Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace
     """Return the trace of a record that has a row or a dead letter."""
     writing = [entry for entry in entries if entry.work.told is Told.EACH]
     newest = next(iter(writing), None)
-    for name, table in {facts.pipeline.table: facts.table, **facts.tables.routed}.items():
-        place = find_row(table, unjudged.spot)
-        if place is None:
-            continue
+
+    def found(where: Where, why: str, place: RowPlace, table: Table) -> Trace:
         # Files are named after their attempt, until compaction rewrites them.
         entry = next((entry for entry in entries if entry.attempt in place.file), newest)
-        return replace(
-            unjudged,
-            where=Where.ROW,
-            why=f"it is in {name}",
-            entry=entry,
-            place=place,
-            snapshot_id=table.metadata.current_snapshot_id,
-        )
-    dead_letters = facts.tables.dead_letters
-    if dead_letters is None:
-        return None
-    dead = find_row(dead_letters, unjudged.spot, ("phase", "field", "error"))
-    if dead is None:
+        at = table.metadata.current_snapshot_id
+        return replace(unjudged, where=where, why=why, entry=entry, place=place, snapshot_id=at)
+
+    for name, table in {facts.pipeline.table: facts.table, **facts.tables.routed}.items():
+        if (place := find_row(table, unjudged.spot)) is not None:
+            return found(Where.ROW, f"it is in {name}", place, table)
+    letters = facts.tables.dead_letters
+    dead = find_row(letters, unjudged.spot, ("phase", "field", "error")) if letters is not None else None
+    if letters is None or dead is None:
         return None
     field = f" of the field {dead.row['field']}" if dead.row["field"] else ""
     why = f"it did not pass the phase {dead.row['phase']}{field}: {dead.row['error']}"
-    at = dead_letters.metadata.current_snapshot_id
-    entry = next((entry for entry in entries if entry.attempt in dead.file), newest)
-    return replace(unjudged, where=Where.DEAD_LETTER, why=why, entry=entry, place=dead, snapshot_id=at)
+    return found(Where.DEAD_LETTER, why, dead, letters)
 
 
 def _judge_undrained(facts: Facts, spot: Spot) -> Judgement:

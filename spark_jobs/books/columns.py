@@ -53,6 +53,10 @@ def _list_of_structs(first_id: int, *names: str) -> IcebergType:
     return ListType(first_id, StructType(*fields), element_required=False)
 
 
+def _numbers_by_name(first_id: int) -> IcebergType:
+    return MapType(first_id, StringType(), first_id + 1, LongType(), value_required=False)
+
+
 COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
     ("pipeline", StringType(), "the pipeline's name"),
     ("table_name", StringType(), "the table's identifier"),
@@ -65,28 +69,16 @@ COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
     ("ranges", _list_of_structs(1000, "partition", "start", "end"), "offsets by partition, ends exclusive"),
     ("balance", _list_of_structs(1100, "partition", *TERMS), "what became of the offsets, by partition"),
     ("landed", BooleanType(), "whether its commit is in the table; false for one that was given up"),
-    (
-        "offsets",
-        LongType(),
-        "offsets covered; when landed what became of them adds up to it",
-    ),
+    ("offsets", LongType(), "offsets covered; when landed what became of them adds up to it"),
     ("rows", LongType(), "rows written"),
     ("dead_letters", LongType(), "records that became dead letters"),
     (
         PHASES,
-        MapType(1300, StringType(), 1301, LongType(), value_required=False),
+        _numbers_by_name(1300),
         "dead letters by the step that they did not pass; empty for batches of versions before",
     ),
-    (
-        REASONS,
-        MapType(1310, StringType(), 1311, LongType(), value_required=False),
-        "records that a filter left out, by reason",
-    ),
-    (
-        ROUTED,
-        MapType(1320, StringType(), 1321, LongType(), value_required=False),
-        "rows by the table that they were routed to",
-    ),
+    (REASONS, _numbers_by_name(1310), "records that a filter left out, by reason"),
+    (ROUTED, _numbers_by_name(1320), "rows by the table that they were routed to"),
     ("tombstones", LongType(), "records without a value"),
     ("gaps", LongType(), "offsets without a readable record"),
     ("skipped", LongType(), "offsets that an operator had passed over"),
@@ -96,11 +88,7 @@ COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
     ("dead_letter_files", LongType(), "files of dead letters written"),
     ("snapshot_id", LongType(), "the table's snapshot; null when it had expired before it was noted"),
     ("dead_letter_snapshot_id", LongType(), "the dead-letter table's snapshot; null without dead letters"),
-    (
-        "durations_ms",
-        MapType(1200, StringType(), 1201, LongType(), value_required=False),
-        "milliseconds by step; empty for one that recovery finished",
-    ),
+    ("durations_ms", _numbers_by_name(1200), "milliseconds by step; empty for one that recovery finished"),
     ("reason", StringType(), "the operator's reason; empty for what the sensor asked for"),
     ("actor", StringType(), "who: dagster, or user@host"),
     ("run_id", StringType(), "the run that began it"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from spark_jobs.books.entries import books_of, entry_of
@@ -48,31 +49,21 @@ def checkpoint(pipeline: PipelineConfig, connections: Connections) -> Checkpoint
     ``CommitStateUnknown``: nothing of the log was deleted then, run it again.
     """
     books = books_of(pipeline.table)
-    table_uuid = _table_uuid(pipeline, connections)
-    if table_uuid is None:
+    if (table := load_fresh(connections, pipeline.table)) is None:
         return CheckpointResult(books)
-    log = connections.txlog
+    log, table_uuid = connections.txlog, str(table.metadata.table_uuid)
     _forget_letters(pipeline, connections, table_uuid)
     attempts = _foldable(pipeline, connections, table_uuid)
-    objects_before, bytes_before = log.objects(table_uuid)
+    before = log.objects(table_uuid)
     entries = [entry for entry in map(entry_of, attempts) if entry is not None]
     if not entries:
-        return CheckpointResult(books, 0, 0, None, objects_before, objects_before, bytes_before, bytes_before)
+        return CheckpointResult(books, 0, 0, None, *chain(*zip(before, before, strict=True)))
     entered = enter(connections, books, entries, fold=connections.new_attempt())
     connections.fail_points.reach("checkpoint.after-entered")
     log.delete_attempts(table_uuid, (entry.attempt for entry in entries))
     connections.fail_points.reach("checkpoint.after-delete")
-    objects_after, bytes_after = log.objects(table_uuid)
-    return CheckpointResult(
-        books,
-        len(entries),
-        entered.rows,
-        entered.snapshot_id,
-        objects_before,
-        objects_after,
-        bytes_before,
-        bytes_after,
-    )
+    sizes = zip(before, log.objects(table_uuid), strict=True)
+    return CheckpointResult(books, len(entries), entered.rows, entered.snapshot_id, *chain(*sizes))
 
 
 def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> tuple[Attempt, ...]:
@@ -96,8 +87,3 @@ def _forget_letters(pipeline: PipelineConfig, connections: Connections, table_uu
     for file in files:
         if table is not None and not is_needed(file, table, unfinished):
             connections.state.delete(file)
-
-
-def _table_uuid(pipeline: PipelineConfig, connections: Connections) -> str | None:
-    table = load_fresh(connections, pipeline.table)
-    return None if table is None else str(table.metadata.table_uuid)

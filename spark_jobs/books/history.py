@@ -51,7 +51,7 @@ def history(
     Raises ``RetryableError`` and ``ConfigError`` when catalog or log cannot be read.
     """
     table = load_fresh(connections, pipeline.table)
-    logged = _logged(table, connections) if table is not None else []
+    logged = logged_lines(table, connections) if table is not None else []
     lines = _merged(pipeline.table, logged, equals("table_name", pipeline.table), connections)
     return tuple(islice((line for line in lines if not kinds or line.entry.kind in kinds), limit))
 
@@ -73,10 +73,10 @@ def unlisted_drains(pipeline: PipelineConfig, connections: Connections) -> int:
 def lines_of(table: Table, connections: Connections) -> Iterator[HistoryLine]:
     """Every attempt at this very table, newest first."""
     identifier, uuid = ".".join(table.name()), str(table.metadata.table_uuid)
-    return _merged(identifier, _logged(table, connections), equals("table_uuid", uuid), connections)
+    return _merged(identifier, logged_lines(table, connections), equals("table_uuid", uuid), connections)
 
 
-def line_of(attempt: Attempt) -> HistoryLine | None:
+def _line_of(attempt: Attempt) -> HistoryLine | None:
     """The line of an attempt as its log says now; None when none of its objects can be read."""
     entry = entry_of(attempt)
     if entry is None:
@@ -85,9 +85,10 @@ def line_of(attempt: Attempt) -> HistoryLine | None:
     return HistoryLine(entry, _state(attempt, entry), phase)
 
 
-def _logged(table: Table, connections: Connections) -> list[HistoryLine]:
+def logged_lines(table: Table, connections: Connections) -> list[HistoryLine]:
+    """Every attempt at this very table that the log tells of."""
     attempts = connections.txlog.attempts(str(table.metadata.table_uuid))
-    return [line for line in map(line_of, attempts) if line is not None]
+    return [line for line in map(_line_of, attempts) if line is not None]
 
 
 def _merged(

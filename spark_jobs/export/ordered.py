@@ -50,7 +50,8 @@ class OrderedProducer:
         while left := self._producer.flush(WAIT_SECONDS):
             self._raise_failure()
             if left >= waiting:
-                raise slow(f"{left:,} records have not arrived", self._topic)
+                why = f"{left:,} records have not arrived"
+                raise fault("export-slow", seconds=WAIT_SECONDS, why=why, topic=self._topic)
             waiting = left
         self._raise_failure()
 
@@ -106,11 +107,6 @@ def failed(error: KafkaException, topic: str) -> SluiceError:
     return (
         disturbed(topic) if is_of_fenced(told) else translate(told, "producing", right="Write", topic=topic)
     )
-
-
-def slow(message: str, topic: str) -> SluiceError:
-    """Return what to say when the broker takes its time."""
-    return fault("export-slow", seconds=WAIT_SECONDS, why=message, topic=topic)
 
 
 def disturbed(topic: str, where: str = "") -> SluiceError:
@@ -224,7 +220,8 @@ class Gaps:
         deadline = time.monotonic() + WAIT_SECONDS
         while self._end(partition) < end:
             if time.monotonic() > deadline:
-                raise slow(f"no marker came to {partition}:{end - 1}", self._topic)
+                why = f"no marker came to {partition}:{end - 1}"
+                raise fault("export-slow", seconds=WAIT_SECONDS, why=why, topic=self._topic)
             time.sleep(_LOOK_SECONDS)
 
     def _end(self, partition: int) -> int:

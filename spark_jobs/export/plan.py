@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And, BooleanExpression, Or
+from pyiceberg.expressions import And, BooleanExpression
 
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.file_rows import rows_of_file
-from spark_jobs.lake.row_filters import equals, is_in_range
+from spark_jobs.lake.row_filters import equals, is_in_any, is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import skipped_ranges
@@ -117,10 +116,8 @@ def _where(
     table: Table, ranges: Sequence[OffsetRange], generation: int, which: BooleanExpression
 ) -> list[str]:
     """Return the coordinates of the first such records."""
-    if not ranges:
-        return []
-    inside = reduce(Or, (is_in_range(each, generation) for each in ranges))
-    scan = table.scan(And(inside, which), selected_fields=(PARTITION, OFFSET), limit=_MOST_NAMED + 1)
+    inside = And(is_in_any(ranges, generation), which)
+    scan = table.scan(inside, selected_fields=(PARTITION, OFFSET), limit=_MOST_NAMED + 1)
     rows = scan.to_arrow().sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")]).to_pylist()
     told = [f"{row[PARTITION]}:{row[OFFSET]}" for row in rows[:_MOST_NAMED]]
     return [*told, "…"] if len(rows) > _MOST_NAMED else told

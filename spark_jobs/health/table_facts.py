@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.schema import Schema, index_by_id, index_name_by_id
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
@@ -123,39 +122,26 @@ def _changes_since(table: Table, snapshots: Sequence[Snapshot], since_ms: int) -
     return schema_changes(_columns(schemas[base.schema_id]), _columns(table.schema()))
 
 
-def _columns(schema: Schema) -> list[Column]:
+# By field id, which outlives a rename, the dotted name and the type.
+_Columns: TypeAlias = Mapping[int, tuple[str, str]]
+
+
+def _columns(schema: Schema) -> _Columns:
     """Return leaves and the nested columns around them; a type in brackets would repeat its fields."""
-    fields, names = index_by_id(schema), index_name_by_id(schema)
-    return [
-        Column(field_id, names[field_id], str(field.field_type).partition("<")[0])
-        for field_id, field in fields.items()
-    ]
+    names, fields = index_name_by_id(schema), index_by_id(schema).items()
+    return {number: (names[number], str(field.field_type).partition("<")[0]) for number, field in fields}
 
 
-# What became of a table's columns between two schemas, in words.
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column, nested ones by their dotted name; its id outlives a rename."""
-
-    field_id: int
-    name: str
-    type_name: str
-
-
-def schema_changes(before: Iterable[Column], after: Iterable[Column]) -> tuple[str, ...]:
+def schema_changes(before: _Columns, after: _Columns) -> tuple[str, ...]:
     """One phrase per column that was added, dropped, renamed or given another type, in column order."""
-    known = {column.field_id: column for column in before}
-    now = list(after)
     changes = []
-    for column in now:
-        was = known.pop(column.field_id, None)
-        if was is None:
-            changes.append(f"added {column.name} ({column.type_name})")
+    for number, (name, kind) in after.items():
+        if number not in before:
+            changes.append(f"added {name} ({kind})")
             continue
-        if was.name != column.name:
-            changes.append(f"renamed {was.name} to {column.name}")
-        if was.type_name != column.type_name:
-            changes.append(f"changed {column.name} from {was.type_name} to {column.type_name}")
-    return (*changes, *(f"dropped {column.name}" for column in known.values()))
+        was, former = before[number]
+        if was != name:
+            changes.append(f"renamed {was} to {name}")
+        if former != kind:
+            changes.append(f"changed {name} from {former} to {kind}")
+    return (*changes, *(f"dropped {name}" for number, (name, _) in before.items() if number not in after))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.expressions.parser import parse
 from pyiceberg.table import FileScanTask, Table
 
 from spark_jobs.config.settings import PipelineConfig
@@ -15,6 +14,7 @@ from spark_jobs.config.suites import When
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
+from spark_jobs.lake.row_filters import is_in_any
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
@@ -118,10 +118,7 @@ def rows_of_files(table: Table, files: Sequence[WrittenFile], columns: Sequence[
 
 def rows_of_ranges(table: Table, ranges: OffsetRanges, generation: int, columns: Sequence[str]) -> pa.Table:
     """Return these columns of the rows with coordinates in the ranges. Raises as ``rows_of_files``."""
-    parts = [
-        f"({PARTITION} = {r.partition} and {OFFSET} >= {r.start} and {OFFSET} < {r.end})" for r in ranges
-    ]
-    inside = parse(f"{GENERATION} = {generation} and ({' or '.join(parts)})")
+    inside = is_in_any(ranges, generation)
     return _read(table, table.scan(row_filter=inside).plan_files, columns, inside)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -83,24 +84,22 @@ def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
 
 def mistakes(suite: Suite) -> tuple[str, ...]:
     """Return what is wrong with the suite's arguments, as far as it shows without any rows."""
-    _be_quiet()
-    with needs("quality"):
-        from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415  (takes seconds)
-            ExpectationConfiguration,
-        )
-
+    configuration = _library().expectations.expectation_configuration.ExpectationConfiguration
     found = []
     for expectation in suite.expectations:
         try:
-            ExpectationConfiguration(expectation.type, expectation.arguments).to_domain_obj()
+            configuration(expectation.type, expectation.arguments).to_domain_obj()
         except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
             found.append(f"{expectation.type}: {_told(error)}")
     return tuple(found)
 
 
-def _be_quiet() -> None:
-    """Keep the library, before its import, from telling its makers about every run."""
+def _library() -> Any:
+    """Import Great Expectations, kept from telling its makers about every run."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    with needs("quality"):
+        import great_expectations as gx  # noqa: PLC0415  (takes seconds)
+    return gx
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +113,10 @@ class _Answer:
 
 def _validator() -> Any:
     """Return a function from a frame and an expectation to an ``_Answer``."""
-    _be_quiet()
-    with needs("quality"):
-        import great_expectations as gx  # noqa: PLC0415  (takes seconds)
-        from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
-        from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
-            ExpectationConfiguration,
-        )
-
+    gx = _library()
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
+    configuration = gx.expectations.expectation_configuration.ExpectationConfiguration
     frames = context.data_sources.add_pandas("rows").add_dataframe_asset("rows")
     whole = frames.add_batch_definition_whole_dataframe("rows")
 
@@ -133,7 +126,7 @@ def _validator() -> Any:
             if expectation.row_condition is not None:
                 frame = frame[meeting(expectation.row_condition, rows)]
             suite = gx.ExpectationSuite(name=expectation.type)
-            suite.add_expectation_configuration(ExpectationConfiguration(expectation.type, kwargs))
+            suite.add_expectation_configuration(configuration(expectation.type, kwargs))
             batch = whole.get_batch({"dataframe": frame})
             result_format = {
                 "result_format": "COMPLETE" if is_whole else "SUMMARY",
@@ -279,18 +272,10 @@ def _column(rows: pa.Table, name: str) -> pa.ChunkedArray | None:
     if name in rows.column_names:
         return rows.column(name)
     first, *fields = name.split(".")
-    if first not in rows.column_names or not _has_fields(rows.schema.field(first).type, fields):
-        return None
-    return pc.struct_field(rows.column(first), fields)
-
-
-def _has_fields(kind: pa.DataType, fields: list[str]) -> bool:
-    if not fields:
-        return True
-    if not pa.types.is_struct(kind):
-        return False
-    position = kind.get_field_index(fields[0])
-    return position >= 0 and _has_fields(kind.field(position).type, fields[1:])
+    if first in rows.column_names:
+        with suppress(pa.ArrowException):  # it has no such field
+            return pc.struct_field(rows.column(first), fields)
+    return None
 
 
 def _series(column: pa.ChunkedArray) -> Any:

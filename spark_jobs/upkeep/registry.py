@@ -12,15 +12,10 @@ from spark_jobs.upkeep import kinds
 from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.kind import Due, State, UpkeepKind
 
-
-def find_kinds() -> tuple[UpkeepKind, ...]:
-    """Return the kinds of the folder, or of the archive that it is shipped in, by their places."""
-    names = [module.name for module in pkgutil.iter_modules(kinds.__path__)]
-    found: list[UpkeepKind] = [importlib.import_module(f"{kinds.__name__}.{name}").KIND for name in names]
-    return tuple(sorted(found, key=attrgetter("place")))
-
-
-KINDS = find_kinds()
+# As an archive lists them too, in which the code is shipped.
+_NAMES = [module.name for module in pkgutil.iter_modules(kinds.__path__)]
+_FOUND: list[UpkeepKind] = [importlib.import_module(f"{kinds.__name__}.{name}").KIND for name in _NAMES]
+KINDS = tuple(sorted(_FOUND, key=attrgetter("place")))
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spark_jobs.health.table_facts import Column, schema_changes
+from spark_jobs.health.table_facts import schema_changes
 
 
 def test_each_change_is_one_phrase() -> None:
     """Ids tell a rename from a drop and an addition."""
-    before = [Column(1, "id", "int"), Column(2, "note", "string"), Column(3, "old", "date")]
-    after = [Column(1, "id", "long"), Column(2, "remark", "string"), Column(4, "who.name", "string")]
+    before = {1: ("id", "int"), 2: ("note", "string"), 3: ("old", "date")}
+    after = {1: ("id", "long"), 2: ("remark", "string"), 4: ("who.name", "string")}
     assert schema_changes(before, after) == (
         "changed id from int to long",
         "renamed note to remark",
