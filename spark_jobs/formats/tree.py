@@ -81,11 +81,11 @@ def fields_told(
     )
 
 
+@dataclass
 class Bounded:
     """Counts the types of a schema as they are written out."""
 
-    def __init__(self) -> None:
-        self._types = 0
+    _types: int = field(default=0, init=False)
 
     def count(self, path: Sequence[str], levels: int) -> None:
         """Raise ``ConfigError`` (``schema-unsupported``) for one more than a table's schema may have."""
@@ -98,9 +98,10 @@ class Bounded:
             )
 
 
-def unreadable(language: str, why: str, **where: object) -> SluiceError:
+def unreadable(language: str, why: str | Exception, **where: object) -> SluiceError:
     """Return why a text is no schema that values can be read by."""
-    return fault("schema-unreadable", language=language, why=why, **where)
+    told = why if isinstance(why, str) else f"{type(why).__name__}: {why}"[:300]
+    return fault("schema-unreadable", language=language, why=told, **where)
 
 
 def columns_of(
@@ -119,7 +120,7 @@ def columns_of(
     that cannot stand beside each other in a table; where they ``are_names_free``, only for what no path
     tells apart.
     """
-    build = _Columns(column, hint, message, are_names_free=are_names_free)
+    build = _Columns(column, hint, message, are_names_free)
     struct = StructType(*build.fields(fields, (), ((),)))
     try:
         index_by_name(Schema(*struct.fields))
@@ -129,33 +130,31 @@ def columns_of(
     return WriterColumns(struct, build.identities, build.aliases, as_text, is_whole=is_whole, told=build.told)
 
 
+@dataclass
 class _Columns:
     """``path`` is of columns' names; ``old`` are all paths of keys that led there, today's first."""
 
-    def __init__(
-        self, column: Callable[[Any], Any], hint: str, message: str, *, are_names_free: bool
-    ) -> None:
-        self._column = column
-        self._hint = hint
-        self._message = message
-        self._are_names_free = are_names_free
-        self._ids = count(1)
-        self.identities: dict[int, str] = {}
-        self.aliases: dict[int, tuple[str, ...]] = {}
-        self.as_text: list[str] = []
-        self.told: dict[str, str] = {}
+    column: Callable[[Any], Any]
+    hint: str
+    message: str
+    are_names_free: bool
+    identities: dict[int, str] = field(default_factory=dict)
+    aliases: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    as_text: list[str] = field(default_factory=list)
+    told: dict[str, str] = field(default_factory=dict)
+    _ids: Iterator[int] = field(default_factory=lambda: count(1))
 
     def fields(
         self, fields: Iterable[Field[Any]], path: _Path, old: Sequence[_Path]
     ) -> Iterator[NestedField]:
         fields = [*fields]
-        if not self._are_names_free:
+        if not self.are_names_free:
             self._check([each.name for each in fields], path)
         for each in fields:
             field_id, here = next(self._ids), (*path, each.name)
             ways = product(old, (each.key, *each.aliases))
             known = [*islice(((*way, key) for way, key in ways), _MOST_OLD_PATHS)]
-            self.identities[field_id] = self._message + ".".join(known[0])
+            self.identities[field_id] = self.message + ".".join(known[0])
             if len(known) > 1:
                 self.aliases[field_id] = tuple(".".join(way) for way in known if way != known[0])
             if told := each.told(is_top=not path):
@@ -163,13 +162,13 @@ class _Columns:
             yield NestedField(field_id, each.name, self._type(each.type, here, known), False, each.doc)
 
     def _type(self, kind: Any, path: _Path, old: Sequence[_Path]) -> IcebergType:
-        match self._column(kind):
+        match self.column(kind):
             case Record(fields):
                 return StructType(*self.fields(fields, path, old))
             case Array(items):
                 return ListType(next(self._ids), self._inner(items, path, old, "element"), False)
             case Map(values, key):
-                key_type = StringType() if key is None else declared_type(self._column(key))
+                key_type = StringType() if key is None else declared_type(self.column(key))
                 key_id, value_id = next(self._ids), next(self._ids)
                 return MapType(key_id, key_type, value_id, self._inner(values, path, old, "value"), False)
             case str() as name:
@@ -193,4 +192,4 @@ class _Columns:
                 raise self.unnamed(clash, ".".join(path) or None)
 
     def unnamed(self, why: str, field: str | None = None) -> SluiceError:
-        return fault("schema-unsupported.names", why=why, hint=self._hint, field=field)
+        return fault("schema-unsupported.names", why=why, hint=self.hint, field=field)

@@ -36,10 +36,6 @@ class _Answer:
     references: tuple[_Reference, ...] | None = None
     id: int | None = None
 
-    def text(self, references: tuple[tuple[str, str], ...] = ()) -> SchemaText:
-        """Return the schema; one that says no language is Avro, older than the others."""
-        return SchemaText(Language(self.schemaType or Language.AVRO), self.schema, references)
-
 
 _ANSWER = JsonCodec(_Answer)
 
@@ -100,7 +96,8 @@ class RegistryClient:
         for name, text in self._references(answer, (), {}):
             if found.setdefault(name, text) != text:
                 raise self._tangled(f"refers to two different schemas as {name}")
-        return answer.text(tuple(found.items()))
+        # One that says no language is Avro, older than the others.
+        return SchemaText(Language(answer.schemaType or Language.AVRO), answer.schema, tuple(found.items()))
 
     def _references(
         self, answer: _Answer, around: tuple[_Reference, ...], seen: dict[_Reference, str]

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import partial
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -56,20 +57,8 @@ class MisfitError(ValueError):
         return MisfitError(self.message, (name, *self.path), is_unknown=self.is_unknown)
 
 
-def fit_record(schema: pa.Schema, growth: Growth, elsewhere: Collection[str] = frozenset()) -> Fit:
-    """Return a function from a parsed record to a row as a dict; it raises ``MisfitError``.
-
-    Fields ``elsewhere`` have no column and need none.
-    """
-    return _fit_struct(schema, growth, is_top=True, elsewhere=elsewhere)
-
-
-def fit_value(kind: pa.DataType) -> Fit:
+def fit_value(kind: pa.DataType, growth: Growth = GROWTH) -> Fit:
     """Return what makes of a parsed value, not null, what a declared column of the type holds."""
-    return _fit(kind, GROWTH)
-
-
-def _fit(kind: pa.DataType, growth: Growth) -> Fit:
     for known, fit in _FITS:
         if kind == known:
             return fit
@@ -79,14 +68,18 @@ def _fit(kind: pa.DataType, growth: Growth) -> Fit:
     return _unsupported(kind)
 
 
-def _fit_struct(
+def fit_record(
     fields: Iterable[pa.Field],
     growth: Growth,
-    *,
-    is_top: bool = False,
     elsewhere: Collection[str] = frozenset(),
+    *,
+    is_top: bool = True,
 ) -> Fit:
-    fits = {field.name: (_fit(field.type, growth), field.nullable) for field in fields}
+    """Return a function from a parsed record to a row as a dict; it raises ``MisfitError``.
+
+    Fields ``elsewhere`` have no column and need none.
+    """
+    fits = {field.name: (fit_value(field.type, growth), field.nullable) for field in fields}
     passed = (Field(name, DeclaredType("any")) for name in sorted(elsewhere))
     siblings = by_lower_case((*passed, *fields_of(fields)))
 
@@ -159,7 +152,7 @@ def _fit_one(fit: Fit, value: Any, name: str, nullable: bool) -> Any:
 
 
 def _fit_list(kind: pa.DataType, growth: Growth) -> Fit:
-    inner, nullable = _fit(kind.value_type, growth), kind.value_field.nullable
+    inner, nullable = fit_value(kind.value_type, growth), kind.value_field.nullable
 
     def fit(value: Any) -> list[Any]:
         return [_fit_one(inner, item, "element", nullable) for item in _of(list, value, "an array")]
@@ -168,7 +161,7 @@ def _fit_list(kind: pa.DataType, growth: Growth) -> Fit:
 
 
 def _fit_map(kind: pa.DataType, growth: Growth) -> Fit:
-    inner, nullable = _fit(kind.item_type, growth), kind.item_field.nullable
+    inner, nullable = fit_value(kind.item_type, growth), kind.item_field.nullable
     if kind.key_type not in (pa.string(), pa.large_string()):
         return _unsupported(kind)
 
@@ -299,7 +292,7 @@ _FITS: tuple[tuple[pa.DataType, Fit], ...] = (
     (pa.json_(), json_text),
 )
 _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Growth], Fit]], ...] = (
-    (pa.types.is_struct, _fit_struct),
+    (pa.types.is_struct, partial(fit_record, is_top=False)),
     (pa.types.is_map, _fit_map),
     (pa.types.is_list, _fit_list),
     (pa.types.is_large_list, _fit_list),

@@ -344,7 +344,7 @@ def _piece_column(  # noqa: PLR0911  (a line for each kind)
         case Kind.UUID if leaf.base == "string":
             return _uuids(begins, sizes, rows, target)
         case Kind.DECIMAL:
-            return _each_piece(leaf, pieces, rows, target)
+            return rows.looked_at(pieces, lambda item: CONVERSIONS[leaf.kind](item, leaf), target)
     return pieces.cast(pa.binary(_UUID_BYTES)).cast(target) if leaf.kind is Kind.UUID else pieces.cast(target)
 
 
@@ -360,11 +360,6 @@ def _decimals(leaf: Leaf, begins: np.ndarray, sizes: np.ndarray, rows: Rows) -> 
     numbers = np.where(sizes == 0, 0, words >> (64 - 8 * np.maximum(sizes, 1)))
     numbers = rows.within(numbers, 1 - 10**leaf.precision, 10**leaf.precision - 1)
     return rows.decimals(numbers, numbers >> 63, pa.decimal128(leaf.precision, leaf.scale))
-
-
-def _each_piece(leaf: Leaf, pieces: pa.Array, rows: Rows, target: pa.DataType) -> pa.Array:
-    convert = CONVERSIONS[leaf.kind]
-    return rows.looked_at(pieces, lambda item: convert(item, leaf), target)
 
 
 def _uuids(begins: np.ndarray, sizes: np.ndarray, rows: Rows, target: pa.DataType) -> pa.Array:

@@ -57,8 +57,13 @@ def _column(kind: Type) -> str | Type | None:  # noqa: PLR0911  (a line for each
     match kind:
         case Leaf(Kind.DURATION):
             return _DURATION
+        case Leaf(Kind.DECIMAL):
+            is_held = kind.precision <= MOST_DIGITS
+            return f"decimal({kind.precision}, {kind.scale})" if is_held else "string"
+        case Leaf(Kind.FIXED):
+            return f"fixed[{kind.size}]" if 0 < kind.size <= _MOST_FIXED_BYTES else "binary"
         case Leaf():
-            return "string" if kind.as_text else _leaf_type(kind)
+            return "string" if kind.as_text else _TYPES.get(kind.kind, kind.kind)
         case Again():
             return None
         case Union() if (only := kind.only) is not None:
@@ -72,14 +77,3 @@ def _column(kind: Type) -> str | Type | None:  # noqa: PLR0911  (a line for each
 
 def _written(fields: Iterable[Field]) -> tuple[Field, ...]:
     return tuple(each for each in fields if not is_null(each.type))
-
-
-def _leaf_type(leaf: Leaf) -> str:
-    match leaf.kind:
-        case Kind.DECIMAL if leaf.precision <= MOST_DIGITS:
-            return f"decimal({leaf.precision}, {leaf.scale})"
-        case Kind.DECIMAL:
-            return "string"
-        case Kind.FIXED:
-            return f"fixed[{leaf.size}]" if 0 < leaf.size <= _MOST_FIXED_BYTES else "binary"
-    return _TYPES.get(leaf.kind, leaf.kind)

@@ -10,7 +10,7 @@ import json
 import math
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -157,29 +157,26 @@ def _branch(union: Union, readers: Sequence[Read]) -> Read:
     return read
 
 
-def _items(read_item: Read) -> Read:
-    def read(cursor: Cursor) -> list[Any]:
-        items: list[Any] = []
-        while (number := cursor.long()) != 0:
-            if number < 0:
-                cursor.long()  # the block's bytes, for those who pass over it
-            items.extend(read_item(cursor) for _ in range(abs(number)))
-        return items
+def _each(cursor: Cursor) -> Iterator[int]:
+    """Yield for each item of an array or a map, which is to be read before the next."""
+    while (number := cursor.long()) != 0:
+        if number < 0:
+            cursor.long()  # the block's bytes, for those who pass over it
+        yield from range(abs(number))
 
-    return read
+
+def _items(read_item: Read) -> Read:
+    return lambda cursor: [read_item(cursor) for _ in _each(cursor)]
 
 
 def _entries(read_value: Read, *, is_text: bool) -> Read:
     def read(cursor: Cursor) -> Any:
         entries: dict[str, Any] = {}
-        while (number := cursor.long()) != 0:
-            if number < 0:
-                cursor.long()
-            for _ in range(abs(number)):
-                key = _text(cursor)
-                if key in entries:
-                    raise UnreadableValueError("a map has a key twice")
-                entries[key] = read_value(cursor)
+        for _ in _each(cursor):
+            key = _text(cursor)
+            if key in entries:
+                raise UnreadableValueError("a map has a key twice")
+            entries[key] = read_value(cursor)
         return entries if is_text else [*entries.items()]
 
     return read
@@ -320,7 +317,8 @@ def _latin(value: bytes) -> str:
     return value.decode("latin-1")  # as Avro's own JSON writes bytes
 
 
-def _finite(value: float) -> float | str:
+def finite(value: float) -> float | str:
+    """Return a number as JSON has it, text where it is none."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -329,8 +327,8 @@ def _finite(value: float) -> float | str:
 _SHOWN: dict[Kind, Callable[[Any], Any]] = {
     Kind.BYTES: _latin,
     Kind.FIXED: _latin,
-    Kind.FLOAT: _finite,
-    Kind.DOUBLE: _finite,
+    Kind.FLOAT: finite,
+    Kind.DOUBLE: finite,
     Kind.DECIMAL: str,
     Kind.UUID: lambda value: str(uuid.UUID(bytes=value)),
     **dict.fromkeys(

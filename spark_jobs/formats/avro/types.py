@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Any, TypeAlias
@@ -159,7 +159,7 @@ def _parsed(text: str, named: dict[str, Any], **where: object) -> Any:
     try:
         return parse_schema(json.loads(text, object_hook=_as_avro_has_it), named, _write_hint=False)
     except (*wrong, RecursionError) as error:
-        raise _unreadable(f"{type(error).__name__}: {error}"[:300], **where) from error
+        raise _unreadable(error, **where) from error
 
 
 def _as_avro_has_it(written: dict[str, Any]) -> dict[str, Any]:
@@ -179,28 +179,25 @@ def _as_avro_has_it(written: dict[str, Any]) -> dict[str, Any]:
 _unreadable = partial(unreadable, "Avro schema")
 
 
+@dataclass
 class _Tree(Bounded):
     """Writes types out; ``path`` leads to one, ``inside`` are the named types around it."""
 
-    def __init__(self, named: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._named = named
+    named: Mapping[str, Any]
 
     def type(self, schema: Any, path: tuple[str, ...], inside: tuple[str | None, ...]) -> Type:
         self.count(path, len(inside))
         try:
             name = self._name(schema) if not isinstance(schema, list) else ""
-            if name in self._named:
+            if name in self.named:
                 if name in inside:
                     return Again(name, len(inside) - inside.index(name))
-                schema = self._named[name]
+                schema = self.named[name]
             if isinstance(schema, list):
                 return self._union(schema, path, (*inside, None))
             return self._of(schema if isinstance(schema, dict) else {"type": schema}, path, inside)
         except (LookupError, TypeError, ValueError) as error:
-            raise _unreadable(
-                f"{type(error).__name__}: {error}"[:300], field=".".join(path) or None
-            ) from error
+            raise _unreadable(error, field=".".join(path) or None) from error
 
     def _of(self, schema: Mapping[str, Any], path: tuple[str, ...], inside: tuple[str | None, ...]) -> Type:
         match schema["type"]:
@@ -256,22 +253,21 @@ class _Tree(Bounded):
         raise ValueError("a union in a union")
 
     def _aliases(self, schema: Any) -> tuple[str, ...]:
-        named = self._named.get(schema) if isinstance(schema, str) else schema
+        named = self.named.get(schema) if isinstance(schema, str) else schema
         aliases = named.get("aliases", ()) if isinstance(named, dict) else ()
         return tuple(alias.rpartition(".")[2] for alias in aliases if isinstance(alias, str))
 
 
 _NAMED = ("record", "error", "enum", "fixed")
-_PRIMITIVES = {
-    Kind(name) for name in ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-}
+# By the type that each is written as, and a fixed's size.
 _LOGICAL = {
-    ("int", Kind.DATE),
-    ("int", Kind.TIME_MILLIS),
-    *(("long", kind) for kind in Kind if kind is Kind.TIME_MICROS or "timestamp" in kind),
-    ("string", Kind.UUID),
+    ("int", 0, Kind.DATE),
+    ("int", 0, Kind.TIME_MILLIS),
+    *(("long", 0, kind) for kind in Kind if kind is Kind.TIME_MICROS or "timestamp" in kind),
+    ("string", 0, Kind.UUID),
+    ("fixed", 16, Kind.UUID),
+    ("fixed", 12, Kind.DURATION),
 }
-_UUID_BYTES, _DURATION_BYTES = 16, 12
 
 
 def _leaf(base: str, schema: Mapping[str, Any]) -> Leaf:
@@ -284,28 +280,12 @@ def _leaf(base: str, schema: Mapping[str, Any]) -> Leaf:
     size = schema["size"] if base == "fixed" else 0
     if type(size) is not int or size < 0:
         raise ValueError(f"{size!r} is no size")
-    kind = Leaf(Kind.FIXED if base == "fixed" else _primitive(base), base, size)
     if logical == Kind.DECIMAL and base in ("fixed", "bytes"):
-        return _decimal(kind, schema)
-    if (base, logical, size) in (
-        ("fixed", Kind.UUID, _UUID_BYTES),
-        ("fixed", Kind.DURATION, _DURATION_BYTES),
-    ):
-        return replace(kind, kind=Kind(str(logical)))
-    return replace(kind, kind=Kind(str(logical))) if (base, logical) in _LOGICAL else kind
-
-
-def _primitive(base: str) -> Kind:
-    if base not in _PRIMITIVES:
-        raise ValueError(f"{base} is no type")
-    return Kind(base)
-
-
-def _decimal(kind: Leaf, schema: Mapping[str, Any]) -> Leaf:
-    precision, scale = schema["precision"], schema.get("scale", 0)
-    if precision > _MOST_DIGITS:
-        raise fault("schema-unsupported.digits", digits=precision, most=_MOST_DIGITS)
-    return replace(kind, kind=Kind.DECIMAL, precision=precision, scale=scale)
+        precision, scale = schema["precision"], schema.get("scale", 0)
+        if precision > _MOST_DIGITS:
+            raise fault("schema-unsupported.digits", digits=precision, most=_MOST_DIGITS)
+        return Leaf(Kind.DECIMAL, base, size, precision, scale)
+    return Leaf(Kind(logical if (base, size, logical) in _LOGICAL else base), base, size)
 
 
 def _is_decimal(schema: Mapping[str, Any]) -> bool:

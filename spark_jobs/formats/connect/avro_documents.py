@@ -11,12 +11,12 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import isfinite
 from typing import Any, TypeAlias, cast
 
 import orjson
 import pyarrow as pa
 
+from spark_jobs.formats.avro.plain import finite
 from spark_jobs.formats.avro.schema import AvroSchema, avro_schema
 from spark_jobs.formats.avro.types import parse
 from spark_jobs.formats.connect.documents import NotReadError
@@ -143,11 +143,10 @@ def _bare(source: SchemaText) -> SchemaText:
 
 
 def _without_meaning(text: str) -> str:
-    return json.dumps(json.loads(text, object_hook=_without_logical_type))
+    def bare(written: dict[str, Any]) -> dict[str, Any]:
+        return {name: item for name, item in written.items() if name != "logicalType"}
 
-
-def _without_logical_type(written: dict[str, Any]) -> dict[str, Any]:
-    return {name: item for name, item in written.items() if name != "logicalType"}
+    return json.dumps(json.loads(text, object_hook=bare))
 
 
 # Connect's schema of an Avro one, and what makes its values what JSON has.
@@ -243,7 +242,7 @@ def shown(schema: Mapping[str, Any]) -> Show | None:
         case "bytes":
             return lambda value: b64encode(value).decode()
         case "float" | "double":
-            return lambda value: value if isfinite(value) else _NOT_FINITE[str(value)]
+            return finite
         case "array":
             item = shown(schema["items"])
             return None if item is None else lambda items: [_or_none(item, each) for each in items]
@@ -253,9 +252,6 @@ def shown(schema: Mapping[str, Any]) -> Show | None:
         case "struct":
             return _struct({each["field"]: show for each in schema["fields"] if (show := shown(each))})
     return None
-
-
-_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _struct(fields: Mapping[str, Show]) -> Show | None:

@@ -13,16 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.formats.connect.plain import (
-    MisfitError,
     bytes_of,
     decimal_of,
     number_text,
+    scaled_text,
     time_text,
     uuid_of,
 )
 from spark_jobs.formats.connect.types import Kind, Leaf, Type
 from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.schema.arrow_schema import column_of, remade
+from spark_jobs.schema.writer_schema import UnreadableValueError
 from spark_jobs.values.ranges import bounds
 
 _WRITTEN_AS: dict[Kind, pa.DataType] = {
@@ -98,7 +99,7 @@ def _leaf(values: pa.Array, leaf: Leaf, column: pa.DataType) -> tuple[pa.Array, 
         return _each_once(values, _EACH_ONCE[leaf.kind], leaf, column)
     if leaf.kind is Kind.SCALED_TEXT:
         rows = values.to_pylist()
-        texts = pa.array([_or_none(_scaled, row, leaf) for row in rows], column)
+        texts = pa.array([_or_none(scaled_text, row, leaf) for row in rows], column)
         return texts, _lost(values, texts)
     return values.cast(column), np.zeros(len(values), bool)
 
@@ -118,14 +119,8 @@ def _lost(values: pa.Array, made_of: pa.Array) -> np.ndarray:
     return lost
 
 
-def _scaled(row: Any, _leaf: Leaf) -> str:
-    if row["scale"] is None:
-        raise MisfitError
-    return number_text(row["value"], row["scale"])
-
-
 def _or_none(read: Callable[[Any, Leaf], Any], value: Any, leaf: Leaf) -> Any:
     try:
         return None if value is None else read(value, leaf)
-    except MisfitError:
+    except UnreadableValueError:
         return None

@@ -138,8 +138,6 @@ def _bare(text: str, start: int, schema: str | None, behind: str | None) -> NotR
 
 def _members(text: str, start: int) -> tuple[dict[str, Member], int]:
     """Return the members of the object that begins there, and where it ends."""
-    if text[start : start + 1] != "{":
-        raise NotReadError("not a JSON object")
     found: dict[str, Member] = {}
     at = _after_blanks(text, start + 1)
     if text[at : at + 1] == "}":
@@ -178,8 +176,9 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _refuse(text: str) -> NoReturn:
+def refuse(text: str) -> NoReturn:
+    """Raise ``NotReadError`` for a constant that Python reads and JSON does not have."""
     raise NotReadError(f"not JSON: {text}")
 
 
-_JSON = json.JSONDecoder(parse_constant=_refuse)
+_JSON = json.JSONDecoder(parse_constant=refuse)

@@ -35,9 +35,11 @@ def read_upsert(documents: Events, key: bytes | None, value: bytes | None, offse
     """
     of = None if key is None else documents.spelling.read(documents.keys, key)
     row_id = None if of is None else of.text
-    if value is not None and not _may_say_more(value):
-        return Change(UPSERT, offset, None, None, row_id, value)
-    row = None if value is None else _upserted(documents, value)
+    if value is not None and not (
+        b'"payload"' in value or _DELETED.search(value) or value.strip() == b"null"
+    ):
+        return Change(UPSERT, offset, None, None, row_id, value)  # a row, without a schema
+    row = None if value is None else documents.value(value)
     if row is not None:
         is_deleted, written = row.said("__deleted") in ("true", True), row.whole.encode()
         if not is_deleted:
@@ -47,20 +49,6 @@ def read_upsert(documents: Events, key: bytes | None, value: bytes | None, offse
     if of is None:
         raise NotReadError("neither a key nor a value")
     return Change(DELETE, offset, None, None, row_id, of.fields or b"{}", of.schema, is_whole=False)
-
-
-def _may_say_more(value: bytes) -> bool:
-    """Whether a value may be more than a row: one with its schema, or of what is deleted; or null."""
-    return b'"payload"' in value or _DELETED.search(value) is not None or value.strip() == b"null"
-
-
-def _upserted(documents: Events, value: bytes) -> Document | None:
-    try:
-        return documents.values.read(value)
-    except BareValueError as bare:
-        if bare.text == "null":
-            return None
-        raise
 
 
 # What Debezium writes that is no change of a row: known by what it says, passed over and counted.
@@ -160,13 +148,18 @@ class Events:
 
     def read(self, key: bytes | None, value: bytes) -> Change | Beside:
         """Return what an event of Debezium says. Raises ``NotReadError``."""
+        if (event := self.value(value)) is None:
+            return Beside.NOTHING
+        return beside(event) or change_of(event, None if key is None else self._identity(key))
+
+    def value(self, value: bytes) -> Document | None:
+        """Return a document, None of JSON's null. Raises ``NotReadError``."""
         try:
-            event = self.values.read(value)
+            return self.values.read(value)
         except BareValueError as bare:
             if bare.text == "null":
-                return Beside.NOTHING
+                return None
             raise
-        return beside(event) or change_of(event, None if key is None else self._identity(key))
 
     def _identity(self, key: bytes) -> str:
         if (read := self.spelling.read(self.keys, key)).fields is None:

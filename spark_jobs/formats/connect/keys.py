@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 from spark_jobs.formats.connect.documents import (
     BareValueError,
     Documents,
     KeyNotReadError,
     NotReadError,
+    refuse,
     unique_names,
 )
 
@@ -143,10 +144,6 @@ def _number(number: Decimal) -> str:
     return f"{number:f}" if is_plain else f"{number:E}".replace("E+", "E")
 
 
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"not JSON: {text}")
-
-
 _JSON = json.JSONDecoder(
-    parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=unique_names
+    parse_int=Decimal, parse_float=Decimal, parse_constant=refuse, object_pairs_hook=unique_names
 )

@@ -62,8 +62,8 @@ def _read(kind: Type, value: Any, path: tuple[str, ...]) -> Any:
         case Leaf():
             try:
                 return read_leaf(kind, value)
-            except MisfitError as misfit:
-                raise UnreadableValueError(str(misfit), ".".join(path)) from misfit
+            except UnreadableValueError as error:
+                raise UnreadableValueError(str(error), ".".join(path)) from error
         case Array(item):
             if type(value) is not list:
                 raise UnreadableValueError("not an array", ".".join(path))
@@ -81,10 +81,6 @@ def _read(kind: Type, value: Any, path: tuple[str, ...]) -> Any:
 
 _NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _SHOWN = 60
-
-
-class MisfitError(ValueError):
-    """A value that no column of its type holds."""
 
 
 def bytes_of(text: Any, _leaf: Leaf | None = None) -> bytes:
@@ -120,7 +116,7 @@ def time_text(number: int, leaf: Leaf) -> str:
 
 
 def read_leaf(leaf: Leaf, value: Any) -> Any:
-    """Return a parsed value, fractions being decimals, as a column takes it. Raises ``MisfitError``."""
+    """Return a parsed value, fractions being decimals, as a column has it; or ``UnreadableValueError``."""
     if leaf.kind in _INTEGERS:
         value = _INTEGERS[leaf.kind](value, leaf)
     return _READ[leaf.kind](value, leaf) if leaf.kind in _READ else value
@@ -175,15 +171,16 @@ def _text(value: Any, _leaf: Leaf | None = None) -> str:
     return value
 
 
-def _scaled_text(value: Any, _leaf: Leaf) -> str:
+def scaled_text(value: Any, _leaf: Leaf) -> str:
+    """Return the text of a number that has its scale beside it."""
     if type(value) is not dict or value.keys() != {"scale", "value"} or type(value["scale"]) is not int:
         raise _misfit(value, "not a number with its scale")
     return number_text(value["value"], value["scale"])
 
 
-def _misfit(value: Any, why: str) -> MisfitError:
+def _misfit(value: Any, why: str) -> UnreadableValueError:
     shown = str(value).encode(errors="backslashreplace").decode()  # halves of surrogate pairs too
-    return MisfitError(f"{shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}: {why}")
+    return UnreadableValueError(f"{shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}: {why}")
 
 
 _INTEGERS = {
@@ -207,7 +204,7 @@ _READ: dict[Kind, Callable[[Any, Leaf], Any]] = {
     Kind.BINARY: bytes_of,
     Kind.DECIMAL: decimal_of,
     Kind.NUMBER_TEXT: lambda value, leaf: number_text(value, leaf.scale),
-    Kind.SCALED_TEXT: _scaled_text,
+    Kind.SCALED_TEXT: scaled_text,
     Kind.ZONED: _zoned,
     Kind.UUID: uuid_of,
     Kind.CLOCK_TEXT: time_text,

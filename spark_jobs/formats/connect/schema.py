@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.columns import Growth, NewFields
+from spark_jobs.formats import tree
 from spark_jobs.formats.connect.block import made, written_type
-from spark_jobs.formats.connect.columns import columns_of
 from spark_jobs.formats.connect.plain import PlainRows
-from spark_jobs.formats.connect.types import Field, row_type
+from spark_jobs.formats.connect.types import Field, Kind, Leaf, Type, row_type
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.lanes.packed_values import MadeOnce, PackedValues, Readers
 from spark_jobs.formats.tree import Record
@@ -21,6 +21,7 @@ from spark_jobs.schema.told import Forms
 _FEWEST_VALUES = 20
 _GROWTH = Growth(NewFields.DEAD_LETTER, is_by_schema=True)
 _GROWTH_OF_KEYS = replace(_GROWTH, new_fields=NewFields.IGNORE)
+_HINT = "Rename the column at its source, or leave it out at the connector (`column.exclude.list`)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +34,23 @@ class RowSchema(MadeOnce):
     told: Forms = ()
 
     def made(self) -> Readers:
-        """See ``MadeOnce``; raises as ``row_type`` and ``columns_of``."""
+        """See ``MadeOnce``; raises as ``row_type`` and ``tree.columns_of``."""
         row = row_type(self.text, is_enveloped=self.is_enveloped, told=self.told)
         plain = PlainRows(row, is_whole=self.is_whole)
         return Readers.block_first(
-            columns_of(row),
+            tree.columns_of(row.fields, _column, _HINT, are_names_free=True),
             lambda arrow: _Block(row, arrow, is_whole=self.is_whole),
             _FEWEST_VALUES,
             lambda value: (plain.read(value), {}),
         )
+
+
+def _column(kind: Type) -> str | Type:
+    if not isinstance(kind, Leaf):
+        return kind
+    if kind.kind is Kind.DECIMAL:
+        return f"decimal({kind.precision}, {kind.scale})"
+    return "string" if kind.kind.endswith("as text") else kind.kind
 
 
 class _Block:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from urllib.parse import unquote, urljoin
@@ -68,7 +67,9 @@ class Documents:
             inner, around = waiting.pop()
             if isinstance(inner, dict):
                 around = self._enter(inner, around, inner.get(id_key))
-            waiting.extend((each, around) for each in _inside(inner))
+            if isinstance(inner, dict | list):
+                inside = inner.values() if isinstance(inner, dict) else inner
+                waiting.extend((each, around) for each in inside)
 
     def _enter(self, schema: dict[str, Any], base: str, own: object) -> str:
         if isinstance(own, str):
@@ -89,12 +90,7 @@ def _parsed(text: str, **where: object) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise unreadable(f"{type(error).__name__}: {error}"[:300], **where) from error
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict | list):
-        yield from value.values() if isinstance(value, dict) else value
+        raise unreadable(error, **where) from error
 
 
 def _joined(base: str, url: str) -> str:

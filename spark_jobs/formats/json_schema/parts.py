@@ -96,7 +96,12 @@ class Parts:
                 continue
             if not isinstance(schema, dict):
                 raise unreadable(f"{_told(schema)} where a schema should be")
-            self._count(1 + sum(len(v) for k, v in schema.items() if k not in _DEFINITIONS and _is_sized(v)))
+            self._count(
+                1
+                + sum(
+                    len(v) for k, v in schema.items() if k not in _DEFINITIONS and isinstance(v, dict | list)
+                )
+            )
             parts[id(schema)] = schema
             inner = [self._documents.target(schema, schema[key]) for key in _REFERENCES if key in schema]
             inner += _list(schema, "allOf")
@@ -199,7 +204,3 @@ def _list(schema: dict[str, Any], keyword: str) -> list[Any]:
     if not isinstance(value, list) or (keyword in schema and not value):
         raise unreadable(f"{keyword} that is no list of something")
     return value
-
-
-def _is_sized(value: object) -> bool:
-    return isinstance(value, dict | list)

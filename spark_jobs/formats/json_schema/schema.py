@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from spark_jobs.config.columns import Growth, NewFields
+from spark_jobs.formats import tree
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.parsing import parse_any, parse_object
-from spark_jobs.formats.json_schema.columns import columns_of
 from spark_jobs.formats.json_schema.plain import PlainReader
-from spark_jobs.formats.json_schema.types import VALUE, Kind, Leaf, Type, are_closed, forbidden, parse
+from spark_jobs.formats.json_schema.types import VALUE, Kind, Type, are_closed, forbidden, parse
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
 from spark_jobs.formats.tree import Field, fields_told
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -25,6 +25,7 @@ from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, Unre
 from spark_jobs.values.literals import says_something
 
 _AROUND = b'{"%s":%%b}' % VALUE.encode()
+_HINT = "Rename the property in a new version of the schema, or keep the topic's values as `raw`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class _Reader:
         ignores = schema.ignores and closed != {True}
         self._is_partly_closed = ignores and True in closed
         self._growth = Growth(NewFields.IGNORE if ignores else NewFields.DEAD_LETTER, is_by_schema=True)
-        self.columns = columns_of(root)
+        self.columns = tree.columns_of(root.record.fields, _column, _HINT, is_whole=root.is_whole)
         self._arrow = self._written = arrow_schema(Schema(*self.columns.struct.fields))
         if as_text := self.columns.as_text:
             self._written = pa.schema([_as_written(each, "", as_text) for each in self._arrow])
@@ -108,9 +109,13 @@ class _Reader:
         return made
 
 
+def _column(kind: Type) -> Type | None:
+    return None if kind is Kind.TEXT else kind
+
+
 def _in_form(field: Field[Type], form: Form) -> Type:
     """Return the type of a time that is told as text: in JSON it is."""
-    return Leaf(Kind.STRING) if form is Form.TEXT and field.type == Leaf(Kind.TIMESTAMP) else field.type
+    return Kind.STRING if form is Form.TEXT and field.type is Kind.TIMESTAMP else field.type
 
 
 def _as_written(field: pa.Field, around: str, as_text: Collection[str]) -> pa.Field:

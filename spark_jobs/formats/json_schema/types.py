@@ -37,21 +37,13 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """A type without others inside."""
-
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True)
 class Record(tree.Record["Field[Type]"]):
     """An object by its properties; where ``is_closed`` it has no others."""
 
     is_closed: bool = False
 
 
-Type: TypeAlias = "Leaf | Record | Array[Type] | Map[Type]"
-_TEXT = Leaf(Kind.TEXT)
+Type: TypeAlias = "Kind | Record | Array[Type] | Map[Type]"
 _FORMATS = {"date": Kind.DATE, "date-time": Kind.TIMESTAMP, "uuid": Kind.UUID}
 # What Kafka Connect says of a number that is narrower than JSON's.
 _CONNECT = {"int8": Kind.INT, "int16": Kind.INT, "int32": Kind.INT, "float32": Kind.FLOAT}
@@ -81,40 +73,39 @@ def parse(source: SchemaText) -> Root:
     return Root(found.type if isinstance(found.type, Record) else Record((found,)), is_whole=not is_record)
 
 
+@dataclass
 class _Tree(Bounded):
     """Writes types out; ``path`` leads to one, ``inside`` are what is around it."""
 
-    def __init__(self, parts: Parts) -> None:
-        super().__init__()
-        self._parts = parts
+    parts: Parts
 
     def field(
         self, name: str, schemas: Sequence[Any], path: tuple[str, ...], inside: tuple[frozenset[int], ...]
     ) -> Field[Type] | None:
         """Return what schemas say together under a name, None where there is nothing but null."""
         self.count(path, len(inside))
-        node = self._parts.node(schemas)
+        node = self.parts.node(schemas)
         kind = None if node.is_never else self._type(node, path, inside)
         return None if kind is None else Field(name, kind, node.doc)
 
     def _type(self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]) -> Type | None:
-        names = self._parts.names(node)
+        names = self.parts.names(node)
         if len(names) != 1:
-            return _TEXT if names else None
+            return Kind.TEXT if names else None
         (name,) = names
         if name in _PLAIN:
-            return Leaf(_leaf(name, node))
+            return _leaf(name, node)
         if node.key in inside:
-            return _TEXT
+            return Kind.TEXT
         around = (*inside, node.key)
         return self._array(node, path, around) if name == "array" else self._object(node, path, around)
 
     def _array(self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]) -> Type:
         items = [each for each in node.said("items") if not _is_any(each)]
         if not items or node.said("prefixItems") or any(isinstance(each, list) for each in items):
-            return _TEXT
+            return Kind.TEXT
         found = self.field("element", items, (*path, "element"), inside)
-        return _TEXT if found is None else Array(found.type)
+        return Kind.TEXT if found is None else Array(found.type)
 
     def _object(self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]) -> Type:
         others = node.said("additionalProperties")
@@ -124,9 +115,9 @@ class _Tree(Bounded):
             )
         of_others = [each for each in others if not _is_any(each)]
         if node.properties() or node.said("patternProperties") or not of_others:
-            return _TEXT
+            return Kind.TEXT
         found = self.field("value", of_others, (*path, "value"), inside)
-        return _TEXT if found is None else Map(found.type)
+        return Kind.TEXT if found is None else Map(found.type)
 
     def _fields(
         self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]

@@ -217,8 +217,12 @@ class BlockFirst:
     columns: pa.Schema
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
-        """Return all of them read."""
-        return read_in_parts(PackedValues.of(values), self._read_part)
+        """Return all of them read: not at once where they are many bytes, as items of one byte take fifty."""
+        packed = PackedValues.of(values)
+        parts = list(packed.parts(_MOST_BYTES_AT_ONCE))
+        if len(parts) == 1:
+            return self._read_part(packed)
+        return in_turn((len(part), self._read_part(part)) for part in parts)
 
     def _read_part(self, values: PackedValues) -> ReadValues:
         if len(values) >= self.fewest:
@@ -259,12 +263,6 @@ def _in_order(some: ReadValues, others: ReadValues, count: int) -> ReadValues:
     kept = None if len(rows) == count else rows.tolist()
     ignored = Counter(some.ignored) + Counter(others.ignored)
     return ReadValues(table, kept, some.unread + others.unread, ignored)
-
-
-def read_in_parts(values: PackedValues, read: Callable[[PackedValues], ReadValues]) -> ReadValues:
-    """Return all of them read: not at once where they are many bytes, as items of one byte take fifty."""
-    parts = list(values.parts(_MOST_BYTES_AT_ONCE))
-    return read(values) if len(parts) == 1 else in_turn((len(part), read(part)) for part in parts)
 
 
 def in_turn(parts: Iterable[tuple[int, ReadValues]]) -> ReadValues:

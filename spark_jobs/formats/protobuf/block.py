@@ -57,10 +57,6 @@ class _Step(ABC):
         """Read values of each lane up to these places, and return how many there were."""
         raise NotImplementedError  # only numbers stand packed
 
-    def numbers(self, rows: Rows) -> np.ndarray:
-        """Return what was read, zero where it is null."""
-        raise NotImplementedError  # only integers are some
-
     @abstractmethod
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
         """Return some of what was read as a column, with the default for null where ``shown`` is not."""
@@ -109,10 +105,6 @@ class _Message:
         """Return its fields as columns."""
         return [each.column(rows, target.type) for each, target in zip(self._declared, targets, strict=True)]
 
-    def numbers(self, rows: Rows) -> list[np.ndarray]:
-        """Return its fields, which are one integer each."""
-        return [each.numbers(rows) for each in self._declared if isinstance(each, _One)]
-
 
 def _field(each: Field) -> _One | _Many:
     match each.type:
@@ -157,10 +149,6 @@ class _One:
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         said = self._there.rows(rows)
         return self.step.column(said, said if self.what.has_presence else rows, target)
-
-    def numbers(self, rows: Rows) -> np.ndarray:
-        """Return a number's values as they are written, zero where there is none."""
-        return self.step.numbers(self._there.rows(rows))
 
 
 @dataclass
@@ -257,11 +245,8 @@ class _Number(_Step):
         self._numbers.append(numbers)
         return counts
 
-    def numbers(self, rows: Rows) -> np.ndarray:
-        return rows.taken(self._numbers).view(np.uint64)
-
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
-        numbers = self.numbers(rows)
+        numbers = rows.taken(self._numbers).view(np.uint64)
         if self._leaf.written is Written.ZIGZAG:
             numbers = signed(numbers).view(np.uint64)
         return leaf_column(self._leaf, numbers, shown, target)
@@ -357,5 +342,5 @@ class _Moment(_Inside):
         super().__init__([Field(name, number, number=at) for at, name in _PARTS])
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
-        seconds, nanos = (each.view(np.int64) for each in self.message.numbers(rows))
-        return moment_column(seconds, nanos, shown, target, self._leaf)
+        parts = self.message.columns(rows, [pa.field(name, pa.int64()) for _, name in _PARTS])
+        return moment_column(*(each.fill_null(0).to_numpy() for each in parts), shown, target, self._leaf)

@@ -169,7 +169,7 @@ def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 
         case Kind.DURATION:
             return _held(_long, _micros(item, item.seconds, path), path)
         case Kind.JSON:
-            return _json_text(_as_dict(item, path), path)
+            return _json_text(item, path)
         case Kind.EMPTY:
             return True
     return item
@@ -216,8 +216,9 @@ def _micros(item: Any, sign: int, path: tuple[str, ...]) -> int:
 
 def _json_text(content: Any, path: tuple[str, ...]) -> str:
     try:
-        return json.dumps(content, default=_shown, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError as error:
+        parsed = json_format.MessageToDict(content) if isinstance(content, Parsed) else content
+        return json.dumps(parsed, default=_shown, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (json_format.Error, ValueError, RecursionError, TypeError) as error:
         raise UnreadableValueError(f"it cannot be JSON: {error}", ".".join(path)) from error
 
 
@@ -225,13 +226,6 @@ def _shown(item: Any) -> Any:
     if isinstance(item, bytes):
         return base64.b64encode(item).decode()
     return int(item) if isinstance(item, Decimal) else item.isoformat()
-
-
-def _as_dict(item: Any, path: tuple[str, ...]) -> Any:
-    try:
-        return json_format.MessageToDict(item)
-    except (json_format.Error, ValueError, RecursionError, TypeError) as error:
-        raise UnreadableValueError(f"it cannot be JSON: {error}", ".".join(path)) from error
 
 
 def _messages(item: Any) -> Iterable[Any]:
@@ -253,17 +247,13 @@ def _widened(file: Any) -> Any:
 
 def _widen(message: DescriptorProto) -> None:
     message.ClearField("extension")
-    for each in message.field:
-        _widen_field(each)
+    for field in message.field:
+        if field.type in _WIDER:
+            field.type = _WIDER[field.type]
+            field.ClearField("type_name")
+        field.ClearField("default_value")  # what is not there is null
     for inner in message.nested_type:
         _widen(inner)
-
-
-def _widen_field(field: FieldDescriptorProto) -> None:
-    if field.type in _WIDER:
-        field.type = _WIDER[field.type]
-        field.ClearField("type_name")
-    field.ClearField("default_value")  # what is not there is null
 
 
 # Numbers of more than 64 bits, which no serializer writes, and of which Google's parser takes the lowest.

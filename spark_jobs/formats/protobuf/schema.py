@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from google.protobuf import descriptor_pool
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from spark_jobs.formats.lanes.lanes import BlockReader
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
@@ -60,39 +60,37 @@ def protobuf_schema(
     ``schema-unsupported`` for a message that no table can be made of.
     """
     descriptors = compiled(source)
-    name = _at(descriptors, indexes) if indexes else _named(descriptors, message)
+    own = FileDescriptorSet.FromString(descriptors).file[-1]
+    name = _at(own, indexes) if indexes else _named(own, message)
     return ProtobufSchema(descriptors, name, ignores).usable()
 
 
-def _at(descriptors: bytes, indexes: Sequence[int]) -> str:
-    file = FileDescriptorSet.FromString(descriptors).file[-1]
+def _at(file: FileDescriptorProto, indexes: Sequence[int]) -> str:
     messages, names = file.message_type, [file.package] if file.package else []
     try:
         for index in indexes:
             names.append(messages[index].name)
             messages = messages[index].nested_type
     except IndexError:
-        raise _no_message(descriptors, f"no message at {'.'.join(map(str, indexes))}") from None
+        raise _no_message(file, f"no message at {'.'.join(map(str, indexes))}") from None
     return ".".join(names)
 
 
-def _named(descriptors: bytes, message: str | None) -> str:
-    there = _messages(descriptors)
+def _named(file: FileDescriptorProto, message: str | None) -> str:
+    there = _messages(file)
     found = [name for name in there if message is None or name == message or name.endswith(f".{message}")]
     if len(found) != 1:
-        raise _no_message(descriptors, f"no single message {message}" if message else "more than one message")
+        raise _no_message(file, f"no single message {message}" if message else "more than one message")
     return found[0]
 
 
-def _messages(descriptors: bytes) -> list[str]:
-    """Return the messages of the schema's own file that are in no other."""
-    file = FileDescriptorSet.FromString(descriptors).file[-1]
+def _messages(file: FileDescriptorProto) -> list[str]:
+    """Return the messages of a file that are in no other."""
     return [f"{file.package}.{each.name}" if file.package else each.name for each in file.message_type]
 
 
-def _no_message(descriptors: bytes, why: str) -> SluiceError:
-    there = ", ".join(_messages(descriptors)) or "none"
-    return fault("no-such-message", why=why, there=there)
+def _no_message(file: FileDescriptorProto, why: str) -> SluiceError:
+    return fault("no-such-message", why=why, there=", ".join(_messages(file)) or "none")
 
 
 def _in_form(field: Field, form: Form) -> Type:

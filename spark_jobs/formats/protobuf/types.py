@@ -136,12 +136,11 @@ def tree_of(message: Descriptor, docs: Mapping[str, str]) -> Message:
     return _Tree(docs).message(message, (message.full_name,))
 
 
+@dataclass
 class _Tree(Bounded):
     """Writes messages out; ``inside`` are those around one."""
 
-    def __init__(self, docs: Mapping[str, str]) -> None:
-        super().__init__()
-        self._docs = docs
+    docs: Mapping[str, str]
 
     def message(self, message: Descriptor, inside: tuple[str, ...]) -> Message:
         return Record(tuple(self._field(each, inside) for each in message.fields))
@@ -152,7 +151,7 @@ class _Tree(Bounded):
         if field_.type == _OF.TYPE_GROUP:
             raise fault("schema-unsupported.group", name=name)
         oneof = field_.containing_oneof.name if field_.containing_oneof else None
-        kind, doc = self._type(field_, inside), self._docs.get(name)
+        kind, doc = self._type(field_, inside), self.docs.get(name)
         return Field(field_.name, kind, doc, (), field_.number, field_.has_presence, oneof)
 
     def _type(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Type:
