@@ -10,7 +10,7 @@ import json
 import math
 import struct
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -157,26 +157,29 @@ def _branch(union: Union, readers: Sequence[Read]) -> Read:
     return read
 
 
-def _each(cursor: Cursor) -> Iterator[int]:
-    """Yield for each item of an array or a map, which is to be read before the next."""
-    while (number := cursor.long()) != 0:
-        if number < 0:
-            cursor.long()  # the block's bytes, for those who pass over it
-        yield from range(abs(number))
-
-
 def _items(read_item: Read) -> Read:
-    return lambda cursor: [read_item(cursor) for _ in _each(cursor)]
+    def read(cursor: Cursor) -> list[Any]:
+        items: list[Any] = []
+        while (number := cursor.long()) != 0:
+            if number < 0:
+                cursor.long()  # the block's bytes, for those who pass over it
+            items.extend(read_item(cursor) for _ in range(abs(number)))
+        return items
+
+    return read
 
 
 def _entries(read_value: Read, *, is_text: bool) -> Read:
     def read(cursor: Cursor) -> Any:
         entries: dict[str, Any] = {}
-        for _ in _each(cursor):
-            key = _text(cursor)
-            if key in entries:
-                raise UnreadableValueError("a map has a key twice")
-            entries[key] = read_value(cursor)
+        while (number := cursor.long()) != 0:
+            if number < 0:
+                cursor.long()
+            for _ in range(abs(number)):
+                key = _text(cursor)
+                if key in entries:
+                    raise UnreadableValueError("a map has a key twice")
+                entries[key] = read_value(cursor)
         return entries if is_text else [*entries.items()]
 
     return read

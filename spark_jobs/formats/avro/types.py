@@ -285,7 +285,7 @@ def _leaf(base: str, schema: Mapping[str, Any]) -> Leaf:
         if precision > _MOST_DIGITS:
             raise fault("schema-unsupported.digits", digits=precision, most=_MOST_DIGITS)
         return Leaf(Kind.DECIMAL, base, size, precision, scale)
-    return Leaf(Kind(logical if (base, size, logical) in _LOGICAL else base), base, size)
+    return Leaf(Kind(str(logical) if (base, size, logical) in _LOGICAL else base), base, size)
 
 
 def _is_decimal(schema: Mapping[str, Any]) -> bool:

@@ -48,6 +48,7 @@ class _Step(ABC):
     """A field's type: what was read of it so far, in the order in which it was read."""
 
     wire: int
+    read: list[np.ndarray]  # of numbers
 
     @abstractmethod
     def take(self, lanes: Lanes) -> None:
@@ -87,9 +88,9 @@ class _Message:
     """Fields in the order of their numbers; columns in the order in which they are declared."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
-        self._declared = [_field(each) for each in fields]
-        self._ordered = sorted(self._declared, key=lambda each: each.what.number)
-        self._has_oneofs = any(each.what.oneof for each in self._declared)
+        self.declared = [_field(each) for each in fields]
+        self._ordered = sorted(self.declared, key=lambda each: each.what.number)
+        self._has_oneofs = any(each.what.oneof for each in self.declared)
 
     def take_all(self, lanes: Lanes) -> None:
         """Read to the end of each lane."""
@@ -103,7 +104,7 @@ class _Message:
 
     def columns(self, rows: Rows, targets: Any) -> list[pa.Array]:
         """Return its fields as columns."""
-        return [each.column(rows, target.type) for each, target in zip(self._declared, targets, strict=True)]
+        return [each.column(rows, target.type) for each, target in zip(self.declared, targets, strict=True)]
 
 
 def _field(each: Field) -> _One | _Many:
@@ -149,6 +150,10 @@ class _One:
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         said = self._there.rows(rows)
         return self.step.column(said, said if self.what.has_presence else rows, target)
+
+    def numbers(self, rows: Rows) -> np.ndarray:
+        """Return a number's values, zero where there is none."""
+        return self._there.rows(rows).taken(self.step.read).view(np.int64)
 
 
 @dataclass
@@ -235,18 +240,18 @@ class _Number(_Step):
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
-        self._numbers: list[np.ndarray] = []
+        self.read = []
 
     def take(self, lanes: Lanes) -> None:
-        self._numbers.append(lanes.numbers())
+        self.read.append(lanes.numbers())
 
     def take_until(self, lanes: Lanes, ends: np.ndarray) -> np.ndarray:
         numbers, counts = lanes.numbers_until(ends)
-        self._numbers.append(numbers)
+        self.read.append(numbers)
         return counts
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
-        numbers = rows.taken(self._numbers).view(np.uint64)
+        numbers = rows.taken(self.read).view(np.uint64)
         if self._leaf.written is Written.ZIGZAG:
             numbers = signed(numbers).view(np.uint64)
         return leaf_column(self._leaf, numbers, shown, target)
@@ -342,5 +347,5 @@ class _Moment(_Inside):
         super().__init__([Field(name, number, number=at) for at, name in _PARTS])
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
-        parts = self.message.columns(rows, [pa.field(name, pa.int64()) for _, name in _PARTS])
-        return moment_column(*(each.fill_null(0).to_numpy() for each in parts), shown, target, self._leaf)
+        seconds, nanos = (each.numbers(rows) for each in self.message.declared if isinstance(each, _One))
+        return moment_column(seconds, nanos, shown, target, self._leaf)

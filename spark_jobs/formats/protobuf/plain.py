@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from google.protobuf import descriptor_pool, json_format
@@ -109,12 +110,6 @@ class _Reading:
         match kind:
             case Leaf(Kind.AGAIN):
                 return self._again(item, kind.message, path, numbers)
-            case Leaf() if kind.form is not None:
-                self._count_unknown(item, numbers)
-                try:
-                    return moment(item.seconds, item.nanos, kind)
-                except UnreadableValueError as error:
-                    raise UnreadableValueError(str(error), ".".join(path)) from error
             case Leaf():
                 if isinstance(item, Parsed):
                     self._count_unknown(item, numbers, is_deep=kind.kind is Kind.JSON)
@@ -159,15 +154,16 @@ def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 
         case Kind.INT:
             return _held(_int, item, path)
         case Kind.UINT32:
-            return _held(lambda number: plain.integer(number, 32, is_signed=False), item, path)
+            return _held(partial(plain.integer, bits=32, is_signed=False), item, path)
         case Kind.UINT64:
             return Decimal(item)
         case Kind.ENUM:
             return kind.symbols.get(_held(_int, item, path), str(item))
-        case Kind.TIMESTAMP:
-            return _held(plain.instant, _micros(item, 1, path), path)
-        case Kind.DURATION:
-            return _held(_long, _micros(item, item.seconds, path), path)
+        case Kind.TIMESTAMP | Kind.DURATION:
+            try:
+                return moment(item.seconds, item.nanos, kind)
+            except UnreadableValueError as error:
+                raise UnreadableValueError(str(error), ".".join(path)) from error
         case Kind.JSON:
             return _json_text(item, path)
         case Kind.EMPTY:
@@ -175,15 +171,20 @@ def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 
     return item
 
 
-def moment(seconds: int, nanos: int, kind: Leaf) -> int | str:
+def moment(seconds: int, nanos: int, kind: Leaf) -> Any:
     """Return a time, or how long something took, in its form. Raises ``UnreadableValueError``."""
-    is_time = kind.kind is Kind.TIMESTAMP
-    if abs(nanos) >= _NANOS or (1 if is_time else seconds) * nanos < 0:
-        raise UnreadableValueError(f"{nanos} nanoseconds are not of the {seconds} seconds beside them")
-    every = seconds * _NANOS + nanos
+    is_time, every = kind.kind is Kind.TIMESTAMP, seconds * _NANOS + nanos
+    if abs(nanos) >= _NANOS:
+        raise UnreadableValueError(f"{nanos} nanoseconds are a second or more")
+    if (1 if is_time else seconds) * nanos < 0:
+        raise UnreadableValueError("its nanoseconds are of another sign than its seconds")
+    if kind.form is Form.TEXT:
+        return instant_text(every) if is_time else seconds_text(every)
     if kind.form is Form.NUMBER:
-        return int(_held(_long, every, ()))
-    return instant_text(every) if is_time else seconds_text(every)
+        return _held(_long, every, ())
+    if nanos % 1000:
+        raise UnreadableValueError(f"{nanos} nanoseconds are {FINER_THAN_COLUMN}")
+    return _held(plain.instant if is_time else _long, every // 1000, ())
 
 
 def _held(read: Callable[[int], Any], number: int, path: tuple[str, ...]) -> Any:
@@ -194,24 +195,7 @@ def _held(read: Callable[[int], Any], number: int, path: tuple[str, ...]) -> Any
         raise UnreadableValueError(what, ".".join(path) or None) from error
 
 
-def _int(number: int) -> int:
-    return plain.integer(number, 32)
-
-
-def _long(number: int) -> int:
-    return plain.integer(number, 64)
-
-
-def _micros(item: Any, sign: int, path: tuple[str, ...]) -> int:
-    """Return seconds and nanoseconds, which may not be of another sign, as microseconds."""
-    micros, rest = divmod(int(item.nanos), 1000)
-    if abs(item.nanos) >= _NANOS:
-        raise UnreadableValueError(f"{item.nanos} nanoseconds are a second or more", ".".join(path))
-    if rest:
-        raise UnreadableValueError(f"{item.nanos} nanoseconds are {FINER_THAN_COLUMN}", ".".join(path))
-    if sign * item.nanos < 0:
-        raise UnreadableValueError("its nanoseconds are of another sign than its seconds", ".".join(path))
-    return int(item.seconds) * 1_000_000 + micros
+_int, _long = (partial(plain.integer, bits=bits) for bits in (32, 64))
 
 
 def _json_text(content: Any, path: tuple[str, ...]) -> str:
