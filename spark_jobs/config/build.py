@@ -10,8 +10,7 @@ from typing import Any
 
 from spark_jobs.config.columns import from_text
 from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
-from spark_jobs.config.layout_checks import check_layout
-from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
+from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order, mistake
 from spark_jobs.config.sections import ALIASES, check_route_tables
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
@@ -21,11 +20,14 @@ from spark_jobs.config.settings import (
     PipelineTemplate,
     SluiceConfig,
 )
+from spark_jobs.config.suites import OnFailure, When
 from spark_jobs.config.value_format import ValueFormat, check_place
 from spark_jobs.config.values import Frozen
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile, validate
+from spark_jobs.protocol.layout import LAYOUTS, layout_named
 from spark_jobs.storage.paths import is_inside
 
+_UNSAID = PipelineSettings()
 _STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
 
 
@@ -163,17 +165,16 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
             findings.append(replace(own, path=(*item.path, *own.path)))
         seen.append(item.entry)
         if clash is not None and item.entry.name == clash.name:
-            told = f"is a second pipeline named {clash.name}"
-            findings.append(Finding(item.path, told, "Names are unique over all files."))
+            findings.append(mistake("second-of-the-name", item.path, name=clash.name))
         elif clash is not None:
             shared = min(every_table(item.entry) & every_table(clash))
-            told = f"{shared} is written by the pipeline {clash.name} too"
-            if shared in tables_written(item.entry.table):
-                hint = f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count."
-                findings.append(Finding((*item.path, "table"), told, hint))
-            else:
-                hint = "Write {topic} into its name, or route to tables of its own."
-                findings.append(Finding((*item.path, "route", "tables"), told, hint))
+            is_own = shared in tables_written(item.entry.table)
+            path = (*item.path, "table") if is_own else (*item.path, "route", "tables")
+            findings.append(
+                mistake(
+                    "table-of-two" if is_own else "routed-table-of-two", path, table=shared, writer=clash.name
+                )
+            )
     return [document.locate(finding) for finding in findings]
 
 
@@ -189,34 +190,57 @@ def _unreadable(
     main: WrittenFile,
     judged: Mapping[Path, Iterable[Finding]],
 ) -> list[ConfigProblem]:
-    shapes = {each.path: _check_columns(each.entry) for each in placed}
-    found = shapes | {
-        (*each.path, part): check_place(settings, main.registries, own.model_fields_set)
-        for each in placed
-        for part, settings, own in (
-            ("value", each.entry.value, each.own.value),
-            ("key", each.entry.record_key, each.own.record_key),
-        )
-    }
-    of_entries = {each.path: each for each in placed}.items()
-    checked = [
+    told = [
         (path, finding)
-        for path, each in of_entries
-        for finding in (
-            *check_layout(each.entry, each.own, main.sources),
-            *judged[path],
-        )
+        for path, each in {each.path: each for each in placed}.items()
+        for finding in (*_check(each, main), *judged[path])
     ]
-    told = [*((path, finding) for path, finding in found.items() if finding is not None), *checked]
     return [document.locate(replace(finding, path=(*path, *finding.path))) for path, finding in told]
+
+
+def _check(each: _Placed, main: WrittenFile) -> Iterator[Finding]:
+    entry, own, layout = each.entry, each.own, each.entry.layout
+    if (finding := _check_columns(entry)) is not None:
+        yield finding
+    for part, place, said in (("value", entry.value, own.value), ("key", entry.record_key, own.record_key)):
+        if (finding := check_place(place, main.registries, said.model_fields_set)) is not None:
+            yield replace(finding, path=(part, *finding.path))
+    for name, hint in layout.not_said.items():
+        if getattr(entry, name) != getattr(_UNSAID, name):
+            yield Finding((name,), f"is not said of {layout.called}", hint)
+    yield from _check_gates(entry)
+    for name, section in (("cdc", own.cdc), ("mirror", own.mirror)):
+        if section.model_fields_set and name not in layout.sections:
+            others = " or ".join(each for each in LAYOUTS if name in layout_named(each).sections)
+            yield mistake("of-another-layout", (name,), layout=layout, others=others)
+    yield from layout.findings(entry, main.sources)
 
 
 def _check_columns(entry: PipelineSettings) -> Finding | None:
     types = {name: each.type for name, each in entry.columns.items()}
     for name, each in entry.columns.items() if entry.value.format is ValueFormat.CSV else ():
         if not each.source and each.type != "string":
-            return Finding(("columns", name), f"csv has text, and none is a {each.type}", "Write string.")
+            return mistake("not-of-text", ("columns", name), type=each.type)
     return check_sort_by(entry.sort_by, types) or check_partition_by(entry.partition_by, types)
+
+
+def _check_gates(entry: PipelineSettings) -> Iterator[Finding]:
+    """Yield what does not go with a gate, nor with ``route``, and what ``route`` lacks but an expression."""
+    layout = entry.layout
+    rejecting = [each.name for each in entry.quality if each.on_failure is OnFailure.DEAD_LETTERS]
+    if rejecting and layout.no_row_may_go:
+        told = f"has a gate that takes rows out of {layout.called}: {', '.join(rejecting)}"
+        yield Finding(("quality",), told, layout.no_row_may_go)
+    gates = [each.name for each in entry.quality if each.when is When.GATE]
+    if entry.hot is not None and gates:
+        yield mistake("hot-with-gate", ("hot",), gates=", ".join(gates))
+    elif entry.hot is not None and entry.route != _UNSAID.route:
+        yield mistake("hot-with-route", ("hot",))
+    if "route" not in layout.not_said and entry.route != _UNSAID.route:
+        if entry.route.by is None:
+            yield mistake("route-without-by", ("route",))
+        elif not entry.route.tables:
+            yield mistake("route-without-tables", ("route",))
 
 
 def _absolute(state: str, folder: str) -> str:
@@ -238,10 +262,9 @@ def _catalog(written: WrittenCatalog, home: str) -> CatalogSettings:
 def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
     """Orphan removal, ours or another engine's, deletes under a table's location what no snapshot names."""
     path = ("state",) if "state" in main.content else ("catalog", "warehouse")
-    hint = "Give the log a folder beside the warehouse."
     warehouse = config.catalog.properties.get("warehouse", "")
     if is_inside(config.state, warehouse):
-        yield Finding(path, "the transaction log would be inside the warehouse", hint)
+        yield mistake("log-in-warehouse", path)
     written: list[PipelineConfig | PipelineTemplate] = [*config.pipelines, *config.templates]
     for pipeline in written:
         asked: dict[tuple[str, ...], str | None] = {("location",): pipeline.location}
@@ -251,9 +274,9 @@ def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
         for key, place in asked.items():
             where = ("pipelines", pipeline.name, *key)
             if place and is_inside(config.state, place):
-                yield Finding(where, "the transaction log would be inside it", hint)
+                yield mistake("log-inside", where)
             elif place and is_inside(place, config.state):
-                yield Finding(where, "it would be inside the transaction log", hint)
+                yield mistake("inside-the-log", where)
 
 
 # What the pipelines of several topics are called, and which pipelines clash.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from spark_jobs.config.iceberg_terms import wrong_property
-from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path
+from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, mistake
 from spark_jobs.config.redaction import REFERENCE, is_plain_secret, wrong_reference
 from spark_jobs.config.sections import validate_kafka_properties
 from spark_jobs.protocol.progress import PREFIX
@@ -38,11 +38,7 @@ def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
     yield from _check_registries(_map(content, "registries"))
     catalog = _map(content, "catalog")
     if set(catalog) - {"name"} and not any(kind in catalog for kind in _CATALOG_KINDS):
-        yield Finding(
-            ("catalog",),
-            "says neither uri nor type",
-            "Add uri, e.g. http://host:8181, or leave out catalog for the embedded one.",
-        )
+        yield mistake("catalog-nowhere", ("catalog",))
     yield from check_team_file(content)
 
 
@@ -58,18 +54,16 @@ def check_team_file(content: dict[str, Any]) -> Iterator[Finding]:
 def _check_pipeline(path: tuple[str, ...], pipeline: dict[str, Any]) -> Iterator[Finding]:
     sources = [source for source in _SOURCES if source in pipeline]
     if len(sources) > 1:
-        yield Finding(
-            path, f"has both {sources[0]} and {sources[1]}", "Keep one of topic, topics, topics_regex."
-        )
+        yield mistake("both-topics", path, one=sources[0], other=sources[1])
     if not sources:
-        yield Finding(path, "names no topic", "Add topic, topics or topics_regex.")
+        yield mistake("no-topic", path)
     is_many = sources in (["topics"], ["topics_regex"])
     table = pipeline.get("table")
     if is_many and isinstance(table, str) and "{topic}" not in table:
-        yield Finding((*path, "table"), "is one table for several topics", "Write namespace.{topic}.")
+        yield mistake("one-table", (*path, "table"))
     for source in ("topic", "topics"):
         if source in pipeline and not pipeline[source]:
-            yield Finding((*path, source), "is empty", "Name a topic.")
+            yield mistake("empty-topic", (*path, source))
 
 
 def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> Iterator[Finding]:
@@ -77,13 +71,9 @@ def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> 
     for key in properties:
         where = (*path, "table_properties", key)
         if key.startswith(PREFIX):
-            yield Finding(where, "is written by commits only", "Leave it out: it is the table's progress.")
+            yield mistake("property-of-commits", where)
         elif key.startswith("commit.retry."):
-            yield Finding(
-                where,
-                "must keep its default",
-                "Leave it out: Sluice does not use it, upkeep by Spark needs it.",
-            )
+            yield mistake("property-of-upkeep", where)
         elif wrong := wrong_property(key, {k: str(v) for k, v in properties.items()}):
             yield Finding(where, *wrong)
 
@@ -91,26 +81,14 @@ def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> 
 def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:
     named = [key for key in _SPARKS if spark.get(key) is not None]
     if len(named) > 1:
-        yield Finding(
-            ("spark",),
-            f"has both {named[0]} and {named[1]}",
-            "Keep one: remote or remote_command for a Connect server, master for a session here.",
-        )
+        yield mistake("both-sparks", ("spark",), one=named[0], other=named[1])
     if spark.get("ship_python") == "true" and not {"remote", "remote_command"} & set(named):
-        yield Finding(
-            ("spark", "ship_python"),
-            "is for a server that Sluice does not start",
-            "Write remote or remote_command, or leave it out: this machine's workers have all they need.",
-        )
+        yield mistake("nowhere-to-ship", ("spark", "ship_python"))
     for key in _map(spark, "conf"):
         if key in {"spark.master", "spark.remote"}:
-            yield Finding(
-                ("spark", "conf", key),
-                "is not set here",
-                f"Write spark: {{{key.removeprefix('spark.')}: …}}.",
-            )
+            yield mistake("spark-set-elsewhere", ("spark", "conf", key), word=key.removeprefix("spark."))
         elif not key.startswith("spark."):
-            yield Finding(("spark", "conf", key), "is no Spark configuration", "Its name starts with spark.")
+            yield mistake("not-of-spark", ("spark", "conf", key))
 
 
 def _check_registries(registries: dict[str, Any]) -> Iterator[Finding]:
@@ -118,25 +96,24 @@ def _check_registries(registries: dict[str, Any]) -> Iterator[Finding]:
         path, registry = ("registries", name), _map(registries, name)
         auth = _map(registry, "auth")
         if None not in (auth.get("basic"), auth.get("bearer")):
-            yield Finding((*path, "auth"), "has both basic and bearer", "Keep one.")
+            yield mistake("both-auths", (*path, "auth"))
         if registry.get("key") is not None and registry.get("cert") is None:
-            yield Finding((*path, "key"), "is a key without a certificate", "Add cert.")
+            yield mistake("key-alone", (*path, "key"))
 
 
 def _check_login(kafka: dict[str, str]) -> Iterator[Finding]:
     for name in kafka:
         if name == "security.protocol" or name.startswith("sasl."):
-            hint = "Leave it out: aws_msk_iam is SASL_SSL with OAUTHBEARER."
-            yield Finding(("kafka", name), "is there beside kafka_auth", hint)
+            yield mistake("both-logins", ("kafka", name))
 
 
 def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
-    hint = "Write ${NAME} or ${file:/absolute/path}."
     for path, value in _texts_at(_REFERENCES, content):
-        if wrong := wrong_reference(value):
-            yield Finding(path, wrong, hint)
-        elif path[0] in LISTENERS and value.startswith("$") and "{" not in value:
-            yield Finding(path, "begins as a reference and is none", hint)
+        wrong = wrong_reference(value)
+        if not wrong and path[0] in LISTENERS and value.startswith("$") and "{" not in value:
+            wrong = "begins as a reference and is none"
+        if wrong:
+            yield mistake("reference", path, why=wrong)
 
 
 def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
@@ -175,24 +152,24 @@ def check_borrowed(team: Document, lent: Lent) -> Iterator[Finding]:
     """Give a finding for every registry, source, secret of webhooks and host that is not lent."""
     for path, kind, name in _named(team.content):
         if name not in getattr(lent, kind):
-            told = f"uses {name}, which the main file does not lend to team files"
-            yield Finding(path, told, _line(team, f"{kind}: [{name}]"))
+            yield _not_lent(team, path, f"uses {name}", f"{kind}: [{name}]")
     for path, webhook in _said(team.content, "notify", ("webhook", "trouble", "secret")):
         references = REFERENCE.findall(webhook)
         for name in references:
             if name not in lent.secrets:
-                told = f"uses ${{{name}}}, which the main file does not lend to team files"
-                yield Finding(path, told, _line(team, f'secrets: ["{name}"]'))
+                yield _not_lent(team, path, f"uses ${{{name}}}", f'secrets: ["{name}"]')
         if path[-1] == "secret" or REFERENCE.fullmatch(webhook):
             continue  # where it leads is the secret's, and so the platform's choice
         origin = _ORIGIN.fullmatch(webhook)
         if origin is None:
-            told = "must name its host in plain, without a user"
-            yield Finding(path, told, "Write https://host/path, or one ${…} that holds the whole URL.")
+            yield mistake("webhook-host", path)
         elif not _is_lent(origin[1].lower(), lent.webhook_hosts):
             host = origin[1].lower().removeprefix("https://")
-            told = f"goes to {host}, which the main file does not lend to team files"
-            yield Finding(path, told, _line(team, f'webhook_hosts: ["{host}"]'))
+            yield _not_lent(team, path, f"goes to {host}", f'webhook_hosts: ["{host}"]')
+
+
+def _not_lent(team: Document, path: Path, use: str, lends: str) -> Finding:
+    return mistake("not-lent", path, use=use, file=team.file, lends=lends)
 
 
 def _is_lent(origin: str, hosts: frozenset[str]) -> bool:
@@ -203,10 +180,6 @@ def _exact(origin: str) -> str:
     """Return the origin without the port that its scheme has anyway."""
     lower = origin.lower()
     return lower.removesuffix(":443" if lower.startswith("https:") else ":80")
-
-
-def _line(team: Document, lends: str) -> str:
-    return f"Write include: [{{files: {team.file}, {lends}}}] in the main file."
 
 
 def _named(content: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
@@ -247,8 +220,7 @@ def plain_secrets(document: Document) -> Iterator[ConfigProblem]:
     """Give a note for each, with its line; none quotes a value."""
     for path, value in _texts_by_key(document.content, ()):
         if is_plain_secret(_property_of(path), value):
-            hint = "Write ${NAME} or ${file:/absolute/path}, and change the secret if the file was shared."
-            yield document.locate(Finding(path, "holds a secret in plain text", hint))
+            yield document.locate(mistake("plain-secret", path))
 
 
 def _property_of(path: Path) -> str:

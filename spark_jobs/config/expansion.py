@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from spark_jobs.config.build import first_clash, safe_name, settings_of, table_of
-from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.problems import Path, mistake
 from spark_jobs.config.settings import PipelineConfig, PipelineSettings, PipelineTemplate, SluiceConfig
 
 _Clash: TypeAlias = "tuple[PipelineTemplate, PipelineConfig, PipelineConfig]"
@@ -20,9 +20,14 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
     become a problem and only the first, in the order given, is drained. Idempotent.
     """
     kept, clashes = _expanded(config, topics)
-    places = {(template.file, _template_key(template)) for template in config.templates}
+    places = {(template.file, ".".join(_template_path(template))) for template in config.templates}
     problems = [problem for problem in config.problems if (problem.file, problem.key) not in places]
-    problems += (_template_problem(*clash) for clash in clashes)
+    for template, made, clash in clashes:
+        topic, name, table, first = made.topic, made.name, made.table, clash.topic
+        told = mistake(
+            "topics-clash", _template_path(template), topic=topic, name=name, table=table, first=first
+        )
+        problems.append(told.at(template.file, template.line))
     return config.model_copy(update={"pipelines": tuple(kept), "problems": tuple(problems)})
 
 
@@ -59,18 +64,5 @@ def _from_template(template: PipelineTemplate, topic: str, stream: str | None) -
     return PipelineConfig(name=safe_name(topic), **places, **settings)
 
 
-def _template_problem(
-    template: PipelineTemplate, pipeline: PipelineConfig, clash: PipelineConfig
-) -> ConfigProblem:
-    return ConfigProblem(
-        template.file,
-        template.line,
-        _template_key(template),
-        f"topic {pipeline.topic} would be the pipeline {pipeline.name} into {pipeline.table},"
-        f" which topic {clash.topic} is",
-        "Give one of them a pipeline of its own with another name and table.",
-    )
-
-
-def _template_key(template: PipelineTemplate) -> str:
-    return f"pipelines.{template.name}.topics_regex"
+def _template_path(template: PipelineTemplate) -> Path:
+    return "pipelines", template.name, "topics_regex"

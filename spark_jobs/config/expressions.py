@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
 from spark_jobs.config.iceberg_terms import check_partition_by, parse_partition_term
-from spark_jobs.config.problems import Finding, Path
+from spark_jobs.config.problems import Finding, Path, mistake
 from spark_jobs.config.settings import PipelineSettings, PipelineTemplate
 from spark_jobs.config.suites import ROW_CONDITION, Expectation
 from spark_jobs.config.value_format import ValueFormat
@@ -110,7 +110,7 @@ def judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iter
     for name, column in letters.columns.items():
         path = ("dead_letters", "columns", name)
         if name.lower() in own:
-            yield Finding(path, "is a column that every dead-letter table has", "Give it another name.")
+            yield mistake("column-of-letters", path)
             continue
         try:
             _check_letter_column(column, folds=folds)
@@ -119,9 +119,7 @@ def judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iter
     for term in letters.partition_by:
         column_name = parse_partition_term(term).column
         if column_name not in own | letters.columns.keys():
-            told = f"there is no column {column_name}"
-            hint = "Name one of dead_letters.columns, or of those that every dead-letter table has."
-            yield Finding(("dead_letters", "partition_by"), told, hint)
+            yield mistake("no-letter-column", ("dead_letters", "partition_by"), name=column_name)
     types = {name: column.type for name, column in letters.columns.items()}
     wrong = check_partition_by(letters.partition_by, types)
     if wrong is not None:

@@ -23,7 +23,7 @@ from spark_jobs.config.contradictions import Lent, check_borrowed, plain_secrets
 from spark_jobs.config.expansion import expand
 from spark_jobs.config.judged_apart import judge, judge_apart
 from spark_jobs.config.listener import CLEAR_HINT
-from spark_jobs.config.problems import ConfigProblem, Document, Finding, in_order
+from spark_jobs.config.problems import ConfigProblem, Document, Finding, in_order, mistake
 from spark_jobs.config.problems import Path as KeyPath
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
@@ -169,17 +169,14 @@ def _read(file: Path) -> tuple[Document | None, list[ConfigProblem]]:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        return None, [
-            ConfigProblem(str(file), None, "", f"cannot be read: {reason}", "Check the file and its rights.")
-        ]
+        return None, [mistake("file-unreadable", reason=reason).at(str(file))]
     return parse_document(str(file), text)
 
 
 def _read_team(file: Path) -> tuple[Document | None, list[ConfigProblem]]:
     with suppress(OSError):  # told by whoever reads it
         if (size := file.stat().st_size) > MOST_TEAM_BYTES:
-            told = f"has {size:,} bytes, where {MOST_TEAM_BYTES:,} are the most of a team file"
-            return None, [ConfigProblem(str(file), None, "", told, "Write its pipelines into several files.")]
+            return None, [mistake("file-too-large", size=size, most=MOST_TEAM_BYTES).at(str(file))]
     return _read(file)
 
 
@@ -208,9 +205,7 @@ def _team_files(main: Document, folder: Path) -> tuple[dict[Path, Lent], list[Co
         files = _match(folder, pattern)
         if not files and not _GLOB_CHARACTERS & set(pattern):
             line = main.line_of(("include", str(index)))
-            missing.append(
-                ConfigProblem(main.file, line, "include", f"there is no file {pattern}", "Check the path.")
-            )
+            missing.append(mistake("no-file", ("include",), name=pattern).at(main.file, line))
         for file in files:
             if str(file) != main.file:
                 found[file] = found.get(file, Lent()) | Lent.of(entry)
@@ -267,15 +262,13 @@ def parse_document(file: str, text: str) -> tuple[Document | None, list[ConfigPr
             _type_arguments(node)
         content = _text_keys(loader.construct_document(root))
     except RecursionError:
-        return None, [
-            ConfigProblem(file, None, "", "an anchor contains its own alias", "Write the values out.")
-        ]
+        return None, [mistake("alias-of-itself").at(file)]
     except yaml.YAMLError as error:
         return None, [_syntax_problem(file, error)]
     finally:
         loader.dispose()
     if not isinstance(content, dict):
-        return None, [ConfigProblem(file, 1, "", "must be a map of key: value", "Start with version: 1.")]
+        return None, [mistake("no-map").at(file, 1)]
     return Document(file, content, reader.lines), reader.problems
 
 
@@ -295,9 +288,8 @@ def _bomb(file: str, root: yaml.Node) -> ConfigProblem | None:
     node = first_too_large(root)
     if node is None:
         return None
-    told = f"is {sizes[id(node)]:,} values with its aliases written out, which may add {MOST_BY_ALIASES:,}"
-    hint = "Write its values out, or name fewer aliases inside of others."
-    return ConfigProblem(file, node.start_mark.line + 1, "", told, hint)
+    bomb = mistake("too-many-aliases", values=sizes[id(node)], most=MOST_BY_ALIASES)
+    return bomb.at(file, node.start_mark.line + 1)
 
 
 def parts(node: yaml.Node) -> Iterable[yaml.Node]:
@@ -334,10 +326,8 @@ class _NodeReader:
             line = key.start_mark.line + 1
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
             if name in seen and name != "<<":
-                told = f"is given twice, first in line {seen[name]}"
-                self.problems.append(
-                    ConfigProblem(self.file, line, ".".join((*path, name)), told, "Keep one.")
-                )
+                twice = mistake("given-twice", (*path, name), first=seen[name])
+                self.problems.append(twice.at(self.file, line))
             seen[name] = line
             self.lines[(*path, name)] = line
             if name == _EXPECTATIONS:
@@ -369,13 +359,7 @@ def _text_keys(value: Any) -> Any:
 def _syntax_problem(file: str, error: yaml.YAMLError) -> ConfigProblem:
     # The library's own text quotes the line, and an alias or a tag it names may be an unquoted password.
     if not isinstance(error, yaml.MarkedYAMLError):
-        return ConfigProblem(file, None, "", "cannot be read as YAML", "Is it UTF-8 text?")
-    mark = error.problem_mark or error.context_mark
-    problem = _QUOTED.sub("…", error.problem or "is not YAML")
-    hint = "Quote values that begin with a special character such as * & ! % @ or hold ': ' or ' #'."
-    if "\\t" in (error.problem or ""):
-        problem, hint = (
-            "a tab cannot indent",
-            "Indent with spaces; the number is yours, the same for all of a level.",
-        )
-    return ConfigProblem(file, mark.line + 1 if mark else None, "", problem, hint)
+        return mistake("no-text").at(file)
+    mark, told = error.problem_mark or error.context_mark, error.problem or "is not YAML"
+    found = mistake("tab") if "\\t" in told else mistake("no-yaml", told=_QUOTED.sub("…", told))
+    return found.at(file, mark.line + 1 if mark else None)

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 
 from spark_jobs.config.listener import DEFAULT_GATEWAY, AddressOrOff, ListenerSettings
-from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.problems import wrong_value
 from spark_jobs.config.quantities import parse_duration_seconds
 from spark_jobs.config.values import (
     Count,
@@ -36,8 +36,7 @@ def _slots(text: str) -> tuple[int, ...]:
     match = _SOURCES.fullmatch(text)
     first, last, of = map(int, match.groups()) if match else (0, 0, 0)
     if of != SLOTS or not first <= last < SLOTS:
-        hint = f"Write 0-3/{SLOTS}: the first and the last of {SLOTS} slots, which count from 0."
-        raise UnreadableValueError(f"{text!r} names no slots", hint)
+        raise wrong_value("not-slots", text=text, slots=SLOTS)
     return tuple(range(first, last + 1))
 
 
@@ -49,8 +48,7 @@ def _network(text: str) -> str:
     try:
         return str(ip_network(text))
     except ValueError as error:
-        hint = "Write 10.0.0.0/8, or 127.0.0.1."
-        raise UnreadableValueError(f"{text!r} is no network: {error}", hint) from error
+        raise wrong_value("not-a-network", text=text, why=error) from error
 
 
 class StreamEnvelope(StrEnum):

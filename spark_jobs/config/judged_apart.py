@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 
-from spark_jobs.config.problems import Finding
+from spark_jobs.config.problems import Finding, mistake
 from spark_jobs.config.settings import PipelineSettings, PipelineTemplate
 
 # By all files beside what each pipeline may: one that is too slow takes half, the next half of the rest.
@@ -24,11 +24,6 @@ MOST_SECONDS = 1.0
 _EACH_SECONDS = 0.02
 _STARVED_SECONDS = 60
 _MOST_KNOWN = 8
-TOO_LONG = Finding(
-    (),
-    "has an expression that takes more than half a second to judge",
-    "A constant in it does: write what it comes to.",
-)
 _Asked = Sequence[tuple[int, int, PipelineSettings]]
 # By what was asked: processes that load the same files again and again start no other one.
 _known: dict[bytes, list[list[Finding]]] = {}
@@ -79,7 +74,7 @@ def judge_apart(files: Sequence[Sequence[PipelineSettings]]) -> list[list[Sequen
         if len(answers) == len(asked):
             break
         file, at, _ = asked[len(answers)]
-        found[file][at] = (TOO_LONG,)
+        found[file][at] = (mistake("expression-too-slow"),)
         asked = [each for each in asked[len(answers) :] if each[0] != file]
     return found
 

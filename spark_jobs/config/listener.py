@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, WithJsonSchema
 
-from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.problems import wrong_value
 from spark_jobs.config.values import (
     AbsolutePath,
     Count,
@@ -70,7 +70,7 @@ def _address(text: str) -> Address:
     except ValueError:
         host = port = None
     if not host or port is None or parts.netloc != text or "@" in text:
-        raise UnreadableValueError(f"{text!r} is not an address", "Write 127.0.0.1:3000, or [::1]:3000.")
+        raise wrong_value("not-an-address", text=text)
     return Address(host, port)
 
 
@@ -84,7 +84,7 @@ AddressOrOff = Annotated[
 def _origin(text: str) -> str:
     origin = text.lower().rstrip("/")
     if not origin.startswith(("https://", "http://")) or "/" in origin.partition("://")[2]:
-        raise UnreadableValueError(f"{text!r} is not an origin", "Write https://tools.example.com.")
+        raise wrong_value("not-an-origin", text=text)
     return origin
 
 

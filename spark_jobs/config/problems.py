@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_jobs.protocol.errors import fault
+
 Path = tuple[str, ...]
 
 
@@ -39,6 +41,10 @@ class Finding:
     message: str
     hint: str = ""
 
+    def at(self, file: str, line: int | None = None) -> ConfigProblem:
+        """Return it with its file, line and dotted key."""
+        return ConfigProblem(file, line, ".".join(self.path), self.message, self.hint)
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -57,9 +63,7 @@ class Document:
 
     def locate(self, finding: Finding) -> ConfigProblem:
         """Return the finding with its file, line and dotted key."""
-        return ConfigProblem(
-            self.file, self.line_of(finding.path), ".".join(finding.path), finding.message, finding.hint
-        )
+        return finding.at(self.file, self.line_of(finding.path))
 
 
 class UnreadableValueError(ValueError):
@@ -69,6 +73,18 @@ class UnreadableValueError(ValueError):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def mistake(way: str, path: Path = (), /, **places: object) -> Finding:
+    """Return the mistake that errors.toml has under ``bad-config.WAY``."""
+    told = fault(f"bad-config.{way}", **places)
+    return Finding(path, told.message, told.hint)
+
+
+def wrong_value(way: str, /, **places: object) -> UnreadableValueError:
+    """Return the same as what a value is refused with, where only pydantic knows the key."""
+    found = mistake(way, **places)
+    return UnreadableValueError(found.message, found.hint)
 
 
 def closest(word: str, known: Collection[str], *, cutoff: float = 0.6) -> str | None:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.problems import wrong_value
 
 DAY_SECONDS = 24 * 3600
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS}
@@ -25,12 +25,12 @@ _QUANTITY = re.compile(r"(\d+)\s*([A-Za-z]+)")
 
 def parse_duration_seconds(text: str) -> int:
     """Return the seconds of a duration such as ``30s``, ``5m``, ``7d``; raises ``UnreadableValueError``."""
-    return _parse(text, _SECONDS, "a duration", "Write a whole number and a unit: 30s, 5m, 1h, 1d.")
+    return _parse(text, _SECONDS, "a duration", "30s, 5m, 1h, 1d")
 
 
 def parse_size_bytes(text: str) -> int:
     """Return the bytes of a size such as ``512KiB``, ``256MiB``, ``1GB``; raises ``UnreadableValueError``."""
-    return _parse(text, _BYTES, "a size", "Write a whole number and a unit: 512KiB, 256MiB, 1GiB.")
+    return _parse(text, _BYTES, "a size", "512KiB, 256MiB, 1GiB")
 
 
 def format_size(size_bytes: int) -> str:
@@ -50,14 +50,14 @@ def format_duration(seconds: int) -> str:
     return f"{seconds}s"
 
 
-def _parse(text: str, units: dict[str, int], kind: str, hint: str) -> int:
+def _parse(text: str, units: dict[str, int], kind: str, examples: str) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
-        raise UnreadableValueError(f"{text!r} is not {kind}", hint)
+        raise wrong_value("not-a-quantity", text=text, kind=kind, examples=examples)
     quantity = int(match[1]) * factor
     if quantity == 0:
-        raise UnreadableValueError(f"{text!r} must be more than nothing", hint)
+        raise wrong_value("nothing", text=text, examples=examples)
     return quantity
 
 
@@ -89,23 +89,20 @@ def parse_start(value: object) -> Start:
     if isinstance(value, dict):
         return Start(StartKind.OFFSETS, offsets=_offsets(value))
     if not isinstance(value, str):
-        raise UnreadableValueError("must be one value", "Write key: value.")
+        raise wrong_value("not-one-value")
     if value in {StartKind.EARLIEST, StartKind.LATEST}:
         return Start(StartKind(value))
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
-        raise UnreadableValueError(
-            f"{value!r} is not a start",
-            "Write earliest, latest, a time such as 2026-01-31T06:00:00Z, or offsets {0: 100, 1: 250}.",
-        ) from None
+        raise wrong_value("not-a-start", text=value) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Start(StartKind.TIMESTAMP, timestamp_ms=round(aware.timestamp() * 1000))
 
 
 def _offsets(value: dict[Any, Any]) -> dict[int, int]:
     if not value or not all(str(item).isdecimal() for pair in value.items() for item in pair):
-        raise UnreadableValueError("offsets must be whole numbers by partition", "Write {0: 100, 1: 250}.")
+        raise wrong_value("not-offsets")
     return {int(partition): int(offset) for partition, offset in value.items()}
 
 
@@ -120,7 +117,6 @@ StartText = Annotated[Start, BeforeValidator(parse_start), _SCHEMA]
 OFF = "off"
 _FIELDS = 5
 _FOLD = timedelta(hours=2)  # longer than any hour that comes twice
-_HINT = "Write minute, hour, day, month, weekday: '0 2 * * *' is each night at two."
 
 
 def parse_cron(text: str) -> str | None:
@@ -131,11 +127,11 @@ def parse_cron(text: str) -> str | None:
     if cron == OFF:
         return None
     if not (cron.count(" ") == _FIELDS - 1 and croniter.is_valid(cron)):
-        raise UnreadableValueError(f"{text!r} is not a cron expression", _HINT)
+        raise wrong_value("not-cron", text=text)
     try:
         croniter(cron, datetime(2024, 1, 1, tzinfo=UTC)).get_next()
     except ValueError:
-        raise UnreadableValueError(f"{text!r} names a day that never comes", _HINT) from None
+        raise wrong_value("cron-never", text=text) from None
     return cron
 
 
@@ -144,8 +140,7 @@ def parse_timezone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):
-        hint = "Write an IANA name: Europe/Berlin, UTC."
-        raise UnreadableValueError(f"{text!r} is not a time zone", hint) from None
+        raise wrong_value("not-a-timezone", text=text) from None
     return text
 
 

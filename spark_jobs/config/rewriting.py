@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from spark_jobs.config.file import parts
-from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.problems import ConfigProblem, mistake
 from spark_jobs.config.problems import Path as KeyPath
 from spark_jobs.config.suites import ROW_CONDITION, WARNING
 from spark_jobs.config.written import retired
@@ -169,8 +169,7 @@ def rewrite(file: Path, main: Path | None = None) -> tuple[list[Change], list[Co
     except UnicodeDecodeError:
         return [], []  # told by whoever reads it
     except OSError as error:
-        told = f"cannot be written: {error.strerror}"
-        return [], [ConfigProblem(str(file), None, "", told, "Check the file and its rights.")]
+        return [], [mistake("file-unwritable", reason=error.strerror).at(str(file))]
     return changes, []
 
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, cre
 from spark_jobs.checks.check import Check, LimitKind
 from spark_jobs.checks.check import Severity as CheckSeverity
 from spark_jobs.checks.registry import BY_NAME, CHECKS
-from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
+from spark_jobs.config.problems import closest, did_you_mean, wrong_value
 from spark_jobs.config.values import (
     Count,
     Duration,
@@ -110,19 +110,16 @@ def _parse_expectation(value: object) -> Expectation:
     if isinstance(value, Expectation):
         return value
     if not isinstance(value, dict) or len(value) != 1:
-        raise UnreadableValueError(
-            "must be one expectation with its arguments",
-            "Write - expect_column_values_to_not_be_null: {column: id}.",
-        )
+        raise wrong_value("not-one-expectation")
     ((name, kwargs),) = value.items()
     if LOOKS_AT.get(name) == "sql":
-        raise UnreadableValueError(f"{name} needs a database", "Rows of a batch are judged without SQL.")
+        raise wrong_value("expectation-of-sql", name=name)
     if name not in LOOKS_AT:
         meant = closest(name, KNOWN_EXPECTATIONS, cutoff=0.5)
         hint = did_you_mean(meant, "Use a name of Great Expectations' gallery.")
-        raise UnreadableValueError(f"{name} is not an expectation", hint)
+        raise wrong_value("not-an-expectation", name=name, how=hint)
     if not (kwargs is None or isinstance(kwargs, dict)):
-        raise UnreadableValueError(f"the arguments of {name} must be a map", "Write {column: id}.")
+        raise wrong_value("arguments-no-map", name=name)
     _stay_with_the_rows(name, kwargs or {})
     return Expectation(name, dict(kwargs or {}))
 
@@ -130,17 +127,14 @@ def _parse_expectation(value: object) -> Expectation:
 def _stay_with_the_rows(name: str, kwargs: dict[str, Any]) -> None:
     """Refuse arguments that are code, or that lead beyond the rows that are judged."""
     if not isinstance(kwargs.get(ROW_CONDITION), str | None):
-        raise UnreadableValueError(
-            f"{name} has a row_condition that is no text",
-            "Write SQL: row_condition: \"code = 'a' AND id > 3\".",
-        )
+        raise wrong_value("row-condition-no-text", name=name)
     if kwargs.get("condition_parser", "pandas") != "pandas":
-        raise UnreadableValueError(f"{name} has a condition_parser of its own", "Leave it out.")
+        raise wrong_value("condition-parser", name=name)
     for word, value in _entries(kwargs):
         if word == "$PARAMETER":
-            raise UnreadableValueError(f"{name} has a $PARAMETER", "Write its value.")
+            raise wrong_value("expectation-parameter", name=name)
         if word in _REFERENCES and not str(value).startswith("#"):
-            raise UnreadableValueError(f"{name} has a {word} beyond its own schema", "Write it out here.")
+            raise wrong_value("expectation-reference", name=name, word=word)
 
 
 def _entries(value: object) -> Iterator[tuple[str, object]]:
@@ -194,16 +188,11 @@ class Suite(Frozen):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         if not self.expectations:
-            raise UnreadableValueError("has no expectations", "Add one, or leave out the suite.")
+            raise wrong_value("suite-empty")
         if self.when is When.AFTER and "on_failure" in self.model_fields_set:
-            raise UnreadableValueError(
-                "has on_failure, which is a gate's", "Add when: gate, or leave it out."
-            )
+            raise wrong_value("suite-without-gate")
         if self.on_failure is OnFailure.DEAD_LETTERS and not any(e.is_of_rows for e in self.expectations):
-            raise UnreadableValueError(
-                "sends failing rows to the dead letters, and none of its expectations is about rows",
-                "Write on_failure: hold, or add one such as expect_column_values_to_not_be_null.",
-            )
+            raise wrong_value("suite-without-rows")
         return self
 
 
@@ -211,7 +200,7 @@ def _have_names_of_their_own(suites: tuple[Suite, ...]) -> tuple[Suite, ...]:
     names = [suite.name for suite in suites]
     for name in names:
         if names.count(name) > 1:
-            raise UnreadableValueError(f"has two suites named {name}", "Names are unique in a pipeline.")
+            raise wrong_value("suite-twice", name=name)
     return suites
 
 
@@ -224,7 +213,7 @@ Suites = Annotated[tuple[Suite, ...], AfterValidator(_have_names_of_their_own)]
 def _check_name(text: str) -> str:
     if text not in BY_NAME:
         hint = did_you_mean(closest(text, BY_NAME), f"There are {', '.join(BY_NAME)}.")
-        raise UnreadableValueError(f"there is no check {text}", hint)
+        raise wrong_value("no-check", name=text, how=hint)
     return text
 
 

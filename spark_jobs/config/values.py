@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from spark_jobs.config.iceberg_terms import check_type_name, parse_partition_term, sort_column
-from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.problems import UnreadableValueError, wrong_value
 from spark_jobs.config.quantities import (
     DAY_SECONDS,
     parse_cron,
@@ -52,7 +52,7 @@ def parsed(parse: Callable[[str], object], kind: type | tuple[type, ...] = ()) -
         if isinstance(value, kind):
             return value
         if not isinstance(value, str):
-            raise UnreadableValueError("must be one value", "Write key: value.")
+            raise wrong_value("not-one-value")
         return parse(value)
 
     return BeforeValidator(read)
@@ -63,7 +63,7 @@ def _read_name(pattern: str, what: str, hint: str) -> BeforeValidator:
 
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text) or text in {".", ".."}:
-            raise UnreadableValueError(f"{text!r} is not {what}", hint)
+            raise wrong_value("not-so-named", text=text, what=what, how=hint)
         return text
 
     return parsed(parse)
@@ -78,7 +78,7 @@ def _read_address(starts: tuple[str, ...], what: str, hint: str) -> BeforeValida
 
     def parse(text: str) -> str:
         if not text.startswith(starts):
-            raise UnreadableValueError(f"is not {what}", hint)
+            raise wrong_value("not-such-an-address", what=what, how=hint)
         return text
 
     return parsed(parse, SecretStr)
@@ -87,7 +87,7 @@ def _read_address(starts: tuple[str, ...], what: str, hint: str) -> BeforeValida
 def _positive(text: str) -> int:
     digits = text.replace("_", "")
     if not digits.isdecimal() or int(digits) == 0:
-        raise UnreadableValueError(f"{text!r} is not a positive whole number", "Write 500000.")
+        raise wrong_value("not-a-count", text=text)
     return int(digits)
 
 
@@ -95,13 +95,13 @@ def _schema_version(text: str) -> int | None:
     if text == "latest":
         return None
     if not text.isdecimal() or int(text) == 0:
-        raise UnreadableValueError(f"{text!r} is no version of a subject", "Write latest, or its number.")
+        raise wrong_value("not-a-subject-version", text=text)
     return int(text)
 
 
 def _delimiter(text: str) -> str | None:
     if len(text) != 1 or text in '"\r\n':
-        raise UnreadableValueError(f"{text!r} is no delimiter", 'Write one character: ";", or "\\t".')
+        raise wrong_value("not-a-delimiter", text=text)
     return None if text == "," else text
 
 
@@ -109,18 +109,15 @@ def _text_encoding(text: str) -> str | None:
     try:
         "a".encode(text)  # refuses those that are not of text
     except (LookupError, ValueError):
-        hint = "Write latin-1, cp1252 or another that Python knows."
-        raise UnreadableValueError(f"{text!r} is no encoding of text", hint) from None
+        raise wrong_value("not-an-encoding", text=text) from None
     return None if text == "utf-8" else text
 
 
 def _table(table: str) -> str:
     if not _TABLE.fullmatch(table.replace("{topic}", "topic")):
-        raise UnreadableValueError(
-            f"{table!r} is not a table name", "Write namespace.table, of letters, digits, '_' and '-'."
-        )
+        raise wrong_value("not-a-table", text=table)
     if table.rpartition(".")[2].lower() == BOOKS_TABLE:
-        raise UnreadableValueError(f"{table} is the name of the books", "Give the table another name.")
+        raise wrong_value("table-is-the-books", name=table)
     return table
 
 
@@ -131,55 +128,49 @@ def _type_name(text: str) -> str:
 
 def _column_name(text: str) -> str:
     if text.startswith("_kafka_") or text == "_ingested_at":
-        raise UnreadableValueError(f"{text!r} is a column that Sluice writes itself", "Leave it out.")
+        raise wrong_value("column-of-ours", text=text)
     return text
 
 
 def _orphan_age(text: str) -> int:
     seconds = parse_duration_seconds(text)
     if seconds < DAY_SECONDS:
-        raise UnreadableValueError(
-            f"{text!r} is too young", "At least 1d: a file is written long before its commit names it."
-        )
+        raise wrong_value("orphans-too-young", text=text)
     return seconds
 
 
 def _registry_url(text: str) -> str:
     # What a reference gives is looked at again when it is known.
     if not text.startswith(("https://", "http://", "${")):
-        raise UnreadableValueError("is not a URL", "Write https://host:8081, or ${VARIABLE} that holds it.")
+        raise wrong_value("registry-url")
     if not is_bare_url(text):
-        raise UnreadableValueError("holds more than an address", "Write user and password as auth.basic.")
+        raise wrong_value("registry-url-with-more")
     return text
 
 
 def _absolute_path(text: str) -> str:
     if not text.startswith("/"):
-        raise UnreadableValueError(f"{text!r} is not an absolute path", "Write it from / on.")
+        raise wrong_value("not-absolute", text=text)
     return text
 
 
 def _storage_path(text: str) -> str:
     if not text.startswith("/") and "://" not in text:
-        raise UnreadableValueError(
-            f"{text!r} is no place in storage", "Write s3://bucket/folder, or /folder."
-        )
+        raise wrong_value("not-a-place", text=text)
     return text.rstrip("/")
 
 
 def _command(value: object) -> object:
     words = list(value) if isinstance(value, list | tuple) else [value]
     if not words or not all(isinstance(word, str) and word for word in words):
-        raise UnreadableValueError("is no program with its arguments", "Write [/absolute/program, argument].")
+        raise wrong_value("not-a-command")
     _absolute_path(str(words[0]))
     return words
 
 
 def _file_below(text: str) -> str:
     if text.startswith("/") or ".." in text.split("/"):
-        raise UnreadableValueError(
-            f"{text!r} is not a path below the folder of sluice.yaml", "Put the file there, or a link to it."
-        )
+        raise wrong_value("not-below", text=text)
     return text
 
 
@@ -190,13 +181,13 @@ def _share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise UnreadableValueError(f"{text!r} is not a share", "Write 5%.")
+        raise wrong_value("not-a-share", text=text)
     return share
 
 
 def _version(value: object) -> int:
     if value != "1":
-        raise UnreadableValueError(f"version {value} is not known", "This Sluice reads version: 1.")
+        raise wrong_value("version", version=value)
     return 1
 
 

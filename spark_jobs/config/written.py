@@ -28,6 +28,7 @@ from spark_jobs.config.problems import (
     closest,
     did_you_mean,
     in_order,
+    mistake,
 )
 from spark_jobs.config.sections import KafkaAuth
 from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
@@ -306,11 +307,9 @@ def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
         return Finding(path, cause.message, cause.hint)
     kind = detail["type"]
     if kind == "extra_forbidden":
-        if (wish := _WISHES.get(path[-1])) is not None:
-            return Finding(path, "is not a key Sluice knows", wish)
         known = _known_keys(model, path)
         hint = did_you_mean(_meant(path[-1], known), f"Known here: {', '.join(sorted(known))}.")
-        return Finding(path, "is not a key Sluice knows", hint)
+        return mistake("not-a-key", path, how=_WISHES.get(path[-1], hint))
     if kind in {"enum", "literal_error"}:
         return Finding(path, f"must be {detail['ctx']['expected']}")
     return Finding(path, _WANTED.get(kind, detail["msg"]))
