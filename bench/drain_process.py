@@ -26,7 +26,7 @@ def measure_drains(
     """Drain these configurations in this process, which was asked for at one time and started at another."""
     from resources.sluice import open_connections  # noqa: PLC0415
     from spark_jobs.config.file import load_config  # noqa: PLC0415
-    from spark_jobs.connections.tables import load_fresh  # noqa: PLC0415
+    from spark_jobs.connections.connect import load_fresh  # noqa: PLC0415
     from spark_jobs.drain.drain import drain  # noqa: PLC0415
 
     imported, connect_seconds, drains = time.time(), 0.0, []

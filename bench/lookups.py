@@ -16,7 +16,7 @@ from bench.records import fill, generate, order_keys
 from prove.lab.kafka_server import KafkaBroker, Record
 from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.file_rows import scan_schema, stream
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import query

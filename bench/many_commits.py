@@ -18,8 +18,7 @@ from prove.lab.tasks_here import tasks_here
 from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.connect import Connections
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import Connections, load_fresh
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.drain.drain import drain
 from spark_jobs.upkeep.read_figures import table_figures

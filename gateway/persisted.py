@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 from gateway.gateway import Stream
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import SluiceError
 

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from servers.browser_guard import Refusal
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.connections.lake import open_catalog
+from spark_jobs.connections.connect import open_catalog
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import SluiceError

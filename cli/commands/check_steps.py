@@ -20,9 +20,8 @@ from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.config.value_format import ValueFormat
-from spark_jobs.connections.connect import open_registry
+from spark_jobs.connections.connect import open_catalog, open_log, open_registry
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.connections.writer_schemas import schema_sources
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin

@@ -80,7 +80,7 @@ def command(
 
 
 def _ranges(report: Report, work: Work, from_ms: int | None, to_ms: int | None) -> tuple[OffsetRange, ...]:
-    from spark_jobs.connections.tables import load_drained
+    from spark_jobs.connections.connect import load_drained
 
     topic, admin = work.pipeline.topic, work.connections.admin
     source = admin.source_state(topic)

@@ -21,7 +21,6 @@ from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.connections.endpoints import SILENT_SECONDS, last_beat_ms
-from spark_jobs.connections.shape import shape_digest
 from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surveyor
 from spark_jobs.notices.failures import last_failures
@@ -122,6 +121,8 @@ def _is_outdated(seen: Surveyed, progress: Progress) -> bool:
     """True if records that Kafka still has were made rows of by another configuration; schema files apart."""
     if seen.pipeline.value.file or seen.pipeline.record_key.file:
         return False
+    from spark_jobs.connections.connect import shape_digest
+
     today, low = shape_digest(seen.pipeline, {}), seen.source.low
     reached = progress.next_offsets.items()
     kept = (OffsetRange(p, low.get(p, 0), end) for p, end in reached if low.get(p, 0) < end)

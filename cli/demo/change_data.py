@@ -11,7 +11,6 @@ from cli.stand.sample_data import Delivery, SampleRecord, create_sample_topics, 
 from cli.work import connections_for
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import embedded_kafka
-from spark_jobs.connections.tables import load_drained
 
 MIRROR, CHANGES = "customers", "customers_log"
 CHANGED, NEW_SCORE = 4, 5_000_000_000  # the row of the last change, and what it has since
@@ -68,6 +67,8 @@ def _deliver(config: SluiceConfig, records: Iterable[SampleRecord]) -> int:
 
 
 def _rows(config: SluiceConfig, pipeline: PipelineConfig) -> list[dict[str, Any]]:
+    from spark_jobs.connections.connect import load_drained
+
     with connections_for(config, pipeline, "query") as connections:
         table = load_drained(pipeline, connections)
         rows: list[dict[str, Any]] = (

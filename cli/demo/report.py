@@ -19,7 +19,7 @@ from spark_jobs.audit.audit import audit
 from spark_jobs.audit.counts import AuditResult
 from spark_jobs.books.history import lines_of
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.connections.lake import open_catalog
+from spark_jobs.connections.connect import open_catalog
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table

@@ -29,8 +29,7 @@ from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.file import load_config
 from spark_jobs.config.quantities import Start
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.connect import Connections
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import Connections, load_fresh
 from spark_jobs.drain.drain import drain
 from spark_jobs.export.export import export
 from spark_jobs.protocol.errors import SluiceError

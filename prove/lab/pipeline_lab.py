@@ -26,8 +26,7 @@ from spark_jobs.audit.counts import AuditResult
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.connections.connect import Connections
-from spark_jobs.connections.tables import load_fresh, load_routed
+from spark_jobs.connections.connect import Connections, load_fresh, load_routed
 from spark_jobs.drain.drain import DrainResult, drain
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.fail_points import FailPoints

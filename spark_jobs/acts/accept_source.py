@@ -25,7 +25,7 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.swap import Swap, stage_append
 from spark_jobs.config.quantities import Start
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained, load_fresh, load_routed
+from spark_jobs.connections.connect import load_drained, load_fresh, load_routed
 from spark_jobs.drain.planning import resolve_start
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.kafka.reader import RangeReader, open_reader
@@ -41,7 +41,7 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity, check_name, check_starts, has_other_ids
 from spark_jobs.protocol.works.changes import ACCEPT
-from spark_jobs.records.routing import PLACE, placed_rows
+from spark_jobs.records.row_maker import PLACE, placed_rows
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, TIMESTAMP
 

@@ -12,7 +12,7 @@ from spark_jobs.acts.changes import passed_over
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
 from spark_jobs.commit.landing import Committed, Intent, land
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.batch_run import Steps
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, Pause

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.acts.act import act
 from spark_jobs.acts.changes import passed_over
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol.batch import Batch

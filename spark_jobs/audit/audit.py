@@ -19,15 +19,14 @@ from spark_jobs.audit.row_check import RowCheck, row_check
 from spark_jobs.audit.row_place import removed_by_others
 from spark_jobs.audit.stretches import stretches_of
 from spark_jobs.audit.trace_answers import FILTERED_AS
-from spark_jobs.connections.shape import shape_of
-from spark_jobs.connections.tables import PipelineTables, tables_as_one
+from spark_jobs.connections.connect import PipelineTables, shape_of, tables_as_one
 from spark_jobs.kafka.reader import Chunk, RangeReader, open_reader
 from spark_jobs.lake.record_offsets import dead_letter_offsets, routed_rows
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.shaped_spans import is_outdated, may_leave_out
-from spark_jobs.records.routing import PLACE, placed_rows
+from spark_jobs.records.row_maker import PLACE, placed_rows
 from spark_jobs.schema.additions import check_beside, check_own
 from spark_jobs.schema.metadata_columns import OFFSET
 

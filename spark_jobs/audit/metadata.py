@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile, FileFormat, ManifestFile, read_manifest
 from spark_jobs.audit.findings import Finding, MetadataAudit, log_findings
 from spark_jobs.books.history import lines_of
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import tables_as_one
+from spark_jobs.connections.connect import tables_as_one
 from spark_jobs.health.table_facts import main_history, table_facts
 from spark_jobs.lake.data_files import whole_number
 from spark_jobs.lake.tables import progress_of, summary_of

@@ -21,7 +21,7 @@ from spark_jobs.audit.findings import unreadable
 from spark_jobs.audit.plain_fold import OLD_KEY, Place, Row, fold, is_untold, place_of
 from spark_jobs.audit.row_check import NOT_COMPARED, RowCheck, row_check
 from spark_jobs.audit.stretches import Stretch, stretches_of
-from spark_jobs.connections.shape import shape_of
+from spark_jobs.connections.connect import shape_of
 from spark_jobs.formats.connect.plain_keys import old_key
 from spark_jobs.kafka.reader import Chunk, RangeReader, open_reader
 from spark_jobs.lake.file_rows import rows_of_file
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.connections.connect import Connections
-    from spark_jobs.connections.tables import PipelineTables
+    from spark_jobs.connections.connect import Connections, PipelineTables
     from spark_jobs.formats.connect.keys import Spelling
     from spark_jobs.protocol.cdc import Cdc
     from spark_jobs.protocol.offsets import OffsetRange

@@ -16,7 +16,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.kept import kept_names
 from spark_jobs.records.decoder import NO_SHAPING, Decoded, PlainDecoder, Shaping
 from spark_jobs.records.reading_plan import ReadingPlan
-from spark_jobs.records.routing import PLACE, places_of
+from spark_jobs.records.row_maker import PLACE, places_of
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import shaped
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.audit.source_rows import Comparison, Rows, bucket_of, mirror_rows, sums_of, unlike
 from spark_jobs.config.secrets import resolve
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault, needs

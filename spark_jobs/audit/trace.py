@@ -17,7 +17,7 @@ from spark_jobs.books.history import HistoryLine, State, logged_lines
 from spark_jobs.books.table import covering
 from spark_jobs.checks.facts import Removal
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import PipelineTables, load_fresh, tables_as_one
+from spark_jobs.connections.connect import PipelineTables, load_fresh, tables_as_one
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.lake.tables import progress_of

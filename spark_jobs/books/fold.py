@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.books.entries import books_of, entry_of
 from spark_jobs.books.table import enter
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.kept_letters import is_needed, kept_files
 from spark_jobs.notices.notice import owes_notice
 from spark_jobs.notices.sender import send_owed, warn_of_owed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.books.entries import BookEntry, books_of, entry_of
 from spark_jobs.books.table import newest_first
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.lake.tables import load_table, summary_of

@@ -39,7 +39,7 @@ def refresh_topics(config: SluiceConfig) -> SluiceConfig:
 
 def _topics_of(config: SluiceConfig, tables: Iterable[str]) -> set[str]:
     """Return the topics that fill these tables; of a catalog that is away none is known."""
-    from spark_jobs.connections.lake import open_catalog  # noqa: PLC0415  (pyiceberg, only where two want one table)
+    from spark_jobs.connections.connect import open_catalog  # noqa: PLC0415  (pyiceberg, only where two want one table)
     from spark_jobs.lake.catalog import released  # noqa: PLC0415
     from spark_jobs.lake.tables import load_table, progress_of  # noqa: PLC0415
 

@@ -1,31 +1,46 @@
-"""Everything a job needs from outside, handed in once: clients, clock, ids, who is asking."""
+"""What a job needs from outside, handed in once: clients, clock, ids, who asks; its lake and its tables."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, RegistrySettings, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.connections.lake import open_catalog, open_log
-from spark_jobs.connections.writer_schemas import RecordSchemas, schema_sources
-from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.protocol.errors import fault
+from spark_jobs.lake import catalog as lake_catalog
+from spark_jobs.lake.catalog import released
+from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
+from spark_jobs.protocol.errors import ConfigError, SourceChanged, fault
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
-from spark_jobs.registry.client import RegistryClient
-from spark_jobs.registry.http_get import access_of
-from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.protocol.shaped_spans import LEAVES_OUT
 from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
+
+    from spark_jobs.connections.writer_schemas import RecordSchemas
+    from spark_jobs.kafka.admin import KafkaAdmin
+    from spark_jobs.registry.kept_schemas import KeptSchemas
+
+
+def open_catalog(config: SluiceConfig) -> Catalog:
+    """Return a new catalog object; the caller closes it. Raises ``ConfigError`` for a missing secret too."""
+    return lake_catalog.open_catalog(config.catalog.name, resolve(config.catalog.properties))
+
+
+def open_log(config: SluiceConfig) -> TxlogStore:
+    """Return the log's store, which connects on first use. Raises ``ConfigError`` for a missing secret."""
+    return TxlogStore(config.state, resolve(config.log_properties))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,10 @@ def connect(
     Work that only reads the lake does not need Kafka, and runs where there is none. Raises ``ConfigError``:
     no broker is configured or running, or a secret is missing.
     """
+    # Kafka's client and every format: for who connects alone.
+    from spark_jobs.connections.writer_schemas import schema_sources  # noqa: PLC0415
+    from spark_jobs.kafka.admin import KafkaAdmin  # noqa: PLC0415
+
     kafka = resolve_kafka_properties(config) if needs_kafka else {}
     resolve(config.catalog.properties)  # one that is missing is told now, and each opening reads again
     txlog = open_log(config)
@@ -107,9 +126,6 @@ def connect(
     )
 
 
-# Opening a registry by the name that the configuration gives it.
-
-
 def open_registry(
     registries: Mapping[str, RegistrySettings], store: CreateOnlyStore, name: str
 ) -> KeptSchemas:
@@ -117,7 +133,117 @@ def open_registry(
 
     Raises ``ConfigError``: ``no-registry`` when none is called that, and for what ``access_of`` finds.
     """
+    from spark_jobs.registry.client import RegistryClient  # noqa: PLC0415  (requests)
+    from spark_jobs.registry.http_get import access_of  # noqa: PLC0415
+    from spark_jobs.registry.kept_schemas import KeptSchemas  # noqa: PLC0415
+
     settings = registries.get(name)
     if settings is None:
         raise fault("no-registry", name=name)
     return KeptSchemas(name, store, RegistryClient(access_of(name, settings)))
+
+
+# A pipeline's tables, loaded fresh: all as one, or its own with the check that it was drained at all.
+
+
+def load_fresh(connections: Connections, identifier: str) -> Table | None:
+    """``load_table`` through a catalog object of its own, closed again; metadata and files stay readable."""
+    with released(connections.open_catalog()) as catalog:
+        return load_table(catalog, identifier)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineTables:
+    """A table, its dead letters, and those that it ever routed rows to, by name, as far as they are there."""
+
+    data: Table
+    dead_letters: Table | None
+    routed: Mapping[str, Table] = field(default_factory=dict)
+
+    @property
+    def every(self) -> tuple[Table, ...]:
+        """All that have rows or letters, its own first."""
+        letters = () if self.dead_letters is None else (self.dead_letters,)
+        return (self.data, *letters, *self.routed.values())
+
+
+def tables_as_one(connections: Connections, identifier: str) -> PipelineTables | None:
+    """Return a pipeline's tables as one: nothing that moves rows from one to the other came between.
+
+    A drain may have: what it brought the others is of offsets that this table has not reached.
+    """
+    with released(connections.open_catalog()) as catalog:
+        load = partial(load_table, catalog)
+        table = load(identifier)
+        while table is not None:
+            beside = load(dead_letters_of(identifier)), load_routed(load, table)
+            now = load(identifier)
+            if now is None or _epoch(now) == _epoch(table):
+                return PipelineTables(table, *beside)
+            table = now
+    return None
+
+
+def load_routed(load: Callable[[str], Table | None], table: Table) -> dict[str, Table]:
+    """Return the tables that rows of this one were ever routed to, without foreign ones of the name."""
+    own = str(table.metadata.table_uuid)
+    found: dict[str, Table] = {}
+    for name in progress_of(table).routes:
+        try:
+            there = load(name)
+        except (ConfigError, SourceChanged) as error:
+            if not is_no_table_of_ours(error):
+                raise
+            continue
+        if there is not None and progress_of(there).routed_from == own:
+            found[name] = there
+    return found
+
+
+def _epoch(table: Table) -> tuple[object, ...]:
+    progress = progress_of(table)
+    return table.metadata.table_uuid, progress.generation, progress.replay_epoch, progress.rollbacks
+
+
+def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:
+    """Return the table as it is now; raises ``ConfigError`` (``no-table-yet``) before its first batch."""
+    table = load_fresh(connections, pipeline.table)
+    if table is None:
+        raise fault("no-table-yet", **pipeline.where)
+    return table
+
+
+# The digest of what decides what a record becomes: rows of two of them may differ, rows of one do not.
+#
+# What is in force is digested, defaults written out: a version with another default has another digest. What
+# is absent (no columns, no file) is left out, so that a key that comes later changes no digest until it is
+# used.
+
+
+# Neither order, place nor time of rows is a matter of these, nor who is told: a test names every other key.
+SHAPING = ("columns", "filter", "route", "table_schema", "value", "layout", "cdc", "record_key")
+_HEX_DIGITS = 16
+
+
+def shape_of(pipeline: PipelineConfig, connections: Connections) -> str:
+    """Return the digest of what decides it, schema files too. Raises as ``RecordSchemas.file_digests``."""
+    files = connections.schemas(pipeline).file_digests() if pipeline.has_schemas else {}
+    return shape_digest(pipeline, files)
+
+
+def shape_digest(pipeline: PipelineConfig, files: Mapping[str, str]) -> str:
+    """Return the shape of rows that this configuration makes; ``files`` are digests of its schema files."""
+    said = pipeline.model_dump(mode="json", include=set(SHAPING))
+    # A short form of `key`, until it was left out: tables keep digests with its default.
+    said |= {"cdc": pipeline.envelope, "key_format": "string"}
+    text = json.dumps(_present({**said, "files": dict(files)}), sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_HEX_DIGITS]
+    # By these a record that could be a row may have none in the table.
+    return LEAVES_OUT + digest if pipeline.filter or pipeline.value.header else digest
+
+
+def _present(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inside = {name: _present(each) for name, each in value.items()}
+    return {name: each for name, each in inside.items() if each not in (None, [], {})}

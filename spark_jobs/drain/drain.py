@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches, Tables
 from spark_jobs.drain.drain_batch import drain_batch, plan_batch
 from spark_jobs.drain.planning import first_half, rest

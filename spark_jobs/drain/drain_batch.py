@@ -16,7 +16,7 @@ from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import Committed, land
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.shape import shape_of
+from spark_jobs.connections.connect import shape_of
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, planned_line, read_line
 from spark_jobs.drain.gate import GateVerdict, can_reject, check, held_error, judge_written, log_held
 from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.config.suites import OnFailure, Suite
-from spark_jobs.connections.tables import PipelineTables, load_fresh, tables_as_one
+from spark_jobs.connections.connect import PipelineTables, load_fresh, tables_as_one
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.drain.mirror_fold import may_stop, stop_at_bad_changes, table_of
 from spark_jobs.drain.write_splits import verify_letters, verify_offsets
@@ -181,7 +181,7 @@ def _stop_above_share(run: BatchRun, written: Written) -> None:
 
 
 def _stop_at_dead_letters(run: BatchRun, written: Written) -> None:
-    if may_stop(run) and written.balance.dead_letters:
+    if written.balance.dead_letters and may_stop(run):
         stop_at_bad_changes(run, written.balance.dead_letters, _first_dead_letters(run, written))
     _stop_above_share(run, written)
 

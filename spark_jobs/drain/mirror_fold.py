@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.config.columns import Incompatible
 from spark_jobs.config.sections import BadChanges
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.formats.connect.events import NAMELESS, SNAPSHOT, TRUNCATE
 from spark_jobs.lake.parquet_writer import write_files

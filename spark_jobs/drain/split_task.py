@@ -20,8 +20,7 @@ from spark_jobs.protocol.batch import Split, WrittenFile
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.records.decoder import Decoder
-from spark_jobs.records.routing import taken
-from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker, taken
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import fitted, lacking
 from spark_jobs.schema.evidence import Evidence

@@ -19,7 +19,7 @@ from spark_jobs.commit.landing import land
 from spark_jobs.config.columns import Growth
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.first_batch import has_no_row, refuse_rowless, refuse_unreadable
 from spark_jobs.drain.planning import (

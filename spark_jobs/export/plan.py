@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And, BooleanExpression
 
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import equals, is_in_any, is_in_range

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import tables_as_one
+from spark_jobs.connections.connect import tables_as_one
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema

@@ -77,7 +77,7 @@ def audit_newest(pipeline: PipelineConfig, connections: Connections, table_uuid:
 
 
 def _ask_registries_again(pipeline: PipelineConfig, connections: Connections) -> None:
-    from spark_jobs.connections.tables import load_drained  # noqa: PLC0415  (pyiceberg)
+    from spark_jobs.connections.connect import load_drained  # noqa: PLC0415  (pyiceberg)
     from spark_jobs.lake.tables import progress_of  # noqa: PLC0415  (pyiceberg)
 
     if pipeline.has_schemas:

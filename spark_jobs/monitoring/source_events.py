@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.checks.facts import SourceEvents
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.health.table_facts import main_history

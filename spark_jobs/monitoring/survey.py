@@ -109,7 +109,7 @@ class Surveyor:
             uuid = str(data.metadata.table_uuid)
             beside = (pipeline.dead_letter_table, books_of(pipeline.table))
             tables = {pipeline.table: data} | {name: _beside(data, name) for name in beside}
-            from spark_jobs.connections.tables import load_routed  # noqa: PLC0415  (pyiceberg, never at import)
+            from spark_jobs.connections.connect import load_routed  # noqa: PLC0415  (pyiceberg, never at import)
 
             tables |= load_routed(partial(_beside, data), data)
             without_notice, oldest_owed = _owed_notices(store, pipeline, uuid)
@@ -140,7 +140,7 @@ class Surveyor:
 
     def open_log(self) -> TxlogStore:
         """Return the store of the transaction log."""
-        from spark_jobs.connections.lake import open_log  # noqa: PLC0415  (pyarrow, never at import)
+        from spark_jobs.connections.connect import open_log  # noqa: PLC0415  (pyarrow, never at import)
 
         return open_log(self.config)
 
@@ -202,7 +202,7 @@ class Surveyor:
     def _read_tables(
         self, pipelines: Sequence[PipelineConfig], read: Callable[[PipelineConfig, Table | None], T]
     ) -> dict[str, T | SluiceError]:
-        from spark_jobs.connections.lake import open_catalog  # noqa: PLC0415  (pyiceberg, never at import)
+        from spark_jobs.connections.connect import open_catalog  # noqa: PLC0415  (pyiceberg, never at import)
         from spark_jobs.lake.catalog import close_catalog  # noqa: PLC0415
         from spark_jobs.lake.tables import load_table  # noqa: PLC0415
 
@@ -270,7 +270,8 @@ def _clash(pipeline: PipelineConfig, table: Table, progress: Progress) -> Sluice
     try:
         check_anchor(table)
         check_declared(pipeline, table)
-        refuse_other_spellings(table, spelling_of(pipeline, progress.cdc), pipeline.name)
+        if progress.cdc is not None:
+            refuse_other_spellings(table, spelling_of(pipeline, progress.cdc), pipeline.name)
         _refuse_misfits(pipeline, table.schema(), progress.columns)
     except SluiceError as error:
         return error

@@ -26,7 +26,7 @@ from spark_jobs import __version__
 from spark_jobs.config.secrets import remember, resolve
 from spark_jobs.config.sections import NotifySettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.data_files import partition_path
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.keys import keys_in

@@ -1,6 +1,6 @@
 """By which configuration a table's rows were made: digests of it by where records stand. Pure.
 
-A shape is the digest of what decides what a record becomes, see ``connections/shape.py``; it says of itself
+A shape is the digest of what decides what a record becomes, see ``connections/connect.py``; it says of itself
 whether a record may have no row by it. Of a span without one, and before the first, nobody knows.
 """
 

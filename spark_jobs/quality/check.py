@@ -11,7 +11,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import When
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.row_filters import is_in_any

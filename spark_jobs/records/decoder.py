@@ -50,6 +50,9 @@ class BadValue:
     error: str
 
 
+STAYS = -1  # the place of a row in the pipeline's own table
+
+
 @dataclass(frozen=True, slots=True)
 class Routes:
     """Which of ``tables`` the row of each record goes to, by the record's index; -1: it stays.

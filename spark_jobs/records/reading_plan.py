@@ -76,7 +76,7 @@ def format_of(
         shaping.computed,
         shaping.converted,
         pipeline.layout,
-        takes_all_but if takes_all_types(pipeline) else None,
+        takes_all_but if takes_all_but is not None and takes_all_types(pipeline) else None,
         told_of(pipeline),
         retyped,
     )
@@ -199,7 +199,9 @@ class ReadingPlan:
     @cached_property
     def shaping(self) -> Shaping:
         """What is done to what was decoded; raises as ``checked_shaping``."""
-        # DuckDB, which not all need who observe records.
+        if (said := shaping_of(self.pipeline)).is_nothing:
+            return said
+        # DuckDB, which not all need.
         from spark_jobs.records.shaped_rows import checked_shaping  # noqa: PLC0415
 
         return checked_shaping(self.pipeline, self.columns, field_names(self.schema, self.progress.columns))

@@ -1,4 +1,4 @@
-"""A chunk of Kafka records as rows of the table and rows of the dead-letter table: decode, then shape."""
+"""A chunk of Kafka records as rows of the tables they go to and of dead letters: decode, shape, by table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,13 @@ import pyarrow.compute as pc
 from spark_jobs.config.columns import GROWTH, Growth, LetterColumn
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.records.decoder import NO_SHAPING, BadValue, Decoded, Decoder, Phase, Shaping
-from spark_jobs.records.routing import RoutedRows, by_table
+from spark_jobs.records.decoder import NO_SHAPING, STAYS, BadValue, Decoded, Decoder, Phase, Shaping
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
+from spark_jobs.schema.column_source import fitted
+from spark_jobs.schema.metadata_columns import OFFSET, ORIGIN_COLUMNS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class NewFieldsSeen(Exception):
@@ -183,3 +187,76 @@ def _rejected(rejected: Mapping[int, Mapping[int, str]], shaped: Decoded, record
     partitions = records.partitions.tolist()
     reasons = ((row, rejected.get(partitions[row], {}).get(records.offsets[row])) for row in shaped.indices)
     return [BadValue(row, Phase.QUALITY, None, reason) for row, reason in reasons if reason is not None]
+
+
+# A chunk's rows by the table that each goes to: the pipeline's own, and those it routes to.
+
+
+PLACE = "(table)"  # beside the columns of rows that are looked at together: null in the pipeline's own table
+
+
+def placed_rows(own: pa.Table, routed: Mapping[str, pa.Table]) -> pa.Table:
+    """Return the rows of all tables in the columns of the pipeline's own, with their ``PLACE``, by offset."""
+    if not routed:
+        return own.append_column(PLACE, pa.nulls(len(own), pa.string()))
+    tables = [
+        each.append_column(PLACE, pa.repeat(pa.scalar(name, pa.string()), len(each)))
+        for name, each in [(None, own), *((name, _as_own(rows, own.schema)) for name, rows in routed.items())]
+    ]
+    return pa.concat_tables(tables).sort_by(OFFSET)
+
+
+def _as_own(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return a routed table's rows in these columns; what an own column's newer type cannot hold is null."""
+    found = []
+    for column in columns:
+        try:
+            found.append(fitted(rows, pa.schema([column])).column(0))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            found.append(pa.chunked_array([pa.nulls(len(rows), column.type)]))
+    return pa.Table.from_arrays(found, schema=columns)
+
+
+def places_of(shaped: Decoded) -> pa.Array:
+    """Return the ``PLACE`` that each row belongs to."""
+    if shaped.routes is None:
+        return pa.nulls(shaped.table.num_rows, pa.string())
+    places = shaped.routes.places[np.asarray(shaped.indices, np.int64)]
+    return pa.array(shaped.routes.tables, pa.string()).take(pa.array(places, mask=places == STAYS))
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedRows:
+    """Rows that go to another table, and the indices of their records."""
+
+    rows: pa.Table
+    indices: NDArray[np.int64]
+
+
+def taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """Return a copy of these rows; a table's own way to take them costs four times as much."""
+    if not len(rows):
+        return table.slice(0, 0)
+    (batch,) = table.combine_chunks().to_batches()
+    return pa.Table.from_batches([batch.take(pa.array(rows))])
+
+
+def by_table(shaped: Decoded) -> tuple[pa.Table, dict[str, RoutedRows]]:
+    """Return the rows that stay and those that go to other tables, each in the order of the records.
+
+    The latter are cut out of one copy: a part that is kept keeps all of it.
+    """
+    routes = shaped.routes
+    if routes is None:
+        return shaped.table, {}
+    indices = np.asarray(shaped.indices, np.int64)
+    places = routes.places[indices]
+    order = np.argsort(places, kind="stable")
+    firsts = np.searchsorted(places[order], np.arange(len(routes.tables) + 1)).tolist()
+    staying, going = order[: firsts[0]], taken(shaped.table, order[firsts[0] :])
+    parts = zip(routes.tables, pairwise(firsts), strict=True)
+    return taken(shaped.table, staying), {
+        table: RoutedRows(going.slice(first - firsts[0], end - first), indices[order[first:end]])
+        for table, (first, end) in parts
+        if end > first
+    }

@@ -10,6 +10,7 @@ from typing import cast
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.config.columns import ColumnSettings
 from spark_jobs.config.settings import PipelineConfig
@@ -18,9 +19,18 @@ from spark_jobs.expressions.judging import Expression, ExpressionError, first_li
 from spark_jobs.expressions.results import check_condition, check_result, check_route_value
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.records.decoder import FILTER, ROUTE, BadValue, Decoded, Phase, Shaping, shaping_of
+from spark_jobs.records.decoder import (
+    FILTER,
+    ROUTE,
+    STAYS,
+    BadValue,
+    Decoded,
+    Phase,
+    Routes,
+    Shaping,
+    shaping_of,
+)
 from spark_jobs.records.documents import along, from_field, texts
-from spark_jobs.records.routing import routes_of
 from spark_jobs.records.shape import Origin, origin_columns, pick, shape
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
@@ -115,7 +125,7 @@ class _Rows:
         if route is None:
             return rest
         values = route.values if rest.rows is None else self._values_of(rest.rows, route.values)
-        return replace(rest, routes=routes_of(self.shaping, values, rest.rows, len(self.records.offsets)))
+        return replace(rest, routes=_routes_of(self.shaping, values, rest.rows, len(self.records.offsets)))
 
     def result_type(self, name: str) -> pa.DataType:
         """Return the type of an expression's result. Raises ``duckdb.Error`` where it has none."""
@@ -231,3 +241,22 @@ class _Rows:
             bad=tuple(sorted((*decoded.bad, *bad), key=lambda each: each.index)),
             left_out=left_out,
         )
+
+
+def _routes_of(shaping: Shaping, values: pa.ChunkedArray, rows: Sequence[int] | None, records: int) -> Routes:
+    """Return where rows go by the ``values`` of the route's expression, one for each of ``rows``.
+
+    A null goes nowhere, as a value that is not listed does, which is counted; one that is listed with the
+    pipeline's own table is not.
+    """
+    tables = tuple(sorted({table for table in shaping.routes.values() if table is not None}))
+    coded = values.cast(pa.string()).combine_chunks().dictionary_encode()
+    known = coded.dictionary.to_pylist()
+    codes = pc.fill_null(coded.indices, len(known)).to_numpy()
+    listed = [shaping.routes.get(value) for value in known]
+    targets = np.array([*(STAYS if each is None else tables.index(each) for each in listed), STAYS], np.int16)
+    places = np.full(records, STAYS, np.int16)
+    places[slice(None) if rows is None else rows] = targets[codes]
+    counts = np.bincount(codes, minlength=len(known))
+    unlisted = {value: int(counts[n]) for n, value in enumerate(known) if value not in shaping.routes}
+    return Routes(tables, places, unlisted)

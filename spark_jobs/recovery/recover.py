@@ -19,7 +19,7 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh, load_routed
+from spark_jobs.connections.connect import load_fresh, load_routed
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import data_location, dead_letters_of, progress_of, snapshot_of
 from spark_jobs.protocol.batch import Batch, WrittenFile

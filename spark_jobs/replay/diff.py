@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.audit.row_check import equal_values
-from spark_jobs.connections.tables import PipelineTables, load_fresh, load_routed
+from spark_jobs.connections.connect import PipelineTables, load_fresh, load_routed
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.record_offsets import routed_rows
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.kept import kept_names
-from spark_jobs.records.routing import placed_rows
+from spark_jobs.records.row_maker import placed_rows
 from spark_jobs.replay.trial_rows import TrialRows
 from spark_jobs.schema.additions import check_declared
 from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, PARTITION

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.replace import Overlap, ReplacedOffsets, affected_files, task_overlap
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.batch_run import BatchResult, CommittedBatches
 from spark_jobs.drain.drain_batch import drain_batch, plan_of
 from spark_jobs.drain.table_columns import ensure_tables, plan_columns

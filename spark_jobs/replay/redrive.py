@@ -16,7 +16,7 @@ import numpy as np
 from spark_jobs.commit.batch_commit import overtaken
 from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches, Tables
 from spark_jobs.drain.drain_batch import drain_batch, plan_of
 from spark_jobs.drain.planning import ONE_TASK_RECORDS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches
 from spark_jobs.drain.drain_batch import drain_batch, plan_of
 from spark_jobs.drain.planning import bytes_per_record

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.acts.act import batch_of_act, land_act, settle, summary_of_act
 from spark_jobs.commit.retype_commit import TableChange
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.evolution import exchange_spec
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault

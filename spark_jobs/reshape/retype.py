@@ -22,7 +22,7 @@ from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.retype_commit import RetypeFileCommit, TableChange
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained
+from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.row_filters import is_null
 from spark_jobs.lake.tables import progress_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import delete_file, drop_stillborn, locations_of, locations_of_others

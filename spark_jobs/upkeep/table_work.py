@@ -12,7 +12,7 @@ from spark_jobs.books.entries import books_of
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
 from spark_jobs.commit.landing import land
 from spark_jobs.config.sections import UpkeepSettings
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.progress import Progress

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.books.entries import books_of, is_due
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh, load_routed
+from spark_jobs.connections.connect import load_fresh, load_routed
 from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.figures import TableFigures

@@ -11,7 +11,7 @@ from cli.commands.status import _is_outdated, tell
 from cli.output import Report
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueSettings
-from spark_jobs.connections.shape import shape_digest
+from spark_jobs.connections.connect import shape_digest
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import RetryableError, SourceChanged

@@ -13,7 +13,7 @@ from orchestration.build import build_definitions
 from orchestration.run_requests import RunHistory
 from prove.lab.pipeline_lab import configure
 from spark_jobs.checks.registry import CHECKS
-from spark_jobs.connections.lake import open_log
+from spark_jobs.connections.connect import open_log
 from spark_jobs.monitoring.audit_notes import read_note
 from tests.support.new_lab import NewLab, as_json
 

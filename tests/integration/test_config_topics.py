@@ -11,7 +11,7 @@ from cli.app import main
 from spark_jobs.commit.birth import create_table
 from spark_jobs.config.file import load_config, write_topics
 from spark_jobs.connections.broker_topics import refresh_topics
-from spark_jobs.connections.lake import open_catalog
+from spark_jobs.connections.connect import open_catalog
 from spark_jobs.lake.catalog import released
 from spark_jobs.protocol.progress import Progress
 

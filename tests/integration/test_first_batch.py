@@ -8,7 +8,7 @@ import pytest
 
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import TABLE, by_offset, configure
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.connect import load_fresh
 from spark_jobs.preview.preview import preview
 from spark_jobs.protocol.errors import BadRecord
 from tests.support.new_lab import DEAD_LETTERS, as_json

@@ -21,8 +21,7 @@ from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.metadata import audit_metadata
 from spark_jobs.audit.trace import trace
 from spark_jobs.audit.trace_answers import Where
-from spark_jobs.connections.lake import open_catalog
-from spark_jobs.connections.tables import load_routed
+from spark_jobs.connections.connect import load_routed, open_catalog
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.moments import Moment
 from spark_jobs.notices.failures import work_failed

@@ -15,8 +15,7 @@ from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.reading_plan import format_of
-from spark_jobs.records.routing import placed_rows
-from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.records.row_maker import RowMaker, placed_rows
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.arrow_schema import arrow_schema

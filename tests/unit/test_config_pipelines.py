@@ -11,7 +11,7 @@ from spark_jobs.config.build import build_config, safe_name
 from spark_jobs.config.expansion import contested, expand
 from spark_jobs.config.file import DEMO_CONFIG, DEMO_FILE, load_config, parse_document, write_topics
 from spark_jobs.config.quantities import StartKind
-from spark_jobs.connections.lake import open_log
+from spark_jobs.connections.connect import open_log
 from spark_jobs.protocol.errors import ConfigError
 
 
