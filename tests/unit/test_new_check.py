@@ -76,10 +76,10 @@ def test_checks_kinds_of_upkeep_and_lists_of_names_are_found_in_the_shipped_arch
     archive = package_zip(tmp_path)
     look = (
         "from spark_jobs.checks.registry import BY_NAME, __file__ as place\n"
-        "from spark_jobs.config import kafka_keys, suites\n"
+        "from spark_jobs.config import sections, suites\n"
         "from spark_jobs.upkeep.registry import BY_NAME as KINDS\n"
         f"assert '{archive.name}' in place, place\n"
-        "assert 'client.id' in kafka_keys.KAFKA_PROPERTY_NAMES and suites.LOOKS_AT\n"
+        "assert 'client.id' in sections.KAFKA_PROPERTY_NAMES and suites.LOOKS_AT\n"
         "print(*BY_NAME, *KINDS)"
     )
     done = subprocess.run(
