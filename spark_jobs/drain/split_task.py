@@ -1,4 +1,4 @@
-"""What one task does with one split: consume, decode, shape, write. No Spark in it.
+"""What one task does with one split: consume, decode, shape, write, and what it counts. No Spark in it.
 
 Memory is bounded whatever the split holds: of ``task_memory_bytes`` a quarter is librdkafka's queue, an
 eighth a row group being gathered, a sixteenth a chunk; the rest is room for their copies and the writer.
@@ -6,25 +6,32 @@ eighth a row group being gathered, a sixteenth a chunk; the rest is room for the
 
 from __future__ import annotations
 
+import resource
+import sys
+import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.drain.sources import LetterChunk, Source, Tally, failed_again
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.kafka.reader import RangeReader, bundles
 from spark_jobs.lake.parquet_writer import MAX_OPEN_FILES, SplitWriter
-from spark_jobs.protocol.batch import Split, WrittenFile
+from spark_jobs.protocol.batch import Balance, Split, WrittenFile
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.protocol.fail_points import FailPoints
+from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker, taken
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import fitted, lacking
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, add_ignored
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -33,6 +40,149 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from spark_jobs.config.columns import Growth
+
+
+class Tally:
+    """What a split's task counts while it works."""
+
+    def __init__(self) -> None:
+        self._balances: dict[int, Balance] = defaultdict(Balance)
+        self._cpu_us: Counter[str] = Counter()
+        self._threads_began_ns = _threads_ns()
+        self._max_timestamp_ms: dict[int, int] = {}
+        self._bytes_read = 0
+        self.kafka: dict[str, int] = {}
+        self.ignored: dict[str, int] = {}
+        self.dead_letter_phases: Counter[str] = Counter()
+        self.filtered_reasons: Counter[str] = Counter()
+        self.unlisted: dict[str, int] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Charge this thread's CPU time to a step; librdkafka's beside it is charged to ``threads``."""
+        started = time.thread_time_ns()
+        try:
+            yield
+        finally:
+            self._cpu_us[name] += (time.thread_time_ns() - started) // 1000
+
+    def follow(self, chunk: Chunk, position: int) -> int:
+        """Count the gaps before and inside a partition's chunk; return the position after it."""
+        last = chunk.offsets[-1]
+        self.skip(chunk.partition, last + 1 - position - len(chunk.offsets))
+        self.note(chunk)
+        return last + 1
+
+    def note(self, chunk: Chunk) -> None:
+        """Count the bytes and the times of a partition's chunk."""
+        self._bytes_read += chunk.record_bytes
+        newest = max(chunk.timestamps_ms)
+        if newest >= 0:
+            known = self._max_timestamp_ms.get(chunk.partition, newest)
+            self._max_timestamp_ms[chunk.partition] = max(known, newest)
+
+    def skip(self, partition: int, offsets: int) -> None:
+        """Count offsets that hold no readable record."""
+        self.count(partition, Balance(gaps=offsets))
+
+    def count(self, partition: int, balance: Balance) -> None:
+        """Add to a partition's balance."""
+        self._balances[partition] += balance
+
+    def written(
+        self,
+        data_files: list[WrittenFile],
+        dead_letter_files: list[WrittenFile],
+        routed_files: dict[str, tuple[WrittenFile, ...]] | None = None,
+    ) -> Written:
+        """Return the finished split's files with what was counted."""
+        return Written(
+            data_files=tuple(data_files),
+            dead_letter_files=tuple(dead_letter_files),
+            balances=dict(self._balances),
+            bytes_read=self._bytes_read,
+            max_timestamp_ms=self._max_timestamp_ms,
+            cpu_us={**self._cpu_us, "threads": (_threads_ns() - self._threads_began_ns) // 1000},
+            kafka=self.kafka,
+            ignored=self.ignored,
+            dead_letter_phases=dict(self.dead_letter_phases),
+            filtered_reasons=dict(self.filtered_reasons),
+            routed_files=routed_files or {},
+            unlisted=self.unlisted,
+            peak_task_rss_bytes=_peak_rss_bytes(),
+        )
+
+
+def _threads_ns() -> int:
+    """Return the CPU time of the process's other threads: they read ahead for whichever step is at work."""
+    return time.process_time_ns() - time.thread_time_ns()
+
+
+def _peak_rss_bytes() -> int:
+    # Linux counts in KiB, macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+class Source(Protocol):
+    """Where the records of a batch's splits are read."""
+
+    @property
+    def task_memory_bytes(self) -> int:
+        """Bounds what one task may use."""
+
+    @property
+    def is_kafka(self) -> bool:
+        """Whether that is Kafka itself."""
+
+    def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
+        """The split's records in partition and offset order; what it reads is counted."""
+
+    def with_past(self, letters: pa.Table, chunk: Chunk) -> pa.Table:
+        """The letters that a chunk's records became, with what they were before."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSource:
+    """Where tasks read. It holds secrets: it travels pickled and is never printed."""
+
+    kafka: dict[str, str] = field(repr=False)
+    topic: str
+    task_memory_bytes: int
+    is_kafka: ClassVar[bool] = True
+
+    def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
+        """The split's chunks in partition and offset order, every offset between them accounted for."""
+        reader = RangeReader(
+            self.kafka,
+            self.topic,
+            max_chunk_bytes=self.task_memory_bytes // 16,
+            queue_bytes=self.task_memory_bytes // 4,
+        )
+        try:
+            for ranges in bundles(split.ranges):
+                yield from _follow(reader, ranges, tally)
+        finally:
+            tally.kafka = reader.statistics
+            reader.close()
+
+    def with_past(self, letters: pa.Table, _chunk: Chunk) -> pa.Table:
+        """They were none."""
+        return letters
+
+
+def _follow(reader: RangeReader, ranges: Sequence[OffsetRange], tally: Tally) -> Iterator[Chunk]:
+    positions = {each.partition: each.start for each in ranges}
+    chunks = reader.read_together(ranges)
+    while True:
+        with tally.step("fetch"):
+            chunk = next(chunks, None)
+        if chunk is None:
+            break
+        for part in chunk.parts():
+            positions[part.partition] = tally.follow(part, positions[part.partition])
+        yield chunk
+    for each in ranges:
+        tally.skip(each.partition, each.end - positions[each.partition])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +296,7 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     tally = Tally()
     try:
         for chunk in task.source.read(split, tally):
-            # Of what Kafka was asked for.
-            for part in () if isinstance(chunk, LetterChunk) else chunk.parts():
+            for part in chunk.parts() if task.source.is_kafka else ():
                 task.fail_points.reach(
                     f"split.decode-{part.partition}:{part.offsets[0]}-{part.offsets[-1] + 1}"
                 )
@@ -160,7 +309,7 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
             tally.unlisted = add_ignored(tally.unlisted, made.unlisted)
             with tally.step("write"):
                 rows_out.write(made.rows)
-                dead_letters_out.write(failed_again(made.dead_letters, chunk))
+                dead_letters_out.write(task.source.with_past(made.dead_letters, chunk))
                 routed_out.write(made.routed)
             task.fail_points.reach("split.after-chunk")
         with tally.step("write"):

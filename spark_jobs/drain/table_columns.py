@@ -29,8 +29,7 @@ from spark_jobs.drain.planning import (
     plan_splits,
     resolve_start,
 )
-from spark_jobs.drain.sources import SplitSource
-from spark_jobs.drain.split_task import observe_split
+from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.evolution import evolve_table, set_partitioning, set_sort_order
 from spark_jobs.lake.tables import load_table, progress_of

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
 from spark_jobs.drain.batch_run import BatchRun, Tables
-from spark_jobs.drain.sources import SplitSource
-from spark_jobs.drain.split_task import SplitTask, run_split, table_target
+from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import add_routed_columns, evidence_of, with_columns_for
 from spark_jobs.kafka import statistics as kafka_statistics
 from spark_jobs.lake.tables import progress_of

@@ -19,8 +19,8 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches, Tables
 from spark_jobs.drain.drain_batch import drain_batch, plan_of
+from spark_jobs.drain.letters import LetterSource
 from spark_jobs.drain.planning import ONE_TASK_RECORDS
-from spark_jobs.drain.sources import LetterSource
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.evolution import evolve_table

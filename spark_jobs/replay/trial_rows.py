@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_jobs.connections.connect import tables_as_one
-from spark_jobs.drain.sources import CHUNK_LETTERS, chunk_of_letters
+from spark_jobs.drain.letters import CHUNK_LETTERS, chunk_of_letters
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.kept_letters import letters_of
 from spark_jobs.lake.tables import progress_of

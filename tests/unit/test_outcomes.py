@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.drain.sources import Tally
+from spark_jobs.drain.split_task import Tally
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance, WrittenFile
 from spark_jobs.protocol.errors import ConfigError, error_from_json, error_to_json

@@ -1,0 +1,121 @@
+"""Dead letters in Kafka's place: what tasks of a redrive read, from the files of the dead-letter table.
+
+The table keeps what a record was: key, value and headers as they came, its coordinates, its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.lake.coordinates import Coordinates
+from spark_jobs.lake.kept_letters import letters_at
+from spark_jobs.protocol.batch import Split
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.schema.metadata_columns import (
+    FAILURES,
+    FIRST_FAILED_AT,
+    INGESTED_AT,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+)
+from spark_jobs.storage.errors import storage_error
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask
+
+    from spark_jobs.drain.split_task import Tally
+
+
+CHUNK_LETTERS = 5_000
+
+
+@dataclass(slots=True)
+class LetterChunk(Chunk):
+    """Records that are dead letters; ``letters`` are these, in the same order."""
+
+    letters: pa.Table = field(default_factory=lambda: pa.table({}), kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterSource:
+    """Where tasks of a redrive read: the letters at ``places``, in ``files`` of the table as it was planned.
+
+    ``io`` holds secrets: it travels pickled and is never printed.
+    """
+
+    io: FileIO = field(repr=False)
+    schema: Schema
+    files: tuple[FileScanTask, ...]
+    places: Coordinates
+    generation: int
+    task_memory_bytes: int
+    is_kafka: ClassVar[bool] = False
+
+    def read(self, split: Split, tally: Tally) -> Iterator[LetterChunk]:
+        """The split's letters in partition and offset order; a split holds what a task has memory for."""
+        places = self.places.within(OffsetRanges(split.ranges))
+        with tally.step("fetch"):
+            try:
+                letters = letters_at(self.io, self.files, self.schema, places, self.generation)
+            except OSError as error:
+                raise storage_error(error, "reading dead letters") from error
+        for first in range(0, len(letters), CHUNK_LETTERS):
+            with tally.step("fetch"):
+                chunk = chunk_of_letters(letters.slice(first, CHUNK_LETTERS))
+            for part in chunk.parts():
+                tally.note(part)
+            yield chunk
+
+    def with_past(self, letters: pa.Table, chunk: Chunk) -> pa.Table:
+        """They failed once more than the ones that were read."""
+        if not (isinstance(chunk, LetterChunk) and len(letters)):
+            return letters
+        index = {place: row for row, place in enumerate(_places(chunk.letters))}
+        before = chunk.letters.take([index[place] for place in _places(letters)])
+        first = pc.coalesce(before.column(FIRST_FAILED_AT), before.column(INGESTED_AT))
+        failures = pc.add(pc.fill_null(before.column(FAILURES), 1), 1)
+        for name, values in ((FIRST_FAILED_AT, first), (FAILURES, failures)):
+            at = letters.schema.get_field_index(name)
+            kind = letters.schema.field(at)
+            letters = letters.set_column(at, kind, values.cast(kind.type))
+        return letters
+
+
+def chunk_of_letters(letters: pa.Table) -> LetterChunk:
+    """Return letters, in partition and offset order, as the records that they are."""
+    partitions, counts = np.unique(letters.column(PARTITION).to_numpy(), return_counts=True)
+    runs = tuple(zip(partitions.tolist(), counts.tolist(), strict=True))
+    times = letters.column(TIMESTAMP).cast(pa.int64())
+    return LetterChunk(
+        runs[0][0],
+        letters.column(OFFSET).to_pylist(),
+        pc.fill_null(pc.divide(times, 1000), -1).to_pylist(),
+        letters.column("key").to_pylist(),
+        letters.column("value").to_pylist(),
+        _headers(letters.column("headers")),
+        runs=runs,
+        letters=letters,
+    )
+
+
+def _places(letters: pa.Table) -> Iterator[tuple[int, int]]:
+    return zip(letters.column(PARTITION).to_pylist(), letters.column(OFFSET).to_pylist(), strict=True)
+
+
+def _headers(headers: pa.ChunkedArray) -> list[list[tuple[str, bytes | None]] | None]:
+    if headers.null_count == len(headers):
+        return [None] * len(headers)
+    return [
+        None if each is None else [(header["key"], header["value"]) for header in each]
+        for each in headers.to_pylist()
+    ]
