@@ -13,7 +13,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     IcebergType,
-    ListType,
     LongType,
     NestedField,
     StringType,
@@ -26,6 +25,7 @@ from spark_jobs.schema.column_source import SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, Path, made_of
 from spark_jobs.schema.inference import Field
+from spark_jobs.schema.metadata_columns import headers_type, optional_columns
 
 KEY, VALUE, HEADERS, KAFKA = "key", "value", "headers", "kafka"
 RAW, SCHEMA_ID = "__raw__", "__schema_id__"
@@ -51,7 +51,7 @@ class ArchiveColumns:
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; nothing can be declared of an archive."""
         of_values, told = self.values.first(evidence, declared)
-        columns = made_of(_every_archive()).then(_inside_value(of_values))
+        columns = made_of(_every_archive()).then(of_values.under(_of_value))
         if self.keys is not None:
             columns = columns.then(self.keys.beside(made_of(key_alone(Schema()))))
         return _without_own(columns), told
@@ -61,7 +61,7 @@ class ArchiveColumns:
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
         of_values, told = self.values.evolution(inside_value(table), bound, evidence)
-        lacks = _inside_value(of_values)
+        lacks = of_values.under(_of_value)
         if self.keys is not None:
             of_keys, _ = self.keys.evolution(key_alone(table), bound, evidence)
             lacks = lacks.then(of_keys)
@@ -86,13 +86,8 @@ def _fields(table: Schema, name: str) -> list[NestedField]:
     return [each for each in found if each.name not in _OWN]
 
 
-def _inside_value(lacks: Evolution) -> Evolution:
-    return Evolution(
-        [((VALUE, *path), kind, doc) for path, kind, doc in lacks.additions],
-        {(VALUE, *path): kind for path, kind in lacks.widenings.items()},
-        {(VALUE, *path): doc for path, doc in lacks.docs.items()},
-        [(identity, kind, (VALUE, *path)) for identity, kind, path in lacks.bindings],
-    )
+def _of_value(path: Path) -> Path:
+    return VALUE, *path
 
 
 def _without_own(lacks: Evolution) -> Evolution:
@@ -112,17 +107,17 @@ def _without_own(lacks: Evolution) -> Evolution:
 
 def _every_archive() -> Schema:
     """Return the columns that there are of any record."""
-    raw = NestedField(0, RAW, BinaryType(), required=False, doc="the bytes as they came")
-    schema_id = NestedField(0, SCHEMA_ID, StringType(), required=False, doc="the schema that they name")
-    entry = StructType(
-        NestedField(0, "key", StringType(), required=False),
-        NestedField(0, "value", BinaryType(), required=False),
+    raw = (RAW, BinaryType(), "the bytes as they came")
+    schema_id = (SCHEMA_ID, StringType(), "the schema that they name")
+    return optional_columns(
+        (
+            (KEY, optional_columns([raw]).as_struct(), "the record's key; null when it has none"),
+            (
+                VALUE,
+                optional_columns([raw, schema_id]).as_struct(),
+                "the record's value; null of a tombstone",
+            ),
+            (HEADERS, headers_type(), "the record's headers in order"),
+            (KAFKA, optional_columns(_KAFKA).as_struct(), "what Kafka says of the record"),
+        )
     )
-    kafka = [NestedField(0, name, kind, required=False, doc=doc) for name, kind, doc in _KAFKA]
-    columns: tuple[tuple[str, IcebergType, str], ...] = (
-        (KEY, StructType(raw), "the record's key; null when it has none"),
-        (VALUE, StructType(raw, schema_id), "the record's value; null of a tombstone"),
-        (HEADERS, ListType(0, entry, element_required=False), "the record's headers in order"),
-        (KAFKA, StructType(*kafka), "what Kafka says of the record"),
-    )
-    return Schema(*(NestedField(0, name, kind, required=False, doc=doc) for name, kind, doc in columns))

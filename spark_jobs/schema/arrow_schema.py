@@ -118,24 +118,10 @@ def items_of(values: pa.Array) -> pa.Array:
     return column_of((), values.type.value_type) if values.null_count == len(values) else values.flatten()
 
 
-def list_of(values: pa.Array, items: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
-    """Return a list array like ``values`` with these instead of its ``items_of``."""
-    kind = kind or pa.list_(values.type.value_field.with_type(items.type))
-    return pa.ListArray.from_arrays(_offsets(values), items, type=kind, mask=values.is_null())
-
-
 def entries_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the keys and the items of all of an array's maps, one after the other."""
     keys, items = items_of(as_lists(values)).flatten()
     return keys, items
-
-
-def map_of(values: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
-    """Return a map array like ``values`` with these instead of its ``entries_of``."""
-    kind = kind or pa.map_(
-        values.type.key_field.with_type(keys.type), values.type.item_field.with_type(items.type)
-    )
-    return pa.MapArray.from_arrays(_offsets(values), keys, items, type=kind, mask=values.is_null())
 
 
 def as_lists(values: pa.Array) -> pa.Array:
@@ -180,11 +166,12 @@ def remade(
         ]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
     if (pa.types.is_list(have) or pa.types.is_large_list(have)) and pa.types.is_list(kind):
-        return list_of(values, inner(items_of(values), kind.value_type, "element"), kind)
+        items = inner(items_of(values), kind.value_type, "element")
+        return pa.ListArray.from_arrays(_offsets(values), items, type=kind, mask=values.is_null())
     if pa.types.is_map(have) and pa.types.is_map(kind):
         keys, items = entries_of(values)
         made = inner(keys, kind.key_type, "key"), inner(items, kind.item_type, "value")
-        return map_of(values, *made, kind)
+        return pa.MapArray.from_arrays(_offsets(values), *made, type=kind, mask=values.is_null())
     return None
 
 

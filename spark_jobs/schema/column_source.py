@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from operator import attrgetter
 from typing import Protocol
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from spark_jobs.config.columns import Growth
 from spark_jobs.protocol.errors import fault
@@ -18,8 +16,8 @@ from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.schema_id import SchemaKey, Spans
 from spark_jobs.schema.arrow_schema import project
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution, Path, evolved, made_of
-from spark_jobs.schema.iceberg_types import iceberg_schema, iceberg_type, known_fields, type_text, widened
+from spark_jobs.schema.evolution import Evolution, evolved, made_of
+from spark_jobs.schema.iceberg_types import changes_to, iceberg_schema, iceberg_type, known_fields
 from spark_jobs.schema.inference import Field, choose_types, evolve
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place
@@ -230,7 +228,9 @@ def lacking(own: Schema, routed: Schema) -> dict[str, Evolution | None]:
     """
     there = {field.name: field.field_type for field in routed.fields}
     found = {
-        field.name: _changes(there.get(field.name), field.field_type, (field.name,), field.doc)
+        field.name: changes_to(
+            there.get(field.name), field.field_type, (field.name,), field.doc, may_be_wider=True
+        )
         for field in own.fields
     }
     return {name: changes for name, changes in found.items() if changes is None or changes}
@@ -250,26 +250,3 @@ def _fitted(column: pa.ChunkedArray | None, kind: pa.DataType, count: int) -> pa
     if column.type == kind:
         return column
     return project(column.combine_chunks(), kind, attrgetter("name"))
-
-
-def _changes(there: IcebergType | None, wanted: IcebergType, path: Path, doc: str | None) -> Evolution | None:
-    if there is None:
-        return Evolution([(path, wanted, doc)])
-    parts: list[tuple[IcebergType | None, IcebergType, str, str | None]]
-    if isinstance(there, StructType) and isinstance(wanted, StructType):
-        fields = {field.name: field.field_type for field in there.fields}
-        parts = [(fields.get(each.name), each.field_type, each.name, each.doc) for each in wanted.fields]
-    elif isinstance(there, ListType) and isinstance(wanted, ListType):
-        parts = [(there.element_type, wanted.element_type, "element", None)]
-    elif isinstance(there, MapType) and isinstance(wanted, MapType):
-        if type_text(there.key_type) != type_text(wanted.key_type):
-            return None
-        parts = [(there.value_type, wanted.value_type, "value", None)]
-    elif type_text(there) == type_text(wanted) or there in (widened(there, wanted), widened(wanted, there)):
-        return Evolution()
-    else:
-        return Evolution(widenings={path: wanted}) if widened(there, wanted) == wanted else None
-    found = [_changes(part, kind, (*path, step), told) for part, kind, step, told in parts]
-    if any(each is None for each in found):
-        return None
-    return reduce(Evolution.then, (each for each in found if each is not None), Evolution())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -39,6 +39,15 @@ class Evolution:
             {**self.widenings, **more.widenings},
             {**self.docs, **more.docs},
             [*self.bindings, *more.bindings],
+        )
+
+    def under(self, place: Callable[[Path], Path]) -> Evolution:
+        """Return the same changes at the paths that ``place`` gives."""
+        return Evolution(
+            [(place(path), kind, doc) for path, kind, doc in self.additions],
+            {place(path): kind for path, kind in self.widenings.items()},
+            {place(path): doc for path, doc in self.docs.items()},
+            [(identity, kind, place(path)) for identity, kind, path in self.bindings],
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from pyiceberg.types import (
 from spark_jobs.config.iceberg_terms import field_text, split_arguments, split_field
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.layout import Layout, layout_named
-from spark_jobs.schema.evolution import Path
+from spark_jobs.schema.evolution import Evolution, Path
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, with_metadata_columns
 
@@ -139,37 +140,54 @@ def _check_names(table: Table) -> None:
 
 def widenings_to(there: IcebergType, declared: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
     """Return what makes a column hold a declared type, by path from the top; None where widening does not."""
-    parts: list[tuple[IcebergType | None, IcebergType, str]]
-    if isinstance(there, StructType) and isinstance(declared, StructType):
+    changes = changes_to(there, declared, path)
+    return None if changes is None or changes.additions else changes.widenings
+
+
+def changes_to(
+    there: IcebergType | None,
+    wanted: IcebergType,
+    path: Path,
+    doc: str | None = None,
+    *,
+    may_be_wider: bool = False,
+) -> Evolution | None:
+    """Return what makes a column hold a type, with what it lacks of fields; None where nothing does."""
+    if there is None:
+        return Evolution([(path, wanted, doc)])
+    parts: list[tuple[IcebergType | None, IcebergType, str, str | None]]
+    if isinstance(there, StructType) and isinstance(wanted, StructType):
         fields = {field.name: field.field_type for field in there.fields}
-        parts = [(fields.get(field.name), field.field_type, field.name) for field in declared.fields]
-    elif isinstance(there, ListType) and isinstance(declared, ListType):
-        parts = [(there.element_type, declared.element_type, "element")]
-    elif isinstance(there, MapType) and isinstance(declared, MapType):
-        is_same_key = type_text(there.key_type) == type_text(declared.key_type)
-        parts = [(there.value_type if is_same_key else None, declared.value_type, "value")]
-    elif type_text(there) == type_text(declared):
-        return {}
-    else:
-        return {path: declared} if widened(there, declared) == declared else None
-    found: dict[Path, IcebergType] = {}
-    for part, wanted, step in parts:
-        changes = None if part is None else widenings_to(part, wanted, (*path, step))
-        if changes is None:
+        parts = [(fields.get(each.name), each.field_type, each.name, each.doc) for each in wanted.fields]
+    elif isinstance(there, ListType) and isinstance(wanted, ListType):
+        parts = [(there.element_type, wanted.element_type, "element", None)]
+    elif isinstance(there, MapType) and isinstance(wanted, MapType):
+        if type_text(there.key_type) != type_text(wanted.key_type):
             return None
-        found |= changes
-    return found
+        parts = [(there.value_type, wanted.value_type, "value", None)]
+    elif type_text(there) == type_text(wanted) or (
+        may_be_wider and there in (widened(there, wanted), widened(wanted, there))
+    ):
+        return Evolution()
+    else:
+        return Evolution(widenings={path: wanted}) if widened(there, wanted) == wanted else None
+    inside = partial(changes_to, may_be_wider=may_be_wider)
+    found = [inside(part, kind, (*path, step), told) for part, kind, step, told in parts]
+    if None in found:
+        return None
+    return reduce(Evolution.then, (each for each in found if each is not None), Evolution())
 
 
-def type_text(kind: IcebergType) -> str:
+def type_text(kind: IcebergType, *, with_fields: bool = True) -> str:
     """Return the type as declared in a configuration: names and types without field ids."""
     if isinstance(kind, StructType):
         fields = (field_text(field.name, type_text(field.field_type)) for field in kind.fields)
-        return f"struct<{', '.join(fields)}>"
+        return f"struct<{', '.join(fields)}>" if with_fields else "struct"
+    told = partial(type_text, with_fields=with_fields)
     if isinstance(kind, ListType):
-        return f"list<{type_text(kind.element_type)}>"
+        return f"list<{told(kind.element_type)}>"
     if isinstance(kind, MapType):
-        return f"map<{type_text(kind.key_type)}, {type_text(kind.value_type)}>"
+        return f"map<{told(kind.key_type)}, {told(kind.value_type)}>"
     return str(kind)
 
 

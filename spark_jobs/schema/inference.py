@@ -99,8 +99,8 @@ def choose_types(
     strings become timestamptz when all of them are ISO 8601 with time and zone. Of kinds that do not go
     together the most frequent wins.
     """
-    names = _Names(_dotted((), declared), max_columns)
-    return (*declared, *_new_fields(evidence.fields, declared, (), names, timestamps=True))
+    names = _Names(_dotted((), declared), max_columns, timestamps=True)
+    return (*declared, *_new_fields(evidence.fields, declared, (), names))
 
 
 def evolve(
@@ -111,7 +111,8 @@ def evolve(
     Empty when every field that has a type has a column, or can have none: see ``name_clash``, and
     ``max_columns``, those inside structs counted.
     """
-    return tuple(_additions(evidence.fields, columns, (), _Names(_dotted((), columns), max_columns)))
+    names = _Names(_dotted((), columns), max_columns, timestamps=False)
+    return tuple(_additions(evidence.fields, columns, (), names))
 
 
 def count_columns(columns: tuple[Field, ...]) -> int:
@@ -151,12 +152,15 @@ def _never_a_column(name: str, *, is_top: bool) -> str | None:
 
 
 class _Names:
-    """The names that no new column may have, see ``_dotted``, and room for so many columns.
+    """The names that no new column may have, see ``_dotted``, room for so many columns, and if any is a time.
 
     What a struct would take, if it became a column, is laid over what is taken: nothing is copied.
     """
 
-    def __init__(self, names: _Taken, max_columns: int, under: _Names | None = None) -> None:
+    def __init__(
+        self, names: _Taken, max_columns: int, *, timestamps: bool, under: _Names | None = None
+    ) -> None:
+        self.timestamps = timestamps
         self._names: set[str] = set()
         self._columns = 0
         self._under = under
@@ -174,7 +178,8 @@ class _Names:
         return len(self) >= self._max_columns
 
     def over(self, *columns: str) -> _Names:
-        return _Names(((column, True) for column in columns), self._max_columns, self)
+        named = ((column, True) for column in columns)
+        return _Names(named, self._max_columns, timestamps=self.timestamps, under=self)
 
     def add(self, names: _Taken) -> None:
         for name, is_column in names:
@@ -188,7 +193,7 @@ def _additions(
     for column in columns:
         if column.name in evidence:
             yield from _inside(evidence[column.name], column.type, (*path, column.name), taken)
-    for new in _new_fields(evidence, columns, path, taken, timestamps=False):
+    for new in _new_fields(evidence, columns, path, taken):
         yield Addition((*path, new.name), new.type)
 
 
@@ -208,12 +213,7 @@ def _inside(
 
 
 def _new_fields(
-    evidence: Mapping[str, FieldEvidence],
-    siblings: tuple[Field, ...],
-    path: tuple[str, ...],
-    taken: _Names,
-    *,
-    timestamps: bool,
+    evidence: Mapping[str, FieldEvidence], siblings: tuple[Field, ...], path: tuple[str, ...], taken: _Names
 ) -> tuple[Field, ...]:
     """Fields that get a column beside ``siblings``, in the order they were first seen.
 
@@ -229,7 +229,7 @@ def _new_fields(
         # Iceberg finds fields by their dotted path: a key "a.b" and a key "b" inside "a" cannot both be.
         if dotted in taken or _never_a_column(name, is_top=not path):
             continue
-        kind = _type_of(unknown[name], (*path, name), taken.over(dotted), timestamps=timestamps)
+        kind = _type_of(unknown[name], (*path, name), taken.over(dotted))
         if kind is None:
             continue
         names = [*_dotted(path, (Field(name, kind),))]
@@ -239,44 +239,26 @@ def _new_fields(
     return tuple(sorted(added, key=lambda new: (unknown[new.name].order, new.name)))
 
 
-def _type_of(
-    evidence: FieldEvidence, path: tuple[str, ...], taken: _Names, *, timestamps: bool
-) -> FieldType | None:
+def _type_of(evidence: FieldEvidence, path: tuple[str, ...], taken: _Names) -> FieldType | None:
     """Return the type that fits most values, or None when it is none's; the order here settles ties.
 
     Of long and double the one under which fewer values become dead letters, and of equals long, under which
     no fraction is rounded. Integers past 64 bits fit neither.
     """
-    count = evidence.count
-    text = Primitive.STRING
-    if timestamps and not count(Kind.STRING):
-        text = Primitive.TIMESTAMPTZ
+    count, items = evidence.count, evidence.element
+    text = Primitive.TIMESTAMPTZ if taken.timestamps and not count(Kind.STRING) else Primitive.STRING
+    fields = _new_fields(evidence.fields, (), path, taken.over())
+    element = None if items is None else _type_of(items, (*path, "element"), taken)
     candidates: list[tuple[int, FieldType | None]] = [
         (count(Kind.STRING, Kind.TIMESTAMP), text),
-        (count(Kind.OBJECT), _struct_of(evidence, path, taken, timestamps=timestamps)),
-        (count(Kind.ARRAY), _list_of(evidence, path, taken, timestamps=timestamps)),
+        (count(Kind.OBJECT), StructOf(fields) if fields else None),
+        (count(Kind.ARRAY), None if element is None else ListOf(element)),
         (count(Kind.LONG, Kind.WIDE_LONG), Primitive.LONG),
         (count(Kind.LONG, Kind.DOUBLE), Primitive.DOUBLE),
         (count(Kind.BOOLEAN), Primitive.BOOLEAN),
     ]
     possible = [(votes, kind) for votes, kind in candidates if votes and kind is not None]
     return max(possible, key=lambda candidate: candidate[0])[1] if possible else None
-
-
-def _struct_of(
-    evidence: FieldEvidence, path: tuple[str, ...], taken: _Names, *, timestamps: bool
-) -> StructOf | None:
-    fields = _new_fields(evidence.fields, (), path, taken.over(), timestamps=timestamps)
-    return StructOf(fields) if fields else None
-
-
-def _list_of(
-    evidence: FieldEvidence, path: tuple[str, ...], taken: _Names, *, timestamps: bool
-) -> ListOf | None:
-    if evidence.element is None:
-        return None
-    element = _type_of(evidence.element, (*path, "element"), taken, timestamps=timestamps)
-    return None if element is None else ListOf(element)
 
 
 def _dotted(

@@ -6,7 +6,7 @@ a table that an earlier version made all are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -57,7 +57,7 @@ def with_metadata_columns(
     columns = (
         *_COORDINATES,
         (KEY, key, "the record's key; null when it has none"),
-        (HEADERS, _headers(), "the record's headers in order, names may repeat"),
+        (HEADERS, headers_type(), "the record's headers in order, names may repeat"),
         (INGESTED_AT, TimestamptzType(), _INGESTED_AT_DOC),
     )
     return _numbered(schema.fields, columns, identity)
@@ -69,7 +69,7 @@ def dead_letter_schema() -> Schema:
         *_COORDINATES,
         ("key", BinaryType(), "the record's key as it came"),
         ("value", BinaryType(), "the record's value as it came"),
-        ("headers", _headers(), "the record's headers in order, names may repeat"),
+        ("headers", headers_type(), "the record's headers in order, names may repeat"),
         ("phase", StringType(), "what failed: the step the record did not pass"),
         ("field", StringType(), "the field that did not fit; null when it is the whole record"),
         ("error", StringType(), "why"),
@@ -80,7 +80,8 @@ def dead_letter_schema() -> Schema:
     return _numbered((), columns)
 
 
-def _headers() -> IcebergType:
+def headers_type() -> IcebergType:
+    """Return the type of a record's headers."""
     # The ids only have to differ from each other and the columns' until the catalog numbers them.
     entry = StructType(
         NestedField(1_000_001, "key", StringType(), required=False),
@@ -136,7 +137,8 @@ _OF_MIRRORS: tuple[tuple[str, IcebergType, str], ...] = (
 )
 
 
-def _schema(columns: tuple[tuple[str, IcebergType, str], ...]) -> Schema:
+def optional_columns(columns: Iterable[tuple[str, IcebergType, str]]) -> Schema:
+    """Return columns by name, type and text; ids are provisional."""
     return Schema(
         *(
             NestedField(field_id, name, kind, required=False, doc=doc)
@@ -145,5 +147,5 @@ def _schema(columns: tuple[tuple[str, IcebergType, str], ...]) -> Schema:
     )
 
 
-CHANGE_COLUMNS, MIRROR_COLUMNS = _schema(_COLUMNS), _schema(_OF_MIRRORS)
+CHANGE_COLUMNS, MIRROR_COLUMNS = optional_columns(_COLUMNS), optional_columns(_OF_MIRRORS)
 CHANGE_NAMES, MIRROR_NAMES = (frozenset(columns.column_names) for columns in (CHANGE_COLUMNS, MIRROR_COLUMNS))

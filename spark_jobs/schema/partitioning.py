@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from pyiceberg.types import DecimalType, NestedField, UUIDType
 from spark_jobs.config.iceberg_terms import PartitionTerm, misfit, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.protocol.errors import fault
-from spark_jobs.schema.evolution import Evolution, Path
+from spark_jobs.schema.evolution import Evolution
 from spark_jobs.schema.iceberg_types import type_text
 from spark_jobs.schema.inference import RESERVED_COLUMNS
 from spark_jobs.schema.metadata_columns import HEADERS, IDENTITY
@@ -208,13 +208,6 @@ def field_names(schema: Schema | None, bound: ColumnMap | None) -> dict[str, str
     }
 
 
-def as_fields(schema: Schema, names: dict[str, str]) -> Schema:
-    """Return the schema with its columns called as their fields are."""
-    return Schema(
-        *(each.model_copy(update={"name": names.get(each.name, each.name)}) for each in schema.fields)
-    )
-
-
 def free_evolution(
     columns: ColumnSource,
     schema: Schema,
@@ -224,7 +217,8 @@ def free_evolution(
 ) -> tuple[Evolution, tuple[str, ...]]:
     """Return what the source's ``evolution`` does, each column by a name that it can have."""
     names = field_names(schema, bound)
-    lacks, told = columns.evolution(as_fields(schema, names), bound, evidence)
+    called = (each.model_copy(update={"name": names.get(each.name, each.name)}) for each in schema.fields)
+    lacks, told = columns.evolution(Schema(*called), bound, evidence)
     held = held_names(schema, specs) | names.keys()
     new = {path[0] for path, _, _ in lacks.additions if len(path) == 1}
     taken = {name.lower() for name in (*schema.column_names, *held, *new, *RESERVED_COLUMNS)}
@@ -236,13 +230,11 @@ def free_evolution(
     fields = [
         (_FIELD + name, _KIND, (column,)) for name, column in freed.items() if (name,) not in of_schemas
     ]
-    renamed = Evolution(
-        [(_under(column_of, path), kind, doc) for path, kind, doc in lacks.additions],
-        {_under(column_of, path): kind for path, kind in lacks.widenings.items()},
-        {_under(column_of, path): doc for path, doc in lacks.docs.items()},
-        [*((identity, kind, _under(column_of, path)) for identity, kind, path in lacks.bindings), *fields],
+    renamed = lacks.under(lambda path: (column_of.get(path[0], path[0]), *path[1:]))
+    return renamed.then(Evolution(bindings=fields)), (
+        *told,
+        *(_sentence(name, column) for name, column in freed.items()),
     )
-    return renamed, (*told, *(_sentence(name, column) for name, column in freed.items()))
 
 
 def free_name(name: str, taken: set[str]) -> str:
@@ -250,10 +242,6 @@ def free_name(name: str, taken: set[str]) -> str:
     free = next(each for each in (f"{name}_{number}" for number in count(1)) if each.lower() not in taken)
     taken.add(free.lower())
     return free
-
-
-def _under(column_of: Mapping[str, str], path: Path) -> Path:
-    return (column_of.get(path[0], path[0]), *path[1:])
 
 
 def _sentence(name: str, column: str) -> str:

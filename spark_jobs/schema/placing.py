@@ -20,7 +20,7 @@ from spark_jobs.config.columns import Incompatible
 from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Binding, Evolution, Path, innermost
-from spark_jobs.schema.iceberg_types import holds, incompatible, may_hold, widened
+from spark_jobs.schema.iceberg_types import holds, incompatible, may_hold, type_text, widened
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.told import Forms
@@ -117,15 +117,7 @@ def _every(nodes: Mapping[str, _Node]) -> Iterator[_Node]:
         yield from _every(node.inside)
 
 
-def _kind_text(kind: IcebergType) -> str:
-    """Return the type without the fields of structs, which are decided one by one."""
-    if isinstance(kind, StructType):
-        return "struct"
-    if isinstance(kind, ListType):
-        return f"list<{_kind_text(kind.element_type)}>"
-    if isinstance(kind, MapType):
-        return f"map<{_kind_text(kind.key_type)}, {_kind_text(kind.value_type)}>"
-    return str(kind)
+_kind_text = partial(type_text, with_fields=False)  # fields of structs are decided one by one
 
 
 class _Placing:

@@ -85,14 +85,9 @@ def _is_big(seen: FieldEvidence) -> bool:
 def _time_of(columns: Sequence[Field], evidence: Evidence) -> str:
     enough = (1 - _MOST_MISSING) * evidence.records
     times = (each.name for each in columns if each.type is Primitive.TIMESTAMPTZ)
-    return next(
-        (name for name in times if _seen(evidence, name) >= enough and name.isidentifier()), _KAFKA_TIME
-    )
-
-
-def _seen(evidence: Evidence, name: str) -> int:
-    seen = evidence.fields.get(name)
-    return 0 if seen is None else seen.count(Kind.TIMESTAMP)
+    seen = ((name, evidence.fields.get(name)) for name in times if name.isidentifier())
+    often = (name for name, each in seen if (each.count(Kind.TIMESTAMP) if each else 0) >= enough)
+    return next(often, _KAFKA_TIME)
 
 
 # In words: where few values decided the type of a new column, or lost to it.
@@ -204,15 +199,11 @@ def _at(top: FieldEvidence, path: tuple[str, ...]) -> FieldEvidence | None:
 
 
 def _told(column: str, kind: FieldType, seen: FieldEvidence) -> Iterator[str]:
-    if isinstance(kind, StructOf):
-        fitting = frozenset({Kind.OBJECT})
-    elif isinstance(kind, ListOf):
-        fitting = frozenset({Kind.ARRAY})
-    elif isinstance(kind, Primitive):
-        fitting = _FITTING[kind]
-        yield from _deciders(column, kind, seen)
-    else:
+    if isinstance(kind, MapOf | DeclaredType):
         return
+    if isinstance(kind, Primitive):
+        yield from _deciders(column, kind, seen)
+    fitting = _FITTING[kind] if isinstance(kind, Primitive) else _could_fit(kind)
     lost = {each: sighting for each, sighting in seen.kinds.items() if each not in fitting | {Kind.NULL}}
     if lost:
         values = seen.count(*Kind) - seen.count(Kind.NULL)

@@ -9,15 +9,9 @@ from spark_jobs.schema.inference import Field, ListOf, MapOf, StructOf, count_co
 
 
 def unknown_fields(
-    columns: tuple[Field, ...], evidence: Evidence
+    columns: tuple[Field, ...], evidence: Mapping[str, FieldEvidence], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], FieldEvidence]]:
     """Yield the fields that say something and have no column, those inside one of them apart, by path."""
-    yield from _unknown(evidence.fields, columns, ())
-
-
-def _unknown(
-    evidence: Mapping[str, FieldEvidence], columns: tuple[Field, ...], path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], FieldEvidence]]:
     known = {column.name: column.type for column in columns}
     for name, seen in evidence.items():
         here, kind, inside = (*path, name), known.get(name), seen
@@ -26,10 +20,10 @@ def _unknown(
         while isinstance(kind, ListOf) and inside.element is not None:
             here, kind, inside = (*here, "element"), kind.element, inside.element
         if isinstance(kind, StructOf):
-            yield from _unknown(inside.fields, kind.fields, here)
+            yield from unknown_fields(kind.fields, inside.fields, here)
         if isinstance(kind, MapOf) and isinstance(kind.value, StructOf):
             for value in inside.fields.values():
-                yield from _unknown(value.fields, kind.value.fields, (*here, "value"))
+                yield from unknown_fields(kind.value.fields, value.fields, (*here, "value"))
 
 
 def says_something(seen: FieldEvidence) -> bool:
@@ -55,6 +49,6 @@ def without_bursts(
     that it cannot be a row itself. What more records have stays.
     """
     room = max_columns - count_columns(columns)
-    unknown = dict(unknown_fields(columns, evidence))  # once each: a map has it by many keys
+    unknown = dict(unknown_fields(columns, evidence.fields))  # once each: a map has it by many keys
     new = filter(says_something, every_field(unknown))
     return evidence.without_bursts(new, room, most_alone)

@@ -140,7 +140,7 @@ class _Decoder:
             seen = observe(as_text, max_fields=self.growth.max_fields_seen)
         return {
             ".".join(path): each.count(*Kind) - each.count(Kind.NULL)
-            for path, each in unknown_fields(self.columns, seen)
+            for path, each in unknown_fields(self.columns, seen.fields)
         }
 
     def _build(
