@@ -59,13 +59,15 @@ class SchemaDecoder:
 
     def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:  # noqa: ARG002  (of Decoder)
         """See ``Decoder``: what is read by no schema, and which schemas are not known."""
-        there = [index for index, value in enumerate(records.values) if value is not None]
-        framed = framed_values(Encoded.values(records, there), self.schemas)
+        encoded = Encoded.there(records)
+        framed = framed_values(encoded, self.schemas)
         known = ((self.schemas.by_key.get(key), values) for key, values in framed.values.items())
         reads = [schema.read(values) for schema, values in known if schema is not None]
         rows = sum(each.table.num_rows for each in reads)
         passed = sum(len(at) for each in reads for at in each.passed.values())
-        return Evidence(records=rows, undecodable=len(there) - rows - passed, schemas=self._new(framed))
+        return Evidence(
+            records=rows, undecodable=len(encoded.items) - rows - passed, schemas=self._new(framed)
+        )
 
     def new(self, encoded: Encoded) -> tuple[SchemaKey, ...]:
         """Return which schemas the values, or keys, name that are not known."""

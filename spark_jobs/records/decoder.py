@@ -17,6 +17,7 @@ import pyarrow as pa
 from spark_jobs.config.columns import GROWTH, ColumnSettings, FieldForm, Growth
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.metadata_columns import KEY
 from spark_jobs.schema.told import Form, Forms
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ class BadValue:
     phase: Phase
     field: str | None
     error: str
+
+    def of_key(self, index: int) -> BadValue:
+        """Return the same of the key of the record at this index."""
+        phase = Phase.KEY if self.phase is Phase.DECODE else self.phase
+        return BadValue(index, phase, self.field or KEY, f"the key: {self.error}")
 
 
 STAYS = -1  # the place of a row in the pipeline's own table
@@ -222,15 +228,10 @@ class Shaping:
         return {name: _judged(each.sql) for name, each in self.columns.items() if each.sql is not None}
 
     @cached_property
-    def filter(self) -> Expression | None:
-        """The one that is true of records that are rows."""
-        return None if self.condition is None else _judged(self.condition)
-
-    @cached_property
     def of_rows(self) -> dict[str, Expression]:
         """The filter and the route, by the names that they have among columns."""
-        route = {} if self.by is None else {ROUTE: _judged(self.by)}
-        return route if self.filter is None else {FILTER: self.filter, **route}
+        given = {FILTER: self.condition, ROUTE: self.by}
+        return {name: _judged(sql) for name, sql in given.items() if sql is not None}
 
     @cached_property
     def first_pass(self) -> dict[str, Expression]:

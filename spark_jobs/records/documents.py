@@ -31,15 +31,10 @@ def texts(values: Sequence[bytes], names: Sequence[str]) -> dict[str, pa.Array]:
             record = parse_object(value)
         for name, column in made.items():
             field = record.get(name)
-            if not (field is None or type(field) is str):
-                field = str(field) if type(field) is int else _as_json(value, name)
+            if not (field is None or type(field) is str):  # with its numbers as they are written
+                field = str(field) if type(field) is int else json_text(parse_object(value)[name])
             column.append(field)
     return {name: pa.array(column, pa.string()) for name, column in made.items()}
-
-
-def _as_json(value: bytes, name: str) -> str:
-    """Return a field's JSON with its numbers as they are written."""
-    return json_text(parse_object(value)[name])
 
 
 def along(path: str, values: Sequence[bytes], kind: pa.DataType) -> tuple[pa.Array, Misfits]:

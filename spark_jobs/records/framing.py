@@ -233,14 +233,21 @@ class Encoded:
 
     @classmethod
     def values(cls, records: Chunk, rows: Sequence[int] | None = None) -> Encoded:
-        """Return the values of these records, or of all."""
+        """Return the values of these records, or of all, which have one."""
         if rows is None:
             return cls(records, range(len(records.values)), cast("Sequence[bytes]", records.values))
         return cls(records, rows, [cast("bytes", records.values[row]) for row in rows])
 
     @classmethod
-    def keys(cls, records: Chunk, rows: Sequence[int]) -> Encoded:
-        """Return the keys of these records."""
+    def there(cls, records: Chunk) -> Encoded:
+        """Return the values of the records that have one."""
+        return cls.values(records, [row for row, value in enumerate(records.values) if value is not None])
+
+    @classmethod
+    def keys(cls, records: Chunk, rows: Sequence[int] | None = None) -> Encoded:
+        """Return the keys of these records, or of all that have one."""
+        if rows is None:
+            rows = [row for row, key in enumerate(records.keys) if key is not None]
         return cls(records, rows, [cast("bytes", records.keys[row]) for row in rows])
 
     @property

@@ -19,7 +19,6 @@ from spark_jobs.values.fitting import MisfitError
 
 _MOST_SHOWN = 60
 _ALONE = "value"
-_INTEGERS = (pa.types.is_int32, pa.types.is_int64)
 # Makes values that are not nested into those of a type; raises ``MisfitError`` for one that it does not hold.
 _Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
@@ -193,9 +192,10 @@ def _misfit(have: pa.DataType, kind: pa.DataType, why: str = "") -> MisfitError:
 
 def _may_hold(kind: pa.DataType, column: pa.DataType) -> bool:
     """True if some value of ``kind`` is one of ``column`` exactly; Arrow then refuses those that are none."""
-    if any(is_one(kind) for is_one in _INTEGERS):
-        is_number = pa.types.is_floating(column) or pa.types.is_decimal(column)
-        return is_number or any(is_one(column) for is_one in _INTEGERS)
+    if pa.types.is_integer(kind):
+        return bool(
+            pa.types.is_floating(column) or pa.types.is_decimal(column) or pa.types.is_integer(column)
+        )
     if pa.types.is_decimal(kind):
         return bool(pa.types.is_decimal(column))
     return bool(pa.types.is_float32(kind) and pa.types.is_float64(column))
@@ -234,11 +234,6 @@ def _said(values: pa.Array) -> int:
 
 
 def _told(kind: pa.DataType) -> str:
-    for is_one, name in (
-        (pa.types.is_struct, "struct"),
-        (pa.types.is_list, "list"),
-        (pa.types.is_map, "map"),
-    ):
-        if is_one(kind):
-            return name
+    if pa.types.is_nested(kind):
+        return str(kind).partition("<")[0]
     return {"int32": "int", "int64": "long", "extension<arrow.uuid>": "uuid"}.get(str(kind), str(kind))

@@ -17,6 +17,7 @@ from spark_jobs.config.columns import GROWTH, Growth, LetterColumn
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.decoder import NO_SHAPING, STAYS, BadValue, Decoded, Decoder, Phase, Shaping
+from spark_jobs.records.framing import Encoded
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.schema.column_source import fitted
 from spark_jobs.schema.metadata_columns import OFFSET, ORIGIN_COLUMNS
@@ -93,7 +94,7 @@ class RowMaker:
         with step("decode"):
             # Truth is cheaper than equality, and nearly all values have it.
             is_whole = self.takes_tombstones or all(chunk.values) or None not in chunk.values
-            records = chunk if is_whole else _with_values(chunk)
+            records = chunk if is_whole else chunk.take(Encoded.there(chunk).rows)
             columns = pa.schema([field for field in self.schema if field.name not in ORIGIN_COLUMNS])
             decoded = self.decoder.decode(records, self.shaping.decoded(columns), self.growth)
             if decoded.new_fields is not None:
@@ -138,10 +139,6 @@ class RowMaker:
         from spark_jobs.records.shaped_rows import shaped  # noqa: PLC0415
 
         return shaped(self.shaping, decoded, records, self.origin, self.schema)
-
-
-def _with_values(chunk: Chunk) -> Chunk:
-    return chunk.take([i for i, value in enumerate(chunk.values) if value is not None])
 
 
 def _balances(

@@ -67,7 +67,9 @@ class FieldEvidence:
             min(self.order, other.order),
             _merge(self.kinds, other.kinds),
             _merge(self.fields, other.fields),
-            _merge_one(self.element, other.element),
+            self.element.merge(other.element)
+            if self.element and other.element
+            else self.element or other.element,
         )
 
 
@@ -215,9 +217,3 @@ def _merge(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
     for key, item in other.items():
         merged[key] = merged[key].merge(item) if key in merged else item
     return merged
-
-
-def _merge_one(one: FieldEvidence | None, other: FieldEvidence | None) -> FieldEvidence | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one.merge(other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -69,25 +69,17 @@ class Beside(StrEnum):
     NOTHING = "nulls"  # a tombstone as JSON's null, in its schema or without
 
 
-class Said(Protocol):
-    """A value of which names are known, whatever it is written in."""
+def beside(names: Collection[str], said: Callable[[str], Any]) -> Beside | None:
+    """Return of which kind a value is that is no change of a row; None of one that is, or should be.
 
-    @property
-    def names(self) -> Collection[str]:
-        """Return the names that it has values under."""
-
-    def said(self, name: str) -> Any:
-        """Return the value under a name as JSON has it, None without one."""
-
-
-def beside(value: Said) -> Beside | None:
-    """Return of which kind a value is that is no change of a row; None of one that is, or should be."""
-    operation, names = value.said("op"), value.names
+    It has something under these names, which ``said`` gives.
+    """
+    operation = said("op")
     if operation is not None:
         return Beside.MESSAGE if operation == _MESSAGE else None
     if [*names] == ["ts_ms"]:
         return Beside.HEARTBEAT
-    if {*names} >= _MARKER and value.said("status") in ("BEGIN", "END"):
+    if {*names} >= _MARKER and said("status") in ("BEGIN", "END"):
         return Beside.MARKER
     return Beside.SCHEMA_CHANGE if {*names} >= _SCHEMA_CHANGE else None
 
@@ -127,8 +119,11 @@ class Change:
     source: str | None = None
 
 
-class Event(Said, Protocol):
+class Event(Protocol):
     """An event's value, whatever it is written in."""
+
+    def said(self, name: str) -> Any:
+        """Return the value under a name as JSON has it, None without one."""
 
     @property
     def schema(self) -> str | None:
@@ -150,7 +145,9 @@ class Events:
         """Return what an event of Debezium says. Raises ``NotReadError``."""
         if (event := self.value(value)) is None:
             return Beside.NOTHING
-        return beside(event) or change_of(event, None if key is None else self._identity(key))
+        return beside(event.names, event.said) or change_of(
+            event, None if key is None else self._identity(key)
+        )
 
     def value(self, value: bytes) -> Document | None:
         """Return a document, None of JSON's null. Raises ``NotReadError``."""

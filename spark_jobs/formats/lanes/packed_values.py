@@ -84,10 +84,6 @@ class PackedValues(Sequence[bytes]):
         """Return those at these positions."""
         return PackedValues(self.data, self.starts[indices], self.ends[indices])
 
-    def array(self) -> pa.Array:
-        """Return them as a column."""
-        return binary_column(self.data, self.starts, self.ends)
-
 
 def joined(parts: Sequence[PackedValues]) -> PackedValues:
     """Return values of one piece of memory, part by part."""

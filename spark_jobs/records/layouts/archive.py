@@ -113,8 +113,7 @@ class ArchiveDecoder:
         """See ``Decoder``; every record can be a row."""
         seen = self.values.observe(records, growth)
         if self.keys is not None:
-            names = self.keys.new(Encoded.keys(records, _there(pa.array(records.keys, pa.binary()))))
-            seen = seen.merge(Evidence(schemas=names))
+            seen = seen.merge(Evidence(schemas=self.keys.new(Encoded.keys(records))))
         return replace(seen, records=len(records.offsets), undecodable=0)
 
 

@@ -28,7 +28,6 @@ from spark_jobs.records.decoder import BadValue, Phase
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.shape import NO_TIMESTAMP, is_unshowable
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.metadata_columns import KEY
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
 if TYPE_CHECKING:
@@ -137,12 +136,12 @@ class AvroEvents:
 
     def told(self, records: Chunk) -> Told:
         """Return what records say."""
-        values, bad = self.documents(_values(records), self.schemas)
-        keys, bad_keys = self.documents(_keys(records), self._of_keys)
-        wrong = {each.index: _of_key(each) for each in bad_keys}
+        values, bad = self.documents(Encoded.there(records), self.schemas)
+        keys, bad_keys = self.documents(Encoded.keys(records), self._of_keys)
+        wrong = {each.index: each.of_key(each.index) for each in bad_keys}
         told = Told({}, bad, defaultdict(list))
         for index, event in values.items():
-            if (kind := beside(event)) is not None:
+            if (kind := beside(event.names, event.said)) is not None:
                 told.passed[kind].append(index)
             elif index in wrong:
                 bad.append(wrong[index])
@@ -156,8 +155,8 @@ class AvroEvents:
 
     def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:
         """Return which schemas the records name that are not known."""
-        of_values = SchemaDecoder(self.schemas).new(_values(records))
-        return of_values + SchemaDecoder(self._of_keys).new(_keys(records))
+        of_values = SchemaDecoder(self.schemas).new(Encoded.there(records))
+        return of_values + SchemaDecoder(self._of_keys).new(Encoded.keys(records))
 
     @property
     def _of_keys(self) -> KnownSchemas:
@@ -204,16 +203,3 @@ def _identity(key: AvroDocument | None) -> str | None:
         return None if key is None else key.whole
     except NotReadError as error:
         raise KeyNotReadError(f"the key: {error}") from error
-
-
-def _of_key(bad: BadValue) -> BadValue:
-    phase = Phase.KEY if bad.phase is Phase.DECODE else bad.phase
-    return replace(bad, phase=phase, field=bad.field or KEY, error=f"the key: {bad.error}")
-
-
-def _values(records: Chunk) -> Encoded:
-    return Encoded.values(records, [row for row, value in enumerate(records.values) if value is not None])
-
-
-def _keys(records: Chunk) -> Encoded:
-    return Encoded.keys(records, [row for row, key in enumerate(records.keys) if key is not None])

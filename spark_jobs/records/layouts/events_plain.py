@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -69,7 +69,7 @@ def _change(key: bytes | None, value: bytes, spelling: Spelling) -> Change | Bes
     if event is None:
         return Beside.NOTHING
     event = _object(event)
-    if (kind := beside(_Parsed(event))) is not None:
+    if (kind := beside(event, event.get)) is not None:
         return kind
     return _plain_change(event, schema, None if key is None else plain_object_key(key, spelling))
 
@@ -96,17 +96,6 @@ def plain_change_in(event: AvroDocument, key: str | None, spelling: Spelling) ->
         return _plain_change(said, event.schema, None if key is None else plain_key(key.encode(), spelling))
     except UNREADABLE as error:  # as above
         raise NotReadError(str(error)) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """An event that was parsed as a whole."""
-
-    names: dict[str, Any]
-
-    def said(self, name: str) -> Any:
-        """See ``Said``."""
-        return self.names.get(name)
 
 
 def _plain_change(event: dict[str, Any], schema: str | None, identity: str | None) -> Change:

@@ -65,7 +65,7 @@ class JsonDecoder:
         """Return values as rows of columns for what is in them alone."""
         read = decode_chunk(
             encoded.items,
-            pa.schema([column.with_name(self._field(column.name)) for column in columns]),
+            pa.schema([column.with_name(self.fields.get(column.name, column.name)) for column in columns]),
             growth,
             elsewhere=self.elsewhere,
         )
@@ -77,9 +77,6 @@ class JsonDecoder:
         """See ``Decoder``; what is no JSON object is counted."""
         parts = (_observe_part(each, growth.max_fields_seen) for each in records.parts())
         return reduce(Evidence.merge, parts).without(self.elsewhere).within(growth.max_fields_seen)
-
-    def _field(self, column: str) -> str:
-        return self.fields.get(column, column)
 
 
 def _observe_part(records: Chunk, max_fields: int) -> Evidence:
@@ -172,8 +169,7 @@ class FlatDecoder:
         return self.values.observe(records, growth).merge(self._of_keys(records))
 
     def _of_keys(self, records: Chunk) -> Evidence:
-        there = [index for index, key in enumerate(records.keys) if key is not None] if self.keys else ()
-        return Evidence(schemas=self.keys.new(Encoded.keys(records, there))) if self.keys else Evidence()
+        return Evidence(schemas=self.keys.new(Encoded.keys(records))) if self.keys else Evidence()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +219,9 @@ def _with_keys(rows: Decoded, keys: Decoded, keyed: Sequence[int], own: pa.Schem
     """Return the rows with the columns of their keys, without those whose key could not be read."""
     if keys.new_fields is not None:
         return rows
-    rows = rows.without(_bad_keys(keys, keyed)) if keys.bad else rows
+    rows = rows.without([bad.of_key(keyed[bad.index]) for bad in keys.bad]) if keys.bad else rows
     place = {keyed[index]: position for position, index in enumerate(keys.indices)}
     taken = pa.array([place.get(row) for row in rows.indices], pa.int64())
     made = {field.name: keys.table.column(field.name).take(taken).combine_chunks() for field in own}
     rows = replace(rows, ignored=Counter(rows.ignored) + Counter(keys.ignored))
     return rows.beside(made, pa.schema([*rows.table.schema, *own]))
-
-
-def _bad_keys(keys: Decoded, keyed: Sequence[int]) -> list[BadValue]:
-    phase = {Phase.DECODE: Phase.KEY}
-    return [
-        BadValue(keyed[bad.index], phase.get(bad.phase, bad.phase), bad.field or KEY, f"the key: {bad.error}")
-        for bad in keys.bad
-    ]
