@@ -18,8 +18,17 @@ from pyarrow import flight
 
 from serving import flight_info
 from serving.flight_info import Headers, NoHandshake, TokenCheck
-from serving.flight_messages import Command, packed, plain, read_command
-from serving.flight_statement import Rows, Statement, read_handle, read_parameters, told
+from serving.flight_statement import (
+    Command,
+    Rows,
+    Statement,
+    packed,
+    plain,
+    read_command,
+    read_handle,
+    read_parameters,
+    told,
+)
 from serving.service import QueryService, Question
 from spark_jobs.config.listener import Address
 from spark_jobs.config.settings import PipelineConfig

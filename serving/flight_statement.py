@@ -1,6 +1,7 @@
-"""A statement with its parameters as a ticket or a handle holds it, so that a server keeps none.
+"""What Flight SQL's clients send, in messages and handles, and how errors and rows go back to them.
 
-A handle is signed by the process that gave it: no byte of one that was written elsewhere is read as Arrow.
+A ticket or a handle holds a statement with its parameters, so that a server keeps none. It is signed by the
+process that gave it: no byte of one that was written elsewhere is read as Arrow.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.types as kinds
+from google.protobuf.any_pb2 import Any as Packed
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessages
 from pyarrow import flight
 
 from spark_jobs.config.secrets import scrub
@@ -233,3 +239,95 @@ def _values(array: pa.Array) -> int:
     if kinds.is_struct(kind):
         return len(array) + sum(_values(array.field(n)) for n in range(kind.num_fields))
     return len(array) + (_values(array.values) if kinds.is_nested(kind) else 0)
+
+
+# The messages of Flight SQL that are read or written here, by the numbers in Arrow's FlightSql.proto.
+
+
+_FRAME_BYTES = 4096  # what is around the longest statement
+_PACKAGE = "arrow.flight.protocol.sql"
+_TYPE_URL = f"type.googleapis.com/{_PACKAGE}"
+_TEXT, _BYTES = FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_BYTES
+_TRUTH, _NUMBER = FieldDescriptorProto.TYPE_BOOL, FieldDescriptorProto.TYPE_UINT32
+_ONE, _MANY = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
+_TABLE = (("catalog", _TEXT), ("db_schema", _TEXT), ("table", _TEXT))
+# Fields are numbered from 1 in this order; "*" marks a list.
+_MESSAGES: dict[str, tuple[tuple[str, Any], ...]] = {
+    "CommandGetSqlInfo": (("*info", _NUMBER),),
+    "CommandGetCatalogs": (),
+    "CommandGetDbSchemas": (("catalog", _TEXT), ("db_schema_filter_pattern", _TEXT)),
+    "CommandGetTables": (
+        *(("catalog", _TEXT), ("db_schema_filter_pattern", _TEXT), ("table_name_filter_pattern", _TEXT)),
+        *(("*table_types", _TEXT), ("include_schema", _TRUTH)),
+    ),
+    "CommandGetTableTypes": (),
+    "CommandGetPrimaryKeys": _TABLE,
+    "CommandGetExportedKeys": _TABLE,
+    "CommandGetImportedKeys": _TABLE,
+    "CommandStatementQuery": (("query", _TEXT), ("transaction_id", _BYTES)),
+    "TicketStatementQuery": (("statement_handle", _BYTES),),
+    "CommandPreparedStatementQuery": (("prepared_statement_handle", _BYTES),),
+    "DoPutPreparedStatementResult": (("prepared_statement_handle", _BYTES),),
+    "ActionCreatePreparedStatementRequest": (("query", _TEXT), ("transaction_id", _BYTES)),
+    "ActionCreatePreparedStatementResult": (
+        *(("prepared_statement_handle", _BYTES), ("dataset_schema", _BYTES), ("parameter_schema", _BYTES)),
+    ),
+}
+
+
+class Command(NamedTuple):
+    """A message by its name, and what it says: None where a field is lacking."""
+
+    name: str
+    fields: dict[str, Any]
+
+
+def read_command(data: bytes) -> Command:
+    """Read a packed message. Raises ``ConfigError`` (``unreadable-request``) for bytes that are none."""
+    if len(data) > MOST_BYTES + _FRAME_BYTES:
+        raise fault("unreadable-request.long", most=MOST_BYTES)
+    try:
+        packed = Packed.FromString(data)
+        name = packed.type_url.rpartition("/")[2].removeprefix(f"{_PACKAGE}.")
+        if name not in _MESSAGES:
+            return Command(name, {})
+        message = _CLASSES[f"{_PACKAGE}.{name}"].FromString(packed.value)
+    except DecodeError as error:
+        raise fault("unreadable-request.no-flight-sql") from error
+    return Command(name, _fields_of(message))
+
+
+def packed(name: str, **fields: Any) -> bytes:
+    """Return a message as it goes into a ticket or an action's result."""
+    whole: bytes = Packed(type_url=f"{_TYPE_URL}.{name}", value=plain(name, **fields)).SerializeToString()
+    return whole
+
+
+def plain(name: str, **fields: Any) -> bytes:
+    """Return a message alone, without its name."""
+    whole: bytes = _CLASSES[f"{_PACKAGE}.{name}"](**fields).SerializeToString()
+    return whole
+
+
+def _fields_of(message: Message) -> dict[str, Any]:
+    return {
+        field.name: list(getattr(message, field.name))
+        if field.is_repeated
+        else getattr(message, field.name)
+        if message.HasField(field.name)
+        else None
+        for field in message.DESCRIPTOR.fields
+    }
+
+
+def _described() -> FileDescriptorProto:
+    file = FileDescriptorProto(name="flight_sql_messages.proto", package=_PACKAGE, syntax="proto2")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, (each, kind) in enumerate(fields, 1):
+            label = _MANY if each.startswith("*") else _ONE
+            message.field.add(name=each.lstrip("*"), number=number, type=kind, label=label)
+    return file
+
+
+_CLASSES = GetMessages([_described()], pool=DescriptorPool())

@@ -10,27 +10,29 @@ import base64
 import hashlib
 import re
 import threading
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from enum import StrEnum
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from serving.http_requests import MOST_BODY_BYTES, Format, error_body, read_lookup, read_query, status_of
 from serving.service import Answered, QueryService, Question, RecordKey
 from spark_jobs.config.secrets import scrub
 from spark_jobs.hot.told import State, TailStatus
-from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
+from spark_jobs.hot.watermark import parse_watermark
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, error_to_json, fault
 from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
 
 if TYPE_CHECKING:
@@ -38,6 +40,93 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from spark_jobs.config.settings import PipelineConfig
+
+
+# What comes as a question, and an error as what goes back.
+
+
+MOST_BODY_BYTES = 1_000_000
+_STATUS_BY_CODE = {
+    "not-served": HTTPStatus.NOT_FOUND,
+    "no-table-yet": HTTPStatus.NOT_FOUND,
+    "too-many-queries": HTTPStatus.TOO_MANY_REQUESTS,
+    "query-timeout": HTTPStatus.GATEWAY_TIMEOUT,
+    "not-yet": HTTPStatus.GATEWAY_TIMEOUT,
+}
+_Partition = Annotated[int, Field(ge=0, lt=1 << 31)]
+_Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
+_Given = TypeVar("_Given")
+_Read = TypeVar("_Read")
+
+
+class Format(StrEnum):
+    """What an answer is written in."""
+
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class QueryRequest(_Request):
+    """The body of ``POST /v1/query``."""
+
+    sql: str
+    pipeline: str | None = None
+    format: Format = Format.JSON
+    after: dict[_Partition, _Whole] = Field(default_factory=dict)
+    at: str | None = None
+    timeout_ms: Annotated[_Whole, Field(gt=0)] | None = None
+
+    def question(self) -> Question:
+        """Return it without its protocol. Raises ``ConfigError``: ``unreadable-watermark``."""
+        seconds = None if self.timeout_ms is None else self.timeout_ms / 1000
+        at = None if self.at is None else parse_watermark(self.at)
+        if at is not None and self.after:
+            raise fault("unreadable-request", why="after and at are two points in time: choose one")
+        return Question(self.sql, self.after, at, seconds)
+
+
+class LookupRequest(_Request):
+    """The parameters of ``GET /v1/pipelines/{pipeline}/lookup``."""
+
+    key: str
+    format: Format = Format.JSON
+
+
+def checked(read: Callable[[_Given], _Read], given: _Given) -> _Read:
+    """Return a body or an address's parameters, read. Raises ``ConfigError``: ``unreadable-request``."""
+    try:
+        return read(given)
+    except ValidationError as error:
+        every = (f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors())
+        raise fault("unreadable-request", why="; ".join(every)) from None
+
+
+def status_of(error: SluiceError) -> HTTPStatus:
+    """Return the error's status: whose matter it is, and whether asking again helps."""
+    if error.code in _STATUS_BY_CODE:
+        return _STATUS_BY_CODE[error.code]
+    if isinstance(error, ConfigError):
+        return HTTPStatus.BAD_REQUEST
+    return HTTPStatus.SERVICE_UNAVAILABLE if isinstance(error, RetryableError) else HTTPStatus.CONFLICT
+
+
+def error_body(error: SluiceError) -> dict[str, Any]:
+    """Return the error as JSON, its texts without secrets."""
+    told = error_to_json(error)
+    return {
+        **told,
+        "message": scrub(error.message),
+        "hint": scrub(error.hint),
+        "see": f"docs/ERRORS.md#{error.code}",
+    }
+
+
+# The addresses, and answers on their way.
 
 
 WATERMARK_HEADER = "Sluice-Watermark"
@@ -68,7 +157,7 @@ class HttpApi:
         return Starlette(
             lifespan=self._until_told,
             routes=[
-                Route("/", self._page),
+                Route("/", _page),
                 Route("/v1/query", self._query, methods=["POST"]),
                 Route("/v1/pipelines", self._pipelines),
                 Route("/v1/pipelines/{pipeline}/lookup", self._lookup),
@@ -90,13 +179,13 @@ class HttpApi:
 
     async def _query(self, request: Request) -> Response:
         self._check_lake(request)
-        asked = read_query(await _body(request))
+        asked = checked(QueryRequest.model_validate_json, await _body(request))
         pipeline = self._service.pipeline(asked.pipeline)
         return await self._answered(request, pipeline, asked.question(), asked.format)
 
     async def _lookup(self, request: Request) -> Response:
         self._check_lake(request)
-        asked = read_lookup(dict(request.query_params))
+        asked = checked(LookupRequest.model_validate, dict(request.query_params))
         pipeline = self._service.pipeline(request.path_params["pipeline"])
         return await self._answered(request, pipeline, Question(RecordKey(asked.key)), asked.format)
 
@@ -135,9 +224,6 @@ class HttpApi:
 
     async def _metrics(self, _request: Request) -> Response:
         return Response(await run_sync(self._service.metrics.text), media_type=CONTENT_TYPE_LATEST)
-
-    async def _page(self, _request: Request) -> Response:
-        return page()
 
 
 class _AnswerResponse(StreamingResponse):
@@ -237,15 +323,11 @@ def _shown(status: TailStatus, pipeline: PipelineConfig) -> dict[str, Any]:
     }
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, SluiceError):
-        raise error
+async def _refused(_request: Request, error: Any) -> Response:
     return JSONResponse(error_body(error), status_of(error), headers=_NOT_KEPT)
 
 
-async def _no_such_address(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
+async def _no_such_address(_request: Request, error: Any) -> Response:
     return refusal_body(error.status_code, error.detail, error.headers)
 
 
@@ -268,7 +350,7 @@ _FILE = Path(__file__).with_name("page.html")
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
-def page() -> Response:
+async def _page(_request: Request) -> Response:
     """Return it, with a policy that names its parts by their hashes."""
     text, policy = _read()
     return HTMLResponse(text, headers={"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"})

@@ -11,19 +11,102 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
-from serving.metrics import ServeMetrics
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
 from serving.workers import Workers
 from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import Connections
 from spark_jobs.hot.follower import Follower
-from spark_jobs.hot.fresh import PATIENCE_SECONDS
 from spark_jobs.hot.prefix import Prefix
+from spark_jobs.hot.told import PATIENCE_SECONDS, State
 from spark_jobs.hot.watermark import Watermark
-from spark_jobs.protocol.errors import RetryableError, fault
+from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
+from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import Answer, Asked
+
+# What Prometheus is told by a process that answers: how far its pipelines are, and how its queries went.
+
+
+_STATE = Family("sluice_hot_state", GAUGE, "1 for the state a followed pipeline is in, else 0.", ("state",))
+_ROWS = Family("sluice_hot_rows", GAUGE, "Rows in memory that the table lacks.")
+_BYTES = Family("sluice_hot_bytes", GAUGE, "Bytes of memory that a pipeline's rows take.")
+_AGE = Family("sluice_hot_age_seconds", GAUGE, "How long ago Kafka had nothing beyond what is shown.")
+_QUERIES = Family(
+    "sluice_queries_total",
+    COUNTER,
+    "Queries by outcome: `answered`, `left`, or an error's code.",
+    ("outcome",),
+)
+_SECONDS = Family("sluice_query_duration_seconds", HISTOGRAM, "From a query's coming to its last row taken.")
+SERVE_FAMILIES = {each.name: each for each in (_STATE, _ROWS, _BYTES, _AGE, _QUERIES, _SECONDS)}
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class ServeMetrics(Collector):
+    """Counts queries of all protocols; gauges are as of the scrape."""
+
+    def __init__(self, tails: Follower) -> None:
+        self._tails = tails
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._queries = Counter(*_counted(_QUERIES), registry=self._registry)
+        self._seconds = Histogram(*_counted(_SECONDS), buckets=_BUCKETS, registry=self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: registering must not ask."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges; what is not known has no sample."""
+        gauges = {
+            each.name: GaugeMetricFamily(each.name, each.help, labels=("pipeline", *each.labels))
+            for each in (_STATE, _ROWS, _BYTES, _AGE)
+        }
+        for status in self._tails.statuses():
+            for state in State:
+                gauges[_STATE.name].add_metric([status.pipeline, state.value], status.state is state)
+            gauges[_ROWS.name].add_metric([status.pipeline], status.hot_rows)
+            gauges[_BYTES.name].add_metric([status.pipeline], status.size_bytes)
+            if status.age_ms is not None:
+                gauges[_AGE.name].add_metric([status.pipeline], status.age_ms / 1000)
+        yield from gauges.values()
+
+    @contextmanager
+    def counted(self, pipeline: str) -> Iterator[None]:
+        """Count the query that the block is."""
+        began, outcome = time.monotonic(), "answered"
+        try:
+            yield
+        except SluiceError as error:
+            outcome = error.code
+            raise
+        except GeneratorExit:
+            outcome = "left"
+            raise
+        except BaseException:
+            outcome = "unexpected"
+            raise
+        finally:
+            self._queries.labels(pipeline, outcome).inc()
+            self._seconds.labels(pipeline).observe(time.monotonic() - began)
+
+    def text(self) -> bytes:
+        """Return all of it as a scrape reads it."""
+        return generate_latest(self._registry)
+
+
+def _counted(family: Family) -> tuple[str, str, Any]:
+    return family.name, family.help, ("pipeline", *family.labels)
+
+
+# Answers, and the limits of them all.
+
 
 SLOT_SECONDS = 1.0
 
@@ -62,7 +145,7 @@ class Answered:
 
 
 class QueryService:
-    """Asked from any thread."""
+    """Asked from any thread; ``pipelines`` are those that are served, by name."""
 
     def __init__(
         self,
@@ -73,7 +156,7 @@ class QueryService:
     ) -> None:
         self.tails = tails
         self.metrics = ServeMetrics(tails)
-        self._pipelines = {pipeline.name: pipeline for pipeline in pipelines}
+        self.pipelines = {pipeline.name: pipeline for pipeline in pipelines}
         self._connections = connections
         self.query_seconds = float(settings.query_timeout_seconds)
         self._slots = threading.BoundedSemaphore(settings.max_queries)
@@ -81,24 +164,19 @@ class QueryService:
         self._share_bytes = settings.query_memory_bytes // settings.max_queries
         self._closed = threading.Event()
 
-    @property
-    def pipelines(self) -> Mapping[str, PipelineConfig]:
-        """The pipelines that are served, by name."""
-        return self._pipelines
-
     def pipeline(self, name: str | None) -> PipelineConfig:
         """Return that of the name, or the only one.
 
         Raises ``ConfigError``: ``not-served``, ``which-pipeline``.
         """
-        if name is None and len(self._pipelines) == 1:
-            return next(iter(self._pipelines.values()))
-        served = ", ".join(self._pipelines)
+        if name is None and len(self.pipelines) == 1:
+            return next(iter(self.pipelines.values()))
+        served = ", ".join(self.pipelines)
         if name is None:
             raise fault("which-pipeline", served=served)
-        if name not in self._pipelines:
+        if name not in self.pipelines:
             raise fault("not-served", served=served, pipeline=name)
-        return self._pipelines[name]
+        return self.pipelines[name]
 
     @contextmanager
     def ask(self, pipeline: PipelineConfig, question: Question) -> Iterator[Answered]:

@@ -26,11 +26,9 @@ from pyiceberg.table import Table
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.mapped import places
-from spark_jobs.hot.prefix import Prefix
-from spark_jobs.hot.seam import Seam
+from spark_jobs.hot.prefix import Prefix, Seam
 from spark_jobs.protocol.errors import error_from_json, fault
 from spark_jobs.query import worker
-from spark_jobs.query.engine import out_of_memory, out_of_time
 from spark_jobs.query.query import Answer, Asked
 from spark_jobs.query.worker import TOLD, Work
 
@@ -148,8 +146,8 @@ class _Worker:
                 yield pa.ipc.open_stream(memoryview(told)[:-1]).read_all()
         except (EOFError, OSError) as error:
             if is_left() or time.monotonic() > until:
-                raise out_of_time(pipeline) from error
-            raise out_of_memory(_ENDED, pipeline) from error
+                raise fault("query-timeout", pipeline=pipeline.name) from error
+            raise fault("query-too-large", why=_ENDED, pipeline=pipeline.name) from error
         said = json.loads(told[:-1])
         self.is_done = said["is_small"]
         if said["error"]:
@@ -163,7 +161,7 @@ def _told(
 ) -> bytes:
     while not connection.poll(_LOOK_SECONDS):
         if time.monotonic() > until + _LATE_SECONDS or is_left():
-            raise out_of_time(pipeline)
+            raise fault("query-timeout", pipeline=pipeline.name)
     return connection.recv_bytes()
 
 
@@ -214,7 +212,7 @@ class Workers:
         for _ in range(2):
             if one.ask(self._work(one, asked, prefix, until), until, is_left):
                 return one.answers(asked.pipeline, until, is_left)
-        raise out_of_memory(_ENDED, asked.pipeline)
+        raise fault("query-too-large", why=_ENDED, pipeline=asked.pipeline.name)
 
     def _work(self, one: _Worker, asked: Asked, prefix: Prefix, until: float) -> Work:
         segments = [segment for share in prefix.shares for segment in share.segments]

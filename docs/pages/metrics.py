@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.metrics import GATEWAY_FAMILIES
-from serving.metrics import SERVE_FAMILIES
+from serving.service import SERVE_FAMILIES
 from spark_jobs.monitoring.metric_families import FAMILIES, Family
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "METRICS.md"

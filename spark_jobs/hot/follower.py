@@ -19,8 +19,9 @@ import pyarrow as pa
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, PipelineFollower
-from spark_jobs.hot.seam import Looked, Seam, load_seam
+from spark_jobs.hot.pipeline_follower import PipelineFollower
+from spark_jobs.hot.prefix import Looked, Seam, load_seam
+from spark_jobs.hot.told import PATIENCE_SECONDS
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import dead_letters_of, load_table
 from spark_jobs.protocol.errors import RetryableError, SluiceError, fault

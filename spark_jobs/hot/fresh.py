@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.made import SegmentMaker
-from spark_jobs.hot.prefix import Prefix, prefix_of
-from spark_jobs.hot.seam import look
-from spark_jobs.hot.segment import Segment, Tail
-from spark_jobs.hot.told import not_yet, other_epoch
+from spark_jobs.hot.prefix import Held, Prefix, look
+from spark_jobs.hot.segment import Segment
+from spark_jobs.hot.told import PATIENCE_SECONDS, not_yet, other_epoch, wanted_ends
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.kafka.reader import bundles, open_reader
 from spark_jobs.protocol.errors import fault
@@ -24,7 +23,6 @@ from spark_jobs.protocol.source import check_identity
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
-PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
 
@@ -48,40 +46,36 @@ def read_fresh(
             "hot-not-configured" if pipeline.can_be_hot else "hot-not-configured.of-this",
             pipeline=pipeline.name,
         )
-    wanted = at.ends if at else {p: offset + 1 for p, offset in (after or {}).items()}
+    wanted = wanted_ends(after, at)
     deadline = time.monotonic() + patience_seconds
     while True:
         asked_at = time.monotonic()
         seam, epoch, source = look(pipeline, connections)
-        if at is not None and not at.is_of(epoch):
-            raise other_epoch(pipeline, at, Watermark(epoch.generation, epoch.rollbacks, source.end))
         reached = Watermark(epoch.generation, epoch.rollbacks, source.end)
+        if at is not None and not at.is_of(epoch):
+            raise other_epoch(pipeline, at, reached)
         if reached.reaches(wanted):
             break
         if time.monotonic() > deadline:
             raise not_yet(pipeline, wanted, reached)
         time.sleep(_POLL_SECONDS)
-    seams = source.positions(seam.progress.next_offsets)
+    held = Held.at(seam, epoch, source.positions(seam.progress.next_offsets))
     ends = {p: min(end, at.ends.get(p, 0)) if at else end for p, end in source.end.items()}
-    tails = {p: Tail.at(epoch, p, offset) for p, offset in seams.items()}
     maker = SegmentMaker(pipeline, connections.schemas(pipeline), seam, epoch)
-    ranges = [OffsetRange(p, tail.end, ends[p]) for p, tail in sorted(tails.items()) if tail.end < ends[p]]
-    taken = 0
+    ranges = [OffsetRange(p, start, ends[p]) for p, start in sorted(held.ends.items()) if start < ends[p]]
     for segment in _segments(connections.kafka, pipeline.topic, maker, ranges):
-        tails[segment.partition] = tails[segment.partition].append(segment)
-        taken += segment.size_bytes
-        if taken > pipeline.hot.memory_bytes:
+        held = held.with_more([segment], {})
+        if held.size_bytes > pipeline.hot.memory_bytes:
             raise fault(
                 "too-far-behind",
                 waiting=sum(map(len, ranges)),
                 memory=pipeline.hot.memory_bytes,
                 **pipeline.where,
             )
-    tails = {p: tail.up_to(ends[p]) for p, tail in tails.items()}
     # A topic that was made again gives its new records at the old offsets, without an error.
     check_identity(seam.progress, connections.admin.source_state(pipeline.topic), table=pipeline.table)
     age_ms = int((time.monotonic() - asked_at) * 1000)
-    return prefix_of(seam, epoch, tails, seams=seams, age_ms=age_ms, at=at)
+    return held.with_more((), ends).prefix(age_ms=age_ms, at=at)
 
 
 def _segments(

@@ -13,12 +13,18 @@ from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.hot.asked_schemas import AskedSchemas
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.made import SegmentMaker, segments_of
-from spark_jobs.hot.prefix import Held, Prefix
-from spark_jobs.hot.seam import Looked, Seam, look
-from spark_jobs.hot.told import State, TailStatus, decoder_died, not_yet, other_epoch, stopped
+from spark_jobs.hot.made import AskedSchemas, SegmentMaker, segments_of
+from spark_jobs.hot.prefix import Held, Looked, Prefix, Seam, look
+from spark_jobs.hot.told import (
+    PATIENCE_SECONDS,
+    State,
+    TailStatus,
+    not_yet,
+    other_epoch,
+    stopped,
+    wanted_ends,
+)
 from spark_jobs.kafka.tail_reader import TailReader, Taken, open_tail
 from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged, fault
 from spark_jobs.protocol.source import check_identity
@@ -27,7 +33,6 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.watermark import Watermark
 
-PATIENCE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 _TAKE_SECONDS = 0.2  # it ends with the first record
 # A tick costs the same for few records as for hundreds: who rests between two takes more of them at once. It
@@ -124,7 +129,7 @@ class PipelineFollower:
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> Prefix:
         """Return what an answer that begins now is over; see ``Follower.pin``."""
-        wanted = dict(at.ends) if at else {p: offset + 1 for p, offset in (after or {}).items()}
+        wanted = wanted_ends(after, at)
         deadline = time.monotonic() + patience_seconds
         with self._moved:
             while True:
@@ -195,7 +200,9 @@ class PipelineFollower:
         positions = source.positions(seam.progress.next_offsets)
         held = Held.at(seam, epoch, positions)
         deadly = self._notes.deadly(epoch, positions)
-        self._deadly = decoder_died(pipeline, [*deadly.values()]) if deadly else None
+        told, name, topic = ", ".join(map(str, deadly.values())), pipeline.name, pipeline.topic
+        died = fault("poison-record.followed", told=told, pipeline=name, topic=topic)
+        self._deadly = died if deadly else None
         self._asked = asked = AskedSchemas(pipeline, connections.schemas(pipeline))
         maker = SegmentMaker(pipeline, asked, seam, epoch)
         self._looked = None

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.offsets import OffsetRange
+
+PATIENCE_SECONDS = 10.0
+
+
+def wanted_ends(after: Mapping[int, int] | None, at: Watermark | None) -> Mapping[int, int]:
+    """Return the ends (exclusive) of who waits for these offsets, or asks for an earlier answer's records."""
+    return at.ends if at else {partition: offset + 1 for partition, offset in (after or {}).items()}
 
 
 def other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> SluiceError:
@@ -41,12 +47,6 @@ def stopped(pipeline: PipelineConfig, error: Exception) -> SluiceError:
         pipeline=pipeline.name,
         topic=pipeline.topic,
     )
-
-
-def decoder_died(pipeline: PipelineConfig, records: Sequence[OffsetRange]) -> SluiceError:
-    """Return the error of records over which processes died."""
-    told = ", ".join(map(str, records))
-    return fault("poison-record.followed", told=told, pipeline=pipeline.name, topic=pipeline.topic)
 
 
 # What a process that follows pipelines says of each.

@@ -151,19 +151,6 @@ def _shut_in(folder: str, memory_bytes: int) -> dict[str, str | bool | int | flo
     }
 
 
-# Why a query was ended that began: its time, its memory, or the files behind it.
-
-
-def out_of_time(pipeline: PipelineConfig) -> SluiceError:
-    """Return the error of a query whose time is over, or whose server ends."""
-    return fault("query-timeout", pipeline=pipeline.name)
-
-
-def out_of_memory(why: str, pipeline: PipelineConfig) -> SluiceError:
-    """Return the error of a query that needs more memory than it may have."""
-    return fault("query-too-large", why=why, pipeline=pipeline.name)
-
-
 def files_away(error: Exception, pipeline: PipelineConfig) -> SluiceError:
     """Return the error of a table whose manifests or data files could not be read."""
     return fault("table-unreadable.files", why=first_line(error), owner=pipeline.name, table=pipeline.table)

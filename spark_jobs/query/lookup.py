@@ -17,13 +17,12 @@ from pyiceberg.types import BinaryType
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import Connections
 from spark_jobs.formats.connect.documents import Documents
-from spark_jobs.hot.prefix import Prefix
-from spark_jobs.hot.seam import load_seam
+from spark_jobs.hot.prefix import Prefix, load_seam
 from spark_jobs.hot.segment import print_of
 from spark_jobs.lake.file_rows import stream
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
-from spark_jobs.query.engine import MEMORY_BYTES, files_away, out_of_memory, out_of_time
+from spark_jobs.query.engine import MEMORY_BYTES, files_away
 from spark_jobs.query.query import ROWS_A_BATCH, Answer
 from spark_jobs.records.layouts.changes import spelling_of
 from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, ROW_ID, TIMESTAMP
@@ -54,13 +53,14 @@ def newest_of_key(
             every.append(as_answered(rows, schema))
             taken += every[-1].nbytes
             if taken > memory_bytes:
-                raise out_of_memory(f"the rows of the key take more than {memory_bytes:,} bytes", pipeline)
+                why = f"the rows of the key take more than {memory_bytes:,} bytes"
+                raise fault("query-too-large", why=why, pipeline=pipeline.name)
             if is_over():
                 break
     except (OSError, pa.ArrowException, RESTError) as error:
         raise files_away(error, pipeline) from error
     if is_over():
-        raise out_of_time(pipeline)
+        raise fault("query-timeout", pipeline=pipeline.name)
     found = pa.concat_tables(every or [schema.empty_table()])
     found = found.take(pc.sort_indices(found, _NEWEST_FIRST))
     return Answer(schema, iter(found.to_batches(ROWS_A_BATCH)))

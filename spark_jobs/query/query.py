@@ -24,11 +24,11 @@ from duckdb import DuckDBPyConnection, StatementType
 from pyiceberg.expressions import AlwaysTrue
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.hot.seam import Seam, load_seam
+from spark_jobs.hot.prefix import Seam, load_seam
 from spark_jobs.lake.moments import Moment
 from spark_jobs.protocol.errors import fault
-from spark_jobs.query.engine import Engine, files_away, first_line, out_of_memory, out_of_time
-from spark_jobs.query.relations import DEAD_LETTERS, WATERMARK, beside_hot, registered
+from spark_jobs.query.duckdb_source import DEAD_LETTERS, WATERMARK, beside_hot, registered
+from spark_jobs.query.engine import Engine, files_away, first_line
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -116,35 +116,34 @@ def answered(
     with ExitStack() as stack:
         is_whole = prefix is not None and not prefix.is_cut
         own, is_over, prepared = stack.enter_context(engine.connection(seconds, seam if is_whole else None))
-        with _ended_in_time(pipeline, is_over):
+        with _translated(pipeline, is_over):
             if not prepared:
                 within = AlwaysTrue() if prefix is None else prefix.lake_filter
                 prepared |= registered(own, pipeline, seam, within=within, as_of=as_of)
             if prefix is not None:
                 own.register(WATERMARK, prefix.as_table())
                 stack.enter_context(beside_hot(prepared, prefix, pipeline))
-        with _begun(own, asked, is_over) as answer:
-            yield Answer(answer.schema, _translating(answer, pipeline, is_over))
+            answer = stack.enter_context(_begun(own, asked))
+        yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
 
-def _begun(engine: DuckDBPyConnection, asked: Asked, is_over: threading.Event) -> pa.RecordBatchReader:
-    pipeline, sql, parameters = asked.pipeline, _LISTED.sub(_TABLES, asked.sql), list(asked.parameters)
-    with _translated(pipeline, is_over):
-        if asked.columns_only:
-            parameters = [None] * sum(len(each.named_parameters) for each in engine.extract_statements(sql))
-            sql = "\n".join(("SELECT * FROM (", sql.strip().rstrip(";"), ") LIMIT 0"))
-        _check_reads(engine, sql, pipeline)
-        check_functions(engine, sql, pipeline)
-        # What reads by its type may have another in it: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
-        engine.execute("BEGIN TRANSACTION READ ONLY")
-        relation = engine.sql(sql, params=parameters or None)
-        if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
-            relation = engine.sql("SELECT")
-        reader = relation.to_arrow_reader(ROWS_A_BATCH)
-        if asked.columns_only:
-            described = reader.schema.with_metadata({PARAMETERS: str(len(parameters))})
-            return pa.RecordBatchReader.from_batches(described, ())
-        return reader
+def _begun(engine: DuckDBPyConnection, asked: Asked) -> pa.RecordBatchReader:
+    sql, parameters = _LISTED.sub(_TABLES, asked.sql), list(asked.parameters)
+    if asked.columns_only:
+        parameters = [None] * sum(len(each.named_parameters) for each in engine.extract_statements(sql))
+        sql = "\n".join(("SELECT * FROM (", sql.strip().rstrip(";"), ") LIMIT 0"))
+    _check_reads(engine, sql, asked.pipeline)
+    check_functions(engine, sql, asked.pipeline)
+    # What reads by its type may have another in it: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
+    engine.execute("BEGIN TRANSACTION READ ONLY")
+    relation = engine.sql(sql, params=parameters or None)
+    if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
+        relation = engine.sql("SELECT")
+    reader = relation.to_arrow_reader(ROWS_A_BATCH)
+    if asked.columns_only:
+        described = reader.schema.with_metadata({PARAMETERS: str(len(parameters))})
+        return pa.RecordBatchReader.from_batches(described, ())
+    return reader
 
 
 def _check_reads(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> None:
@@ -168,24 +167,14 @@ def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         if is_over.is_set():
-            raise out_of_time(pipeline) from error
+            raise fault("query-timeout", pipeline=pipeline.name) from error
         if _OUT_OF_MEMORY in str(error):
-            raise out_of_memory(first_line(error), pipeline) from error
+            raise fault("query-too-large", why=first_line(error), pipeline=pipeline.name) from error
         if _is_of_files(error):
             raise files_away(error, pipeline) from error
         every = (pipeline.table, *pipeline.routed_tables)
         ours = f"{', '.join(name.rpartition('.')[2] for name in every)} and {DEAD_LETTERS}"
         raise fault("query-refused", why=first_line(error), ours=ours) from error
-
-
-@contextmanager
-def _ended_in_time(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[None]:
-    try:
-        yield
-    except duckdb.InterruptException as error:
-        if not is_over.is_set():
-            raise
-        raise out_of_time(pipeline) from error
 
 
 def _is_of_files(error: Exception) -> bool:

@@ -27,8 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.hot.mapped import Maps, Place
-from spark_jobs.hot.prefix import Prefix
-from spark_jobs.hot.seam import Seam
+from spark_jobs.hot.prefix import Prefix, Seam
 from spark_jobs.hot.segment import Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import SluiceError, error_to_json

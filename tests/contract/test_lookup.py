@@ -23,8 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_jobs.hot.prefix import Prefix
-from spark_jobs.hot.seam import Seam
+from spark_jobs.hot.prefix import Prefix, Seam
 from spark_jobs.hot.segment import Segment, Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import ConfigError, RetryableError

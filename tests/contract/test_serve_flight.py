@@ -17,7 +17,7 @@ from pyarrow import flight
 
 from serving import flight_statement
 from serving.flight_api import FlightApi
-from serving.flight_messages import packed
+from serving.flight_statement import packed
 from serving.service import QueryService
 from spark_jobs.config.listener import Address, ServeSettings
 from tests.support.asked import Drained

@@ -19,7 +19,7 @@ from pyarrow import flight
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
 from servers.process import free_ports
-from serving.flight_messages import packed
+from serving.flight_statement import packed
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.forked_command import run_forked
 from tests.support.new_lab import NewLab

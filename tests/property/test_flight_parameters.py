@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from prove.lab.crafted_parameters import TEXT, VALUES, message, read, read_whole
-from serving.flight_messages import packed, read_command
-from serving.flight_statement import MOST_BYTES, Statement, read_handle, read_parameters
+from serving.flight_statement import MOST_BYTES, Statement, packed, read_command, read_handle, read_parameters
 from spark_jobs.protocol.errors import ConfigError
 
 SEED, ANSWERS = 37, 2_000

@@ -12,7 +12,7 @@ import yaml
 
 from cli.listing import COMMANDS
 from gateway.metrics import GATEWAY_FAMILIES
-from serving.metrics import SERVE_FAMILIES
+from serving.service import SERVE_FAMILIES
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.hot.told import State
