@@ -58,7 +58,6 @@ from bench.small_batches import measure_small_batches
 from bench.splits import measure_splits
 from bench.tick import measure_tick
 from servers.environment import clean_environment
-from servers.java import java_home
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +225,7 @@ LISTED = "\n".join(f"  {name:<14} {part.about}" for name, part in PARTS.items())
 @click.option("--records", type=click.IntRange(min=1), help="Records of the catch-up.")
 def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | None) -> None:
     """Measure every part or those named: ratios hold within one run only."""
-    os.environ |= clean_environment(java_home())
+    os.environ |= clean_environment()
     for name in ("SLUICE_CONFIG", "SLUICE_CONFIG_YAML", "SLUICE_HOME"):
         os.environ.pop(name, None)
     results: dict[str, Any] = {"machine": machine()}

@@ -13,9 +13,8 @@ from typing import Any
 import requests
 
 from bench.lab import Lab
-from servers.environment import LOG_SETTINGS, clean_environment
+from servers.environment import LOG_SETTINGS, clean_environment, java_home
 from servers.jars import jar_paths
-from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, free_ports
 
 CONNECT_LOCK = Path(__file__).with_name("jars-connect.lock")

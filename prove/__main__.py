@@ -24,7 +24,6 @@ from prove.scenario import Outcome, Scenario
 from prove.servers import running_servers
 from prove.soak.soak import Soak
 from servers.environment import clean_environment
-from servers.java import java_home
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "RELIABILITY.md"
 EXIT_BROKEN = 1
@@ -87,7 +86,7 @@ def main(
         chosen = [Soak("rest/soak", seed, soak).scenario()]
     if not chosen:
         raise click.UsageError(f"no scenario is named {only}")
-    os.environ |= clean_environment(java_home())
+    os.environ |= clean_environment()
     for name in ("SLUICE_CONFIG", "SLUICE_CONFIG_YAML", "SLUICE_HOME"):
         os.environ.pop(name, None)
     # A terminated run unmounts and deletes what it made, as an interrupted one does.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from resources.spark_shipping import ship_code, ship_python
 from servers.code_server import temporary_folder
-from servers.environment import LOG_SETTINGS
+from servers.environment import LOG_SETTINGS, java_home
 from servers.process import ServerFolder, last_line
 from servers.spark_defaults import write_spark_defaults
 from spark_jobs.config.redaction import SPARK_REDACTION
@@ -210,8 +210,6 @@ class WorkSpark:
         raise no_answer(remote, None)
 
     def _local(self) -> SparkSession:
-        from servers.java import java_home  # noqa: PLC0415  (looks for a Java, which a Connect client never needs)
-
         os.environ["JAVA_HOME"] = str(java_home())
         conf = _local_conf(self.config)
         if self.kind in _READING_ICEBERG:

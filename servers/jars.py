@@ -133,7 +133,9 @@ def _download(jar: Jar, folder: Path, meter: _Meter) -> None:
                 break
             except requests.RequestException as error:
                 if attempt == _ATTEMPTS:
-                    raise _unreachable(jar, error) from error
+                    status = getattr(error.response, "status_code", None)
+                    what = f"HTTP {status}" if status else type(error).__name__
+                    raise fault("jar-download", jar=jar.file_name, what=what) from error
         if sha256 != jar.sha256:
             raise fault(
                 "jar-checksum",
@@ -169,12 +171,6 @@ def _address(jar: Jar) -> str:
     resolver = (Downloader(base=mirror.rstrip("/")) if mirror else Downloader()).resolver
     artifact = Artifact(jar.group, jar.artifact, jar.version, jar.classifier, jar.extension)
     return str(resolver.uri_for_artifact(artifact))
-
-
-def _unreachable(jar: Jar, error: requests.RequestException) -> SluiceError:
-    status = getattr(error.response, "status_code", None)
-    what = f"HTTP {status}" if status else type(error).__name__
-    return fault("jar-download", jar=jar.file_name, what=what)
 
 
 def main(arguments: list[str]) -> int:

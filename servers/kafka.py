@@ -15,9 +15,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from servers.certificates import Authority
-from servers.environment import LOG_SETTINGS, clean_environment
+from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment, java_home
 from servers.jars import jar_paths
-from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, is_listening, last_line
 from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.state_files import write_whole

@@ -19,13 +19,18 @@ SHORTEST_TOKEN = 16
 INSECURE = "--insecure"  # lets one be open to others without tokens
 
 
+def tokens_of(settings: ListenerSettings) -> dict[str, str]:
+    """Return the tokens as they are now, by key. Raises ``ConfigError``: ``missing-secret``."""
+    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
+    return resolve(written)
+
+
 def guard_of(settings: ListenerSettings) -> dict[str, Any]:
     """Return what ``BrowserGuard`` is given, tokens as they are now; ``listen`` is a name that it goes by.
 
     Raises ``ConfigError``: ``missing-secret``, or ``token-too-short``, as an empty variable would be.
     """
-    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
-    tokens = resolve(written)
+    tokens = tokens_of(settings)
     for key, token in tokens.items():
         if len(token) < SHORTEST_TOKEN:
             raise fault("token-too-short", least=SHORTEST_TOKEN, key=key)

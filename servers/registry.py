@@ -16,9 +16,8 @@ from pathlib import Path
 import requests
 
 from servers.cache import cache_folder, exclusive
-from servers.environment import clean_environment
+from servers.environment import FRUGAL_OPTIONS, clean_environment, java_21
 from servers.jars import jar_paths
-from servers.java import FRUGAL_OPTIONS, java_21
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 _START_TIMEOUT_SECONDS = 120.0

@@ -10,9 +10,8 @@ from secrets import token_urlsafe
 
 import pyspark
 
-from servers.environment import LOG_SETTINGS, clean_environment
+from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
-from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, is_listening
 from servers.spark_defaults import write_spark_defaults
 from spark_jobs import WITHIN
@@ -38,7 +37,6 @@ class SparkConnectSettings:
     home: Path
     port: int
     cores: int
-    driver_memory: str = "1g"
     conf: Mapping[str, str] = field(default_factory=dict)
     jar_sets: tuple[str, ...] = ("spark",)
     token: str = field(default_factory=token_urlsafe, repr=False)
@@ -70,7 +68,7 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
     spark_home = Path(pyspark.__file__).parent
     file = write_conf(settings)
     command = [str(spark_home / "bin" / "spark-submit"), "--class", SERVER_CLASS, "spark-internal"]
-    environment = clean_environment(java_home()) | {
+    environment = clean_environment() | {
         "SPARK_HOME": str(spark_home),
         "SPARK_CONF_DIR": str(file.parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -90,20 +88,16 @@ def _has_started(log_path: Path, said_before: int) -> bool:
 
 def write_conf(settings: SparkConnectSettings) -> Path:
     """Put the whole configuration where only this user reads it: a command line is everybody's."""
-    return write_spark_defaults(settings.home / "conf", _conf(settings))
-
-
-def _conf(settings: SparkConnectSettings) -> dict[str, str]:
     class_path = os.pathsep.join(str(path) for path in jar_paths(*settings.jar_sets))
     java_options = (
         f"-Dlog4j2.configurationFile={LOG_SETTINGS} -Dderby.system.home={settings.home} "
         f"-Djava.io.tmpdir={_made(settings.home / 'tmp')} -XX:+ExitOnOutOfMemoryError "
         f"{' '.join(FRUGAL_OPTIONS)}"
     )
-    return {
+    conf = {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
         "spark.app.name": "sluice",
-        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.python.daemon.module": f"{WITHIN}spark_jobs.worker_daemon",
         "spark.driver.host": "127.0.0.1",
@@ -123,6 +117,7 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         **settings.conf,
         "spark.connect.authenticate.token": settings.token,
     }
+    return write_spark_defaults(settings.home / "conf", conf)
 
 
 def _made(folder: Path) -> Path:

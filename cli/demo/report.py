@@ -13,8 +13,8 @@ import pyspark
 
 from cli import output
 from cli.work import connections_for, verdict
+from servers.environment import java_home
 from servers.jars import jar_paths
-from servers.java import java_home
 from spark_jobs.audit.audit import audit
 from spark_jobs.audit.counts import AuditResult
 from spark_jobs.books.history import lines_of

@@ -25,7 +25,6 @@ from servers.code_server import process_name
 from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
 from servers.environment import clean_environment
 from servers.jars import lake_jar_sets
-from servers.java import java_home
 from servers.kafka import KafkaServer, KafkaSettings, start_kafka, with_login
 from servers.process import ServerFolder, ServerProcess, free_ports, stop_recorded
 from servers.registry import start_registry
@@ -131,11 +130,10 @@ class Servers:
 
     def start_dagster(self, port: int) -> str:
         """Start daemon and webserver and give the UI's address; port 0 is a free one."""
-        source = self.config.source
         self.dagster = dagster = start_dagster(
             DagsterSettings(
                 sluice_home=self.home,
-                config_path=Path(source) if source else None,
+                config_path=self.config.source,
                 port=port or free_ports(1)[0],
                 ui=self.config.ui,
             )
@@ -162,21 +160,20 @@ class Servers:
 
     def _start_sample(self) -> None:
         command = [sys.executable, "-m", f"{__package__}.sample_stream", self.config.home]
-        environment = clean_environment(java_home())
+        environment = clean_environment()
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
 
     def start_beside(
         self, wanted: Collection[str] = tuple(BESIDE), *, insecure: bool = False
     ) -> dict[str, str]:
         """Start what is served beside Dagster and give the addresses by name; none for what is off."""
-        source = Path(self.config.source) if self.config.source else None
         listeners = [(METRICS, self.config.metrics), (CATALOG, self.config.catalog_server)]
         if any(pipeline.hot for pipeline in self.config.pipelines):
             listeners.append((SERVE, self.config.serve))
         if self.config.gateway.streams:
             listeners.append((GATEWAY, self.config.gateway))
         for name, settings in ((name, settings) for name, settings in listeners if name in wanted):
-            started = start_beside(name, settings, self.home, source, insecure=insecure)
+            started = start_beside(name, settings, self.home, self.config.source, insecure=insecure)
             if started is not None:
                 self.beside[name] = started
                 self.processes[name] = started.process

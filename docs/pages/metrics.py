@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.metrics import GATEWAY_FAMILIES
+from gateway.gateway import GATEWAY_FAMILIES
 from serving.service import SERVE_FAMILIES
 from spark_jobs.monitoring.metric_families import FAMILIES, Family
 

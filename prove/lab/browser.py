@@ -14,7 +14,6 @@ from websockets.sync.client import connect
 
 from prove.lab.browser_setup import browser
 from servers.environment import clean_environment
-from servers.java import java_home
 from servers.process import ServerProcess
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def open_browser(folder: ServerFolder) -> Iterator[Page]:
     port_file = folder.home / "DevToolsActivePort"
     port_file.unlink(missing_ok=True)  # of a browser that had the folder before
     command = [browser(), *_ARGUMENTS, f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder.home}"]
-    process = ServerProcess(folder, [*command, "about:blank"], clean_environment(java_home()))
+    process = ServerProcess(folder, [*command, "about:blank"], clean_environment())
     try:
         process.wait_until(lambda: port_file.exists() and "\n" in port_file.read_text(), START_SECONDS)
         tab = _tab(int(port_file.read_text().splitlines()[0]))

@@ -18,9 +18,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from prove.lab.postgres import PASSWORD, USER, PostgresCatalog, start_postgres
 from prove.lab.rest_catalog import TEST_LOCK
-from servers.environment import LOG_SETTINGS, clean_environment
+from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment, java_home
 from servers.jars import jar_paths
-from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, free_ports
 
 _START_SECONDS = 90.0

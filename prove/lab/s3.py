@@ -9,7 +9,6 @@ from pathlib import Path
 
 from prove.lab.kafka_server import unique_name
 from servers.environment import clean_environment
-from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 SERVER = Path(__file__).with_name("s3_server.py")
@@ -67,7 +66,7 @@ def start_s3(folder: ServerFolder) -> S3Server:
     """Start the store and wait until it listens."""
     (port,) = free_ports(1)
     command = [sys.executable, str(SERVER), str(port)]
-    process = ServerProcess(folder, command, clean_environment(java_home()))
+    process = ServerProcess(folder, command, clean_environment())
     process.wait_until(lambda: is_listening(port), 60)
     return S3Server(f"http://127.0.0.1:{port}", process)
 

@@ -13,7 +13,6 @@ import yaml
 from prove.lab.pipeline_lab import PIPELINE
 from servers.asking import asked
 from servers.environment import clean_environment
-from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, free_ports
 from spark_jobs.config.file import load_config
 from spark_jobs.protocol.errors import fault
@@ -40,7 +39,7 @@ class ServeProcess:
     def start(self) -> None:
         """Start it, again after a kill, and do not wait for its first answer."""
         command = [sys.executable, "-m", "cli", "serve", "--config", str(self._path)]
-        self._process = ServerProcess(self._folder, command, clean_environment(java_home()))
+        self._process = ServerProcess(self._folder, command, clean_environment())
 
     def kill(self) -> None:
         """Kill it where it stands."""

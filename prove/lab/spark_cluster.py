@@ -16,9 +16,8 @@ from types import MappingProxyType
 
 import pyspark
 
-from servers.environment import LOG_SETTINGS, clean_environment
+from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
-from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 from servers.spark_connect import SERVER_CLASS
 
@@ -110,7 +109,7 @@ def _python_without_sluice(root: Path) -> Path:
 
 
 def _environment(root: Path, python: Path) -> dict[str, str]:
-    return clean_environment(java_home()) | {
+    return clean_environment() | {
         "PYSPARK_PYTHON": str(python),
         "PYSPARK_DRIVER_PYTHON": str(python),
         "SPARK_HOME": str(_SPARK_HOME),

@@ -12,8 +12,8 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from prove.lab.rest_catalog import TEST_LOCK
+from servers.environment import FRUGAL_OPTIONS, java_home
 from servers.jars import jar_paths
-from servers.java import FRUGAL_OPTIONS, java_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from servers.java import JavaRuntime, java_21, java_home, parse_probe, probe
+from servers.environment import JavaRuntime, java_21, java_home, parse_probe, probe
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cli.listing import COMMANDS
-from gateway.metrics import GATEWAY_FAMILIES
+from gateway.gateway import GATEWAY_FAMILIES
 from serving.service import SERVE_FAMILIES
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import CHECKS
