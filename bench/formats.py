@@ -39,7 +39,7 @@ from spark_jobs.records.layouts.flat import FlatDecoder
 from spark_jobs.records.reading_plan import JSON
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.file_rows import scan_schema, stream
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import query
-from spark_jobs.schema.metadata_columns import KEY
+from spark_jobs.schema.iceberg_types import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -25,7 +25,7 @@ from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import dead_letter_schema
+from spark_jobs.schema.iceberg_types import dead_letter_schema
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -23,8 +23,7 @@ from servers.browser_guard import Refusal
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.connect import open_catalog
-from spark_jobs.lake.catalog import released
-from spark_jobs.lake.catalog_errors import catalog_error
+from spark_jobs.lake.catalog import catalog_error, released
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:

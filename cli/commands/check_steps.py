@@ -40,9 +40,14 @@ from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, unreadable_chunks, values_of
 from spark_jobs.records.reading_plan import ReadingPlan
-from spark_jobs.schema.additions import check_beside, check_declared, table_notes
+from spark_jobs.schema.declared import (
+    check_beside,
+    check_declared,
+    partition_spec,
+    partition_terms,
+    table_notes,
+)
 from spark_jobs.schema.iceberg_types import known_fields
-from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -88,8 +88,8 @@ def _filtered(seen: Preview) -> str:
 
 
 def _print_columns(seen: Preview) -> None:
+    from spark_jobs.schema.column_source import told_ignored
     from spark_jobs.schema.iceberg_types import iceberg_type, type_text
-    from spark_jobs.schema.metadata_columns import told_ignored
 
     added = {name.split(".")[0] for name in seen.added}
     unseen = "by the schema" if seen.evidence.records and not seen.evidence.fields else "not seen"

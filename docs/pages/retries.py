@@ -8,7 +8,7 @@ from assets.pipeline_asset import DRAIN_MAX_RUNTIME_SECONDS
 from orchestration.run_requests import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
 from resources.spark import TASK_ATTEMPTS
 from resources.spark_shipping import SHIPPING_PAUSES_SECONDS
-from spark_jobs.commit.landing import (
+from spark_jobs.commit.swap import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     MAX_CONFLICTS,
@@ -16,8 +16,8 @@ from spark_jobs.commit.landing import (
 )
 from spark_jobs.kafka.admin import TIMEOUT_SECONDS
 from spark_jobs.kafka.reader import READ_TIMEOUT_SECONDS
-from spark_jobs.lake.evolution import MAX_TRIES
 from spark_jobs.lake.sql_catalog import SQLITE_BUSY_TIMEOUT_SECONDS
+from spark_jobs.lake.tables import MAX_TRIES
 from spark_jobs.notices import sender
 from spark_jobs.notices.notice import KEPT_US
 from spark_jobs.registry import http_get

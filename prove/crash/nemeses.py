@@ -24,7 +24,7 @@ from prove.lab.small_disk import small_disk
 from prove.lab.sql_faults import SqlFault, SqlFaultAt
 from prove.workload import Workload
 from spark_jobs.books.entries import books_of
-from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.work import NoFailPoints
 
 # Looks for a commit that will not come are cut short; the restart has the product's own patience.
 SOON = (0.0, 0.1, 0.3)

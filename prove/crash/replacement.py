@@ -7,9 +7,9 @@ from datetime import datetime
 
 from prove.lab.pipeline_lab import by_offset, progress
 from prove.workload import Workload
-from spark_jobs.protocol.fences import still_owed, still_owed_to
+from spark_jobs.protocol.source import still_owed, still_owed_to
 from spark_jobs.replay.ranges import parse_range
-from spark_jobs.schema.metadata_columns import INGESTED_AT
+from spark_jobs.schema.iceberg_types import INGESTED_AT
 
 ArrivalTimes = dict[tuple[int, int], datetime]
 

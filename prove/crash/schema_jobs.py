@@ -19,7 +19,7 @@ from prove.lab.pipeline_lab import configure, orders, progress
 from prove.lab.registry_stand_in import RegistryStandIn
 from prove.workload import Workload
 from spark_jobs.schema.arrow_schema import json_columns
-from spark_jobs.schema.metadata_columns import CHANGE_NAMES
+from spark_jobs.schema.iceberg_types import CHANGE_NAMES
 
 BY_SCHEMA: dict[str, Any] = {"value": {"format": "avro", "registry": "main"}}
 _ID, _PRICE = {"name": "id", "type": "long"}, {"name": "price", "type": "float"}

@@ -21,8 +21,8 @@ from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import CATALOG_NAMES, SQLITE, Testbed, Workload
 from spark_jobs.acts.act import skip
 from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.work import NoFailPoints
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -10,7 +10,7 @@ from typing import Any
 from prove.hostile.case import ADOPTED, Case, History, interrupt, repair, scenarios
 from prove.lab.signal_at import SignalAt
 from prove.workload import BATCH, REST, SQLITE, Workload
-from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.work import NoFailPoints
 
 DAY_SECONDS = 24 * 3600
 AHEAD, BEHIND = DAY_SECONDS, -DAY_SECONDS

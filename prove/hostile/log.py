@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from prove.hostile.case import ADOPTED, Case, History, interrupt, repair, scenarios
 from prove.workload import BATCH, REST, SQLITE, Workload
-from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
+from spark_jobs.txlog.entries import PHASE_NUMBERS, Phase
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

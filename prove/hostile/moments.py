@@ -12,7 +12,7 @@ from prove.lab.harm_proxy import Harm, HarmProxy
 from prove.lab.patience import Patience
 from prove.lab.pipeline_lab import configure
 from prove.workload import BATCH, Workload
-from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.work import NoFailPoints
 
 # Gives what lets the harm begin, and ends it.
 SetUp = Callable[[Workload], AbstractContextManager[Callable[[], None]]]

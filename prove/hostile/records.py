@@ -23,7 +23,7 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.records.reading_plan import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
+from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS
 
 LARGEST_BYTES = 8 * MIB
 # The fast decoder takes no zero with an exponent of thousands, though it is a number: kept, with its bytes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.protocol.fail_points import FailPoints
+from spark_jobs.protocol.work import FailPoints
 from spark_jobs.replay.ranges import parse_range
 
 _CHUNK = "split.decode-"

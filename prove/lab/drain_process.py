@@ -33,8 +33,8 @@ from spark_jobs.connections.connect import Connections, load_fresh
 from spark_jobs.drain.drain import drain
 from spark_jobs.export.export import export
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.work import FailPoints
 from spark_jobs.recovery.decide import RecoveryResult
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.replay.rebuild import rebuild

@@ -23,7 +23,7 @@ from servers.process import free_ports
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import Address
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
+from spark_jobs.protocol.work import FailPoints, NoFailPoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_jobs.commit import landing
+from spark_jobs.commit import swap
 from spark_jobs.lake import rest_catalog, sql_catalog
 
 
@@ -23,7 +23,7 @@ class Patience:
     def impose(self) -> None:
         """Change this process's waits."""
         if self.read_back is not None:
-            landing.READ_BACK_PAUSES_SECONDS = self.read_back
+            swap.READ_BACK_PAUSES_SECONDS = self.read_back
         if self.answer is not None:
             rest_catalog.TIMEOUTS_SECONDS = (rest_catalog.TIMEOUTS_SECONDS[0], self.answer)
         if self.lock is not None:

@@ -29,13 +29,13 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.connect import Connections, load_fresh, load_routed
 from spark_jobs.drain.drain import DrainResult, drain
 from spark_jobs.lake.tables import dead_letters_of, progress_of
-from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress, progress_from_properties
+from spark_jobs.protocol.work import FailPoints
 from spark_jobs.replay.redrive import RedriveResult, redrive
 from spark_jobs.replay.redrive_plan import Wanted
 from spark_jobs.replay.replay import ReplayResult, replay
-from spark_jobs.storage.file_listing import list_files
+from spark_jobs.storage.create_only import list_files
 from spark_jobs.storage.paths import normalise_path
 from spark_jobs.upkeep.registry import BY_NAME
 

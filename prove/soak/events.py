@@ -17,7 +17,7 @@ from prove.lab.patience import Patience
 from prove.soak.live_workload import LiveWorkload
 from spark_jobs.books.entries import books_of
 from spark_jobs.lake.tables import dead_letters_of
-from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.work import NoFailPoints
 from spark_jobs.upkeep.registry import KINDS
 
 MOST_SLEEPERS = 3

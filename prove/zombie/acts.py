@@ -18,7 +18,7 @@ from prove.lab.pipeline_lab import orders
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import BATCH, REST, SQLITE, Contents, Testbed, Workload
 from prove.zombie.tasks import CLOSING_SECONDS
-from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.work import NoFailPoints
 
 if TYPE_CHECKING:
     from prove.lab.drain_process import DrainProcess

@@ -27,8 +27,7 @@ from spark_jobs.config.quantities import Start
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained, load_fresh, load_routed
 from spark_jobs.drain.planning import resolve_start
-from spark_jobs.kafka.log_cut import cut_below
-from spark_jobs.kafka.reader import RangeReader, open_reader
+from spark_jobs.kafka.reader import RangeReader, cut_below, open_reader
 from spark_jobs.lake.record_offsets import routed_rows
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import progress_of
@@ -43,12 +42,12 @@ from spark_jobs.protocol.source import SourceState, check_identity, check_name, 
 from spark_jobs.protocol.works.changes import ACCEPT
 from spark_jobs.records.row_maker import PLACE, placed_rows
 from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, TIMESTAMP
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import CatalogAccess, Committed
+    from spark_jobs.commit.swap import CatalogAccess, Committed
     from spark_jobs.connections.connect import Connections
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from spark_jobs import __version__
 from spark_jobs.acts.changes import passed_over
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
-from spark_jobs.commit.landing import Committed, Intent, land
+from spark_jobs.commit.swap import Committed, Intent, land
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.batch_run import Steps
@@ -24,7 +24,7 @@ from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.changes import PAUSE, RESUME, SKIP
 from spark_jobs.recovery.recover import recover
-from spark_jobs.schema.additions import refuse_newer_format
+from spark_jobs.schema.declared import refuse_newer_format
 from spark_jobs.txlog.entries import Entry, FlushComplete, IcebergSnapshotCreated, OffsetCommit
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from spark_jobs.protocol import shaped_spans
+from spark_jobs.protocol import kept
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import kept_below, with_skipped
@@ -114,7 +114,7 @@ def rewound(
     Drains and replays that were planned before are fenced; the dead letters of what is undone are owed to go.
     """
     next_offsets = {**rewind.next_offsets, **rewind.lost.ends}
-    kept = kept_below(progress.skipped, progress.generation, rewind.next_offsets)
+    skipped = kept_below(progress.skipped, progress.generation, rewind.next_offsets)
     owed = PendingDeadLetters(attempt, rewind.undone, (), replaces=True)
     back = replace(
         progress,
@@ -127,8 +127,8 @@ def rewound(
         replay_epoch=progress.replay_epoch + 1,
         rollbacks=progress.rollbacks + 1,
         compacted_files=0,
-        skipped=with_skipped(kept, progress.generation, rewind.lost, reason),
+        skipped=with_skipped(skipped, progress.generation, rewind.lost, reason),
         schema_spans=after_rollback(progress.schema_spans, rewind.next_offsets),
-        shaped_by=shaped_spans.after_rollback(progress.shaped_by, rewind.next_offsets),
+        shaped_by=kept.after_rollback(progress.shaped_by, rewind.next_offsets),
     )
     return back.owing_routes(attempt, rewind.undone, {}, replaces=True) if rewind.undone else back

@@ -16,8 +16,8 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import stands_at_starts
 from spark_jobs.protocol.works.changes import DISCARD
 from spark_jobs.recovery.decide import AdoptedBatch, HeldBatch, held_batch
 from spark_jobs.recovery.recover import recover

@@ -24,15 +24,15 @@ from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.kept import UNKNOWN, after_replay
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.protocol.shaped_spans import UNKNOWN, after_replay
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.works.changes import ROLLBACK
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import CatalogAccess
+    from spark_jobs.commit.swap import CatalogAccess
     from spark_jobs.connections.connect import Connections
 
 

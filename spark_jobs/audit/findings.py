@@ -10,8 +10,7 @@ from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.works.changes import ROLLBACK
-from spark_jobs.txlog.entries import Attempt, Closed, Swept
-from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
+from spark_jobs.txlog.entries import PHASE_NUMBERS, Attempt, Closed, Phase, Swept
 
 _COMPLETE = PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
 

@@ -20,7 +20,7 @@ from spark_jobs.health.table_facts import main_history, table_facts
 from spark_jobs.lake.data_files import whole_number
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol import mends
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import GENERATION, OFFSET, PARTITION
 from spark_jobs.txlog.entries import Attempt
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from spark_jobs.formats.connect.events import DELETE, TRUNCATE
-from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
+from spark_jobs.schema.iceberg_types import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 
 Row: TypeAlias = dict[str, Any]
 

@@ -20,7 +20,7 @@ from spark_jobs.records.row_maker import PLACE, places_of
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import shaped
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
-from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, ORIGIN_COLUMNS
+from spark_jobs.schema.iceberg_types import GENERATION, INGESTED_AT, OFFSET, ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from spark_jobs.checks.facts import Removal
 from spark_jobs.health.table_facts import main_history, removals
 from spark_jobs.lake.row_filters import is_in_range, offsets_in
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.schema.metadata_columns import IDENTITY
+from spark_jobs.schema.iceberg_types import IDENTITY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -27,7 +27,7 @@ from spark_jobs.protocol.errors import SourceChanged, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.work import Told
-from spark_jobs.schema.metadata_columns import KEY
+from spark_jobs.schema.iceberg_types import KEY
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

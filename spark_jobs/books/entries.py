@@ -14,14 +14,15 @@ from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.work import Told, Work, work_of
 from spark_jobs.txlog.entries import (
+    PHASE_NUMBERS,
     Attempt,
     Closed,
     FlushComplete,
     IcebergSnapshotCreated,
     OffsetCommit,
     ParquetWritten,
+    Phase,
 )
-from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
 # Listing a table's log costs one request per thousand objects, and 150 attempts have 900. Each fold adds a
 # small file to the books, so it takes as many attempts as that allows.

@@ -26,18 +26,16 @@ from spark_jobs.books.columns import (
 )
 from spark_jobs.books.entries import BookEntry
 from spark_jobs.commit.birth import give_birth
-from spark_jobs.commit.landing import CatalogAccess, land
-from spark_jobs.commit.swap import Swap, stage_append
+from spark_jobs.commit.swap import CatalogAccess, Swap, land, stage_append
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.row_filters import equals, is_among, is_between
-from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.lake.tables import evolve_table, load_table, progress_of
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import attempt_summary
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.schema.partitioning import partition_spec
+from spark_jobs.schema.declared import partition_spec
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

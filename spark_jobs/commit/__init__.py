@@ -16,11 +16,11 @@ The chain of types, from what a job knows to what the table has::
                                                           │
                                                   send, once   compared with main's snapshot (swap)
                                                           ▼
-                                                     Committed found in the table by its attempt (landing)
+                                                     Committed found in the table by its attempt (swap)
 
 What a batch came to, ``BatchCounts`` of its ParquetWritten, goes into BatchResult, AdoptedBatch, HeldBatch
 and the books' entry beside the Batch; they repeat nothing of the two.
 
-``landing.land`` takes an intent all the way. A table is born by ``birth``; what can never land is deleted by
+``swap.land`` takes an intent all the way. A table is born by ``birth``; what can never land is deleted by
 ``sweep``; ``anchor`` tells whether main is still what the last commit left.
 """

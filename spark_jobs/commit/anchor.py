@@ -19,7 +19,7 @@ from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.commit_summary import digest
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.schema.additions import refuse_newer_format
+from spark_jobs.schema.declared import refuse_newer_format
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

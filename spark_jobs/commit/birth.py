@@ -20,21 +20,21 @@ from pyiceberg.types import BinaryType
 
 from spark_jobs.commit.swap import send, stage_birth
 from spark_jobs.config.iceberg_terms import with_fitting_values
-from spark_jobs.lake.catalog_errors import birth_error, catalog_error, staging
+from spark_jobs.lake.catalog import birth_error, catalog_error, staging
 from spark_jobs.lake.parquet_writer import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.fences import is_of_another_table
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import is_of_another_table
+from spark_jobs.schema.declared import partition_spec, sort_order, sorted_by
 from spark_jobs.schema.evolution import Binding, bind
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     IDENTITY,
     KEY,
     METADATA_COLUMNS,
     dead_letter_schema,
     with_metadata_columns,
 )
-from spark_jobs.schema.partitioning import partition_spec, sort_order, sorted_by
 from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:

@@ -24,10 +24,8 @@ from pyiceberg.table.update import (
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.swap import Swap, send, stage_change
-from spark_jobs.lake.catalog import released
-from spark_jobs.lake.catalog_errors import catalog_error, staging
-from spark_jobs.lake.evolution import MAX_TRIES, evolve_table, refuse_held
-from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.lake.catalog import catalog_error, released, staging
+from spark_jobs.lake.tables import MAX_TRIES, evolve_table, load_table, progress_of, refuse_held
 from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.evolution import Evolution, bind, evolved, exchanged
 
@@ -35,8 +33,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.types import IcebergType
 
-    from spark_jobs.protocol.fail_points import FailPoints
     from spark_jobs.protocol.progress import ColumnMap
+    from spark_jobs.protocol.work import FailPoints
 
 
 def commit_columns(

@@ -20,9 +20,8 @@ from spark_jobs.commit.birth import (
     refuse_other_origin,
 )
 from spark_jobs.commit.columns_commit import commit_columns
-from spark_jobs.commit.landing import CatalogAccess, Committed, land
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, affected_files, kept_prefix, stage_replace
-from spark_jobs.commit.swap import Swap, stage_append
+from spark_jobs.commit.swap import CatalogAccess, Committed, Swap, land, stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.coordinates import Coordinates
@@ -46,12 +45,12 @@ from spark_jobs.protocol.errors import (
     SourceChanged,
     fault,
 )
-from spark_jobs.protocol.fences import is_stale, with_dead_letters
 from spark_jobs.protocol.progress import PREFIX, PendingDeadLetters, Progress
+from spark_jobs.protocol.source import is_stale, with_dead_letters
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import lacking
 from spark_jobs.schema.evolution import Evolution
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import GENERATION, OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.paths import is_inside
 

@@ -37,7 +37,7 @@ from spark_jobs.mirror.keys import other_among, other_in
 from spark_jobs.mirror.live_rows import locate
 from spark_jobs.mirror.written_events import events_of
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.schema.metadata_columns import ROW_ID
+from spark_jobs.schema.iceberg_types import ROW_ID
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import GENERATION, OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.commit_summary import batch_summary
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.fences import may_replay
+from spark_jobs.protocol.source import may_replay
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import FileScanTask, Table
 
-    from spark_jobs.commit.landing import CatalogAccess
+    from spark_jobs.commit.swap import CatalogAccess
     from spark_jobs.protocol.batch import WrittenFile
     from spark_jobs.protocol.progress import Progress
 

@@ -1,17 +1,25 @@
-"""The one call that changes a table: a snapshot and the progress that belongs to it, compared and swapped.
+"""The one call that changes a table, compared and swapped, and finding out whether it landed.
 
 PyIceberg's own ``commit_transaction`` is never used: with retries it rebases, so that a stale run and its
 replacement both land; without, it deletes the manifests after a 409 and does not look whether it landed.
+
+What a catalog answers proves nothing: a 409 may follow a commit that landed, a 504 may land seconds later, a
+SQLite connection shows rows that were never committed. The only witness is ``sluice.last-commits``, read
+through a new catalog object. Nothing here deletes a manifest or a data file.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
@@ -22,10 +30,13 @@ from pyiceberg.table.update import (
     SetCurrentSchemaUpdate,
 )
 
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.catalog import refused_commit, released, staging
+from spark_jobs.lake.tables import load_table, progress_of, snapshot_of
 from spark_jobs.protocol.commit_summary import progress_summary
-from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.errors import CommitStateUnknown, SluiceError, fault, first_line
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import FailPoints
+from spark_jobs.schema.declared import refuse_newer_format
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -33,6 +44,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.table.update.snapshot import UpdateSnapshot
+
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
 _log = logging.getLogger(__name__)
 
@@ -188,7 +201,7 @@ def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Ma
     The snapshot must be in the table's metadata. Columns that others took the place of since are back.
     """
     main, now = table.metadata.refs[MAIN_BRANCH], table.metadata.current_schema_id
-    earlier = as_it_was(table, snapshot_id)
+    earlier = _as_it_was(table, snapshot_id)
     swap = stage_append(earlier, (), progress, summary)
     swap = replace(swap, requirements=tuple(_with_main(r, main.snapshot_id) for r in swap.requirements))
     then = earlier.metadata.current_schema_id
@@ -199,8 +212,8 @@ def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Ma
     return replace(swap, requirements=(*swap.requirements, is_as_now), updates=(comes_back, *swap.updates))
 
 
-def as_it_was(table: Table, snapshot_id: int) -> Table:
-    """Return the table with main at a snapshot that its metadata has, to read or to build on."""
+def _as_it_was(table: Table, snapshot_id: int) -> Table:
+    """Return the table with main at a snapshot that its metadata has, to build on."""
     main = table.metadata.refs[MAIN_BRANCH]
     earlier = table.metadata.model_copy(
         update={
@@ -235,3 +248,153 @@ def _with_main(requirement: TableRequirement, snapshot_id: int) -> TableRequirem
     if not isinstance(requirement, AssertRefSnapshotId):
         return requirement
     return requirement.model_copy(update={"snapshot_id": snapshot_id})
+
+
+MAX_CONFLICTS = 20
+FIRST_PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 1.0
+# A gateway's 504 was seen to land 2 s later; what lands after these is settled by the next recovery.
+READ_BACK_PAUSES_SECONDS: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit that is in the table.
+
+    ``progress`` and ``metadata`` are the table's when that was established; ``retries`` how often another
+    writer's commit came first.
+    """
+
+    snapshot_id: int
+    progress: Progress
+    metadata: TableMetadata
+    retries: int
+
+
+class CatalogAccess(Protocol):
+    """What a commit needs of a job's connections."""
+
+    @property
+    def open_catalog(self) -> Callable[[], Catalog]:
+        """Gives a new catalog object every time."""
+
+    @property
+    def state(self) -> CreateOnlyStore:
+        """What lies under ``state:``."""
+
+    @property
+    def fail_points(self) -> FailPoints:
+        """Where tests let it die."""
+
+
+class Intent(Protocol):
+    """What should land: plain values that become a swap on whatever the table is by then."""
+
+    @property
+    def identifier(self) -> str:
+        """Name of the table."""
+
+    @property
+    def attempt(self) -> str:
+        """The uuid by which the table knows whether it has landed."""
+
+    @property
+    def fail_point(self) -> str:
+        """What places on the commit's way are called by."""
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Write the manifests for the table just loaded; raise when the commit is wrong by now."""
+
+
+def land(connections: CatalogAccess, intent: Intent) -> Committed:
+    """Commit, or find that the attempt has landed already; return the commit that landed.
+
+    While only main moves (compaction, another writer) the same files are staged again on the new main.
+    Raises what ``stage`` raises, ``CommitStateUnknown`` when a swap was sent and cannot be found, and
+    ``RetryableError`` when none was sent or each met another writer's commit.
+    """
+    fail_points = connections.fail_points
+    retries = 0
+    is_sent = False
+    while True:
+        failure: Exception | None = None
+        with _loaded(connections, intent, is_sent=is_sent) as (catalog, table):
+            if (landed := _landed(table, intent.attempt, retries)) is not None:
+                return landed
+            refuse_newer_format(table)
+            if retries > MAX_CONFLICTS:
+                raise fault(
+                    "commit-crowded-out",
+                    tries=MAX_CONFLICTS + 1,
+                    table=intent.identifier,
+                    attempt=intent.attempt,
+                )
+            with staging(table):
+                swap = intent.stage(table, connections)
+            fail_points.reach(f"{intent.fail_point}.before-swap")
+            is_sent = True
+            try:
+                metadata = send(catalog, table, swap)
+            except CommitFailedException:
+                pass  # it may have landed all the same: the table that is loaded next tells
+            except Exception as error:  # noqa: BLE001  (whatever it was, it may have landed)
+                failure = error
+            else:
+                fail_points.reach(f"{intent.fail_point}.after-swap")
+                return Committed(swap.snapshot_id, swap.progress, metadata, retries)
+        if failure is not None:
+            return _read_back(connections, intent, failure, retries)
+        _pause(retries)
+        retries += 1
+
+
+@contextmanager
+def _loaded(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Iterator[tuple[Catalog, Table]]:
+    """Give the table through a new catalog object; once a swap was sent, not to see it leaves it unknown."""
+    with ExitStack() as stack:
+        try:
+            catalog = stack.enter_context(released(connections.open_catalog()))
+            table = load_table(catalog, intent.identifier)
+        except SluiceError as error:
+            raise (_unknown(intent, error) if is_sent else error) from error
+        if table is None:
+            raise fault("table-gone.during-commit", table=intent.identifier)
+        yield catalog, table
+
+
+def _read_back(connections: CatalogAccess, intent: Intent, failure: Exception, retries: int) -> Committed:
+    """Look for the attempt a few times; a catalog that is away is asked again like one that shows nothing.
+
+    What is not seen then is unknown; a refusal is told as the one it is, and settled like all else.
+    """
+    is_seen = False
+    for pause in READ_BACK_PAUSES_SECONDS:
+        time.sleep(pause)
+        with suppress(CommitStateUnknown), _loaded(connections, intent, is_sent=True) as (_, table):
+            if (landed := _landed(table, intent.attempt, retries)) is not None:
+                return landed
+            is_seen = True
+    told = refused_commit(failure, table=intent.identifier, attempt=intent.attempt) if is_seen else None
+    raise (told or _unknown(intent, failure)) from failure
+
+
+def _landed(table: Table, attempt: str, retries: int) -> Committed | None:
+    progress = progress_of(table)
+    if not progress.has_landed(attempt):
+        return None
+    # A catalog without history shows the newest snapshot only, which is or descends from the attempt's.
+    snapshot_id = snapshot_of(table, attempt) or table.metadata.current_snapshot_id
+    if snapshot_id is None:
+        raise AssertionError("a loaded table has a snapshot")
+    return Committed(snapshot_id, progress, table.metadata, retries)
+
+
+def _pause(retries: int) -> None:
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**retries)
+    time.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311  (spreads competing writers, guards nothing)
+
+
+def _unknown(intent: Intent, failure: Exception) -> SluiceError:
+    return fault(
+        "commit-state-unknown", why=first_line(failure), table=intent.identifier, attempt=intent.attempt
+    )

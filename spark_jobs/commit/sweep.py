@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from spark_jobs.lake.named_files import named_of, unnamed_files
 from spark_jobs.lake.tables import data_location, delete_file
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.storage.create_only import find_files
 from spark_jobs.storage.errors import storage_error
-from spark_jobs.storage.file_listing import find_files
 from spark_jobs.storage.paths import is_inside, normalise_path
 from spark_jobs.txlog.entries import Attempt, FlushStart
 

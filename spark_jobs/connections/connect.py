@@ -18,8 +18,8 @@ from spark_jobs.lake import catalog as lake_catalog
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
 from spark_jobs.protocol.errors import ConfigError, SourceChanged, fault
-from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
-from spark_jobs.protocol.shaped_spans import LEAVES_OUT
+from spark_jobs.protocol.kept import LEAVES_OUT
+from spark_jobs.protocol.work import FailPoints, NoFailPoints
 from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.txlog.store import TxlogStore
 

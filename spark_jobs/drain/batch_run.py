@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from spark_jobs.commit.columns_commit import PlannedColumns
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.letters import LetterSource
+    from spark_jobs.protocol.batch import Written
     from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.spark.outcomes import Written
 
 
 @dataclass(frozen=True, slots=True)

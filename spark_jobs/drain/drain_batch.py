@@ -14,16 +14,16 @@ from spark_jobs import __version__
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.landing import Committed, land
+from spark_jobs.commit.swap import Committed, land
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import shape_of
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, planned_line, read_line
 from spark_jobs.drain.gate import GateVerdict, can_reject, check, held_error, judge_written, log_held
 from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed
 from spark_jobs.drain.write_splits import read_and_write, summary_of
-from spark_jobs.kafka.log_cut import cut_below
+from spark_jobs.kafka.reader import cut_below
 from spark_jobs.lake.tables import data_location, progress_of
-from spark_jobs.protocol.batch import Batch
+from spark_jobs.protocol.batch import Batch, Written
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRanges
@@ -34,8 +34,7 @@ from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import json_columns
-from spark_jobs.schema.metadata_columns import told_ignored
-from spark_jobs.spark.outcomes import Written
+from spark_jobs.schema.column_source import told_ignored
 from spark_jobs.txlog.entries import (
     BufferSnapshot,
     FlushComplete,

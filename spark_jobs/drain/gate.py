@@ -26,6 +26,7 @@ from spark_jobs.drain.mirror_fold import may_stop, stop_at_bad_changes, table_of
 from spark_jobs.drain.write_splits import verify_letters, verify_offsets
 from spark_jobs.lake.record_offsets import dead_letter_offsets, offsets_in_files, routed_rows
 from spark_jobs.lake.row_filters import offsets_in
+from spark_jobs.protocol.batch import Written
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.work import Check, Settler
@@ -33,8 +34,7 @@ from spark_jobs.quality.check import rows_of_files
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult
 from spark_jobs.schema.column_source import fitted
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
-from spark_jobs.spark.outcomes import Written
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.txlog.entries import Held
 

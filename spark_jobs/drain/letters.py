@@ -18,7 +18,7 @@ from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.kept_letters import letters_at
 from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     FAILURES,
     FIRST_FAILED_AT,
     INGESTED_AT,

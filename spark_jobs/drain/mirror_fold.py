@@ -28,12 +28,13 @@ from spark_jobs.mirror.keys import first_of_others, refuse_other_spellings
 from spark_jobs.mirror.lookup import made_whole
 from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import Written
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.words import count
 from spark_jobs.records.layouts.changes import spelling_of
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     COMMIT_SEQUENCE,
     OFFSET,
     OPERATION,
@@ -42,7 +43,6 @@ from spark_jobs.schema.metadata_columns import (
     SEQUENCE,
     SOURCE,
 )
-from spark_jobs.spark.outcomes import Written
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -22,16 +22,23 @@ import pyarrow as pa
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.kafka.reader import RangeReader, bundles
 from spark_jobs.lake.parquet_writer import MAX_OPEN_FILES, SplitWriter
-from spark_jobs.protocol.batch import Balance, Split, WrittenFile
+from spark_jobs.protocol.batch import (
+    Balance,
+    OutcomeKind,
+    Split,
+    SplitOutcome,
+    Written,
+    WrittenFile,
+    add_ignored,
+)
 from spark_jobs.protocol.errors import SluiceError, error_to_json
-from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.work import FailPoints
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker, taken
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import fitted, lacking
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
 from spark_jobs.commit.birth import create_dead_letter_table, create_routed_table, create_table
 from spark_jobs.commit.columns_commit import PlannedColumns, commit_columns
-from spark_jobs.commit.landing import land
+from spark_jobs.commit.swap import land
 from spark_jobs.config.columns import Growth
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
@@ -31,8 +31,8 @@ from spark_jobs.drain.planning import (
 )
 from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.evolution import evolve_table, set_partitioning, set_sort_order
-from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.lake.tables import evolve_table, load_table, progress_of, set_partitioning, set_sort_order
+from spark_jobs.protocol.batch import SplitOutcome
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRanges
@@ -42,7 +42,8 @@ from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.changes import REANCHOR
 from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.records.reading_plan import ReadingPlan, types_of_newest
-from spark_jobs.schema.additions import (
+from spark_jobs.schema.column_source import lacking
+from spark_jobs.schema.declared import (
     check_beside,
     check_declared,
     declared_evolution,
@@ -50,11 +51,9 @@ from spark_jobs.schema.additions import (
     table_notes,
     unlike_declared,
 )
-from spark_jobs.schema.column_source import lacking
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.iceberg_types import type_text
-from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
 if TYPE_CHECKING:

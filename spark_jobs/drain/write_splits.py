@@ -12,9 +12,17 @@ from spark_jobs import __version__
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import add_routed_columns, evidence_of, with_columns_for
-from spark_jobs.kafka import statistics as kafka_statistics
+from spark_jobs.kafka.errors import figures_together
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Balance, WrittenFile, unbalanced
+from spark_jobs.protocol.batch import (
+    Balance,
+    OutcomeKind,
+    SplitOutcome,
+    Written,
+    WrittenFile,
+    add_ignored,
+    unbalanced,
+)
 from spark_jobs.protocol.commit_summary import actor_summary, counts_summary, schemas_summary
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.schema_id import SchemaKey
@@ -23,7 +31,6 @@ from spark_jobs.records.reading_plan import MAX_ROUNDS, ReadingPlan
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, add_ignored
 from spark_jobs.spark.tasks import run_on_spark
 
 if TYPE_CHECKING:
@@ -130,7 +137,7 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
         bytes_read=sum(part.bytes_read for part in parts),
         max_timestamp_ms=newest,
         cpu_us=dict(cpu_us),
-        kafka=kafka_statistics.add_up([part.kafka for part in parts]),
+        kafka=figures_together([part.kafka for part in parts]),
         ignored=ignored,
         dead_letter_phases=dict(phases),
         filtered_reasons=dict(reasons),

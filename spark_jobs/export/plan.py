@@ -21,7 +21,7 @@ from spark_jobs.protocol.kept import skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.archive_columns import HEADERS, KAFKA, KEY, RAW, VALUE
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import IDENTITY, OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import IDENTITY, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -28,9 +28,9 @@ from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.shape import Origin
-from spark_jobs.schema.additions import check_declared, declared_evolution
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.declared import check_declared, declared_evolution
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     import pyarrow as pa

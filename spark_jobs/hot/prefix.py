@@ -15,7 +15,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import tables_as_one
 from spark_jobs.hot.segment import Segment, Share, Tail, shares_of
 from spark_jobs.hot.watermark import Epoch, Watermark
-from spark_jobs.kafka.log_cut import cut_below
+from spark_jobs.kafka.reader import cut_below
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema
 from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.record_offsets import as_read, owed_by, owed_to
@@ -24,7 +24,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState, drain_refusal
-from spark_jobs.schema.metadata_columns import GENERATION
+from spark_jobs.schema.iceberg_types import GENERATION
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.hot.watermark import Epoch
-from spark_jobs.schema.metadata_columns import KEY, OFFSET
+from spark_jobs.schema.iceberg_types import KEY, OFFSET
 
 # Four bytes of each record key, so that a key is looked for in these and not in all the keys' texts.
 #

@@ -20,9 +20,8 @@ from spark_jobs.config.sections import (
     FIXED_PROPERTIES,
     validate_kafka_properties,
 )
-from spark_jobs.kafka.errors import ClientTroubles
+from spark_jobs.kafka.errors import ClientStatistics, ClientTroubles
 from spark_jobs.kafka.msk_tokens import msk_tokens
-from spark_jobs.kafka.statistics import ClientStatistics
 from spark_jobs.protocol.errors import SluiceError, fault
 
 _Client = TypeVar("_Client")

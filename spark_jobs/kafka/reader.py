@@ -15,14 +15,18 @@ from spark_jobs.kafka.chunks import (
     MAX_SLICE_RECORDS,
     Chunk,
     ChunkBuilder,
+    Cursor,
     by_partition,
     chunk_of,
     joined,
+    log_truncated,
     offset_of,
+    retention_passed,
 )
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
-from spark_jobs.kafka.cursor import Cursor, log_truncated, retention_passed
 from spark_jobs.kafka.errors import (
+    INTERVAL_MS,
+    ClientStatistics,
     ClientTroubles,
     is_damage,
     is_no_topic,
@@ -30,9 +34,10 @@ from spark_jobs.kafka.errors import (
     is_settling,
     translate,
 )
-from spark_jobs.kafka.statistics import INTERVAL_MS, ClientStatistics
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError, SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState, has_new_leader
 
 __all__ = ["Chunk", "RangeReader", "bundles", "open_reader"]
 
@@ -323,3 +328,38 @@ def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:
 def _is_beyond(error: KafkaError, message: Message, cursor: Cursor) -> bool:
     """True if the fetcher could not go on from past the range's end, where it was for the range before."""
     return error.code() == KafkaError._AUTO_OFFSET_RESET and (message.offset() or 0) > cursor.wanted.end
+
+
+# Whether a log lost its end below what a table has of it.
+#
+# One that grew past the table again looks as if only new records had come; ends alone cannot tell. Each
+# leader of a partition has an epoch, and says where the log of an earlier one ends in its own history
+# (KIP-101, KIP-320).
+
+
+def cut_below(
+    kafka: Mapping[str, str], progress: Progress, source: SourceState, partition: int
+) -> OffsetsUnavailable | None:
+    """Return the error of a log that was cut below what the table has of the partition, or None.
+
+    ``kafka`` are resolved client properties. Asks nobody while the leader is the one that the last batch was
+    planned under, and where there is nothing to read yet. Raises what reading a record raises, but for what
+    says nothing about the log's end.
+    """
+    if not has_new_leader(progress, source, partition):
+        return None
+    last_end, epoch = progress.leader_epochs[partition]
+    # A skip moves the next offset on, over records of later epochs; a rollback moves it back.
+    start = min(last_end, progress.next_offsets[partition])
+    # A client of its own: librdkafka asks only for what is assigned before it knows the leader.
+    try:
+        with open_reader(kafka, source.topic, chunk_bytes=1 << 20) as reader:
+            list(reader.read(OffsetRange(partition, start, start + 1), leader_epoch=epoch))
+    except OffsetsUnavailable as error:
+        # Where retention has passed the place, the plan judges the next offset.
+        return None if error.code == "retention-passed" else error
+    except RetryableError as error:
+        # Its place is good: a record that an operator had skipped cannot be read now either.
+        if error.code != "records-damaged":
+            raise
+    return None

@@ -12,9 +12,8 @@ from operator import lt
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from spark_jobs.kafka.chunks import Chunk, by_partition, chunk_of, joined, offset_of
+from spark_jobs.kafka.chunks import Chunk, by_partition, chunk_of, joined, lost_behind, offset_of
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
-from spark_jobs.kafka.cursor import lost_behind
 from spark_jobs.kafka.errors import ClientTroubles, is_of_group, is_settling, translate
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.offsets import OffsetRange

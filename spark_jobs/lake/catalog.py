@@ -1,4 +1,4 @@
-"""Opening and closing catalogs.
+"""Opening and closing catalogs, and what their exceptions mean: settings, a refusal, or an outage.
 
 Always a new object: after an exception the old one may show what never committed. The settings are Sluice's
 own; a ``.pyiceberg.yaml`` or ``PYICEBERG_*`` variables of the user's are not consulted.
@@ -7,10 +7,13 @@ own; a ``.pyiceberg.yaml`` or ``PYICEBERG_*`` variables of the user's are not co
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+from pydantic import ValidationError as InvalidAnswer
 from pyiceberg.catalog import (
     AVAILABLE_CATALOGS,
     PY_CATALOG_IMPL,
@@ -19,12 +22,26 @@ from pyiceberg.catalog import (
     infer_catalog_type,
     load_catalog,
 )
-from pyiceberg.exceptions import NoSuchPropertyException, NotInstalledError
+from pyiceberg.exceptions import (
+    ForbiddenError,
+    NoSuchPropertyException,
+    NotInstalledError,
+    OAuthError,
+    ResolveError,
+    RESTError,
+    UnauthorizedError,
+    ValidationError,
+    ValidationException,
+)
 from requests import RequestException
 
-from spark_jobs.lake.catalog_errors import catalog_error, refuse_remote_signing, settings_error
 from spark_jobs.lake.rest_catalog import PatientRestCatalog
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import ConfigError, SluiceError, fault, first_line
+from spark_jobs.storage.errors import manifest_error, told_by_store
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
 
 _SETTINGS_ERRORS = (
     KeyError,
@@ -47,7 +64,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         return _open(name, dict(properties))
     except SluiceError:
         raise
-    except (RequestException, ValidationError) as error:
+    except (RequestException, InvalidAnswer) as error:
         raise catalog_error(error, "could not be opened", catalog=name) from error
     except _SETTINGS_ERRORS as error:
         raise settings_error(error, name) from error
@@ -90,3 +107,113 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
 
         return open_sql_catalog(name, properties)
     return AVAILABLE_CATALOGS[kind](name, properties)
+
+
+# What the exceptions of a catalog mean, and of what is made for it: settings, a refusal, or an outage.
+
+
+# Postgres before a session begins, where its driver knows no more than the words, and in one.
+_POSTGRES_REFUSAL = re.compile(r"authentication failed|no pg_hba\.conf entry|role .* does not exist")
+_NOT_PERMITTED = "42501"
+_WORTH_ANOTHER_TRY = frozenset({401, 408, 409, 419, 421, 423, 425, 429})
+# What a library raises of values, columns and partitions as they are. Drivers' own are none of these.
+_SAME_AGAIN = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotInstalledError,
+    ResolveError,
+    RuntimeError,
+    TypeError,
+    ValidationError,
+    ValidationException,
+    ValueError,
+)
+
+
+def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
+    """Return what a catalog's exception means for the caller, when it is known that nothing was committed."""
+    said = _said(error)
+    if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
+        return fault("catalog-refused", action=action, why=said, **where)
+    if (told := told_by_store(error, f"the catalog {action}", said, **where)) is not None:
+        return told
+    if isinstance(error, FileNotFoundError):
+        return fault("metadata-gone", action=action, why=said, **where)
+    if _is_final(error):
+        return fault("request-refused", action=action, why=said, **where)
+    return fault("catalog-away", action=action, why=said, **where)
+
+
+def refused_commit(error: Exception, **where: object) -> ConfigError | None:
+    """Return the error of a commit that would be answered alike again; None of another one's.
+
+    No answer proves that it did not land: who asks has looked for it in the table.
+    """
+    told = catalog_error(error, "did not take the commit, as far as the table shows", **where)
+    is_of_login = isinstance(error, UnauthorizedError | OAuthError)  # the next one has another token
+    return told if isinstance(told, ConfigError) and not is_of_login else None
+
+
+def birth_error(error: Exception, **where: object) -> SluiceError:
+    """Return what ended the making of a table, of which what PyIceberg does before it asks is a part."""
+    if isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError | InvalidAnswer):
+        return fault("cannot-commit", why=first_line(error), **where)
+    return catalog_error(error, "could not make the table", **where)
+
+
+@contextmanager
+def staging(table: Table) -> Iterator[None]:
+    """Name what ends the making of a commit, of which the catalog knows nothing yet.
+
+    Raises ``ConfigError`` (``cannot-commit``) for what fails again in the same way; the errors of manifests
+    for what storage answers, ``catalog_error`` for what a driver does.
+    """
+    name = ".".join(table.name())
+    try:
+        yield
+    except (SluiceError, AssertionError):
+        raise
+    except OSError as error:
+        raise manifest_error(error, "writing manifests", table) from error
+    except _SAME_AGAIN as error:
+        raise fault("cannot-commit", why=first_line(error), table=name) from error
+    except Exception as error:
+        raise catalog_error(error, "could not take the commit's manifests", table=name) from error
+
+
+def _said(error: Exception) -> str:
+    if not isinstance(error, InvalidAnswer):
+        return first_line(error)
+    first = error.errors(include_input=False)[0]
+    return f"what it answered does not fit: {'.'.join(map(str, first['loc']))} {first['msg']}"
+
+
+def _is_final(error: Exception) -> bool:
+    """True if the same request is answered alike: not of a login that ended, a conflict, a limit in time."""
+    if isinstance(error, InvalidAnswer):
+        return error.errors(include_input=False)[0]["type"] != "json_invalid"  # that may be half an answer
+    if not isinstance(error, RESTError):
+        return isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError)
+    status = getattr(getattr(error.__cause__, "response", None), "status_code", HTTPStatus.BAD_GATEWAY)
+    return status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _WORTH_ANOTHER_TRY
+
+
+def _is_refused(error: Exception) -> bool:
+    driver = getattr(error, "orig", None)  # SQLAlchemy's, which need not be installed here
+    if driver is None:
+        return False
+    return getattr(driver, "pgcode", None) == _NOT_PERMITTED or bool(_POSTGRES_REFUSAL.search(str(driver)))
+
+
+def refuse_remote_signing(properties: Mapping[str, str], **where: object) -> None:
+    """Raise ``ConfigError`` (``remote-signing``) where a catalog would sign each request to the storage."""
+    if properties.get("s3.signer") or properties.get("s3.remote-signing-enabled", "").lower() == "true":
+        raise fault("remote-signing", **where)
+
+
+def settings_error(error: Exception, name: str) -> SluiceError:
+    """Return the error for a catalog that could not even be set up."""
+    if isinstance(error, NotInstalledError | ImportError):
+        return fault("catalog-settings.driver", why=first_line(error), catalog=name)
+    return fault("catalog-settings", why=first_line(error), catalog=name)

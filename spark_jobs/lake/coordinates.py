@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, merge
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
     from spark_jobs.protocol.progress import PendingDeadLetters
-    from spark_jobs.storage.create_only import CreateOnlyStore
-    from spark_jobs.storage.file_listing import StoredFile
+    from spark_jobs.storage.create_only import CreateOnlyStore, StoredFile
 
 
 FOLDER = "letters"

@@ -24,12 +24,10 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
 from spark_jobs.config.iceberg_terms import ROW_GROUP_BYTES, with_fitting_values
-from spark_jobs.lake.data_files import to_written_file
-from spark_jobs.lake.partition_fan_out import fan_out
+from spark_jobs.lake.data_files import fan_out, to_written_file
 from spark_jobs.protocol.batch import WrittenFile
-from spark_jobs.schema.additions import required_column
 from spark_jobs.schema.arrow_schema import arrow_schema, renamed
-from spark_jobs.schema.partitioning import sorted_by
+from spark_jobs.schema.declared import required_column, sorted_by
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:

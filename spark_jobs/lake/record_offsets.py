@@ -22,9 +22,9 @@ from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.row_filters import is_at, is_in_range, offsets_in
 from spark_jobs.lake.tables import data_location, progress_of
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.fences import still_owed, still_owed_to
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.protocol.source import still_owed, still_owed_to
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.paths import is_inside
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.expressions import AlwaysFalse, And, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
 
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     import numpy as np

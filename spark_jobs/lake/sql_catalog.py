@@ -19,8 +19,7 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 
-from spark_jobs.lake.catalog_errors import settings_error
-from spark_jobs.protocol.errors import fault, needs
+from spark_jobs.protocol.errors import fault, first_line, needs
 from spark_jobs.storage.paths import is_local, normalise_path
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def open_sql_catalog(name: str, properties: dict[str, str]) -> Catalog:
             return _open_postgres(name, properties)
         return SqlCatalog(name, **properties)
     except (ArgumentError, NoSuchModuleError) as error:
-        raise settings_error(error, name) from error
+        raise fault("catalog-settings", why=first_line(error), catalog=name) from error
 
 
 def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:

@@ -21,7 +21,7 @@ from spark_jobs.mirror.identity import Cut, each_once, identities_of
 from spark_jobs.mirror.keys import fields_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     COMMIT_SEQUENCE,
     OFFSET,
     OPERATION,

@@ -19,7 +19,7 @@ from spark_jobs.lake.file_rows import rows_of_file, stream
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import fault
-from spark_jobs.schema.metadata_columns import ROW_ID
+from spark_jobs.schema.iceberg_types import ROW_ID
 from spark_jobs.storage.errors import storage_error
 
 # Which keys' rows a batch changed: for who keeps copies of them.

@@ -19,7 +19,7 @@ from pyiceberg.io.pyarrow import _read_all_delete_files
 from spark_jobs.mirror.identity import Cut, each_once
 from spark_jobs.protocol.errors import fault
 from spark_jobs.schema.arrow_schema import field_id
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION, ROW_ID, SEQUENCE
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION, ROW_ID, SEQUENCE
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:

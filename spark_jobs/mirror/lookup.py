@@ -38,7 +38,7 @@ from spark_jobs.mirror.unavailable import (
 from spark_jobs.mirror.written_events import in_file_order, rows_at
 from spark_jobs.protocol.cdc import Position
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     COMMIT_SEQUENCE,
     HEADERS,
     METADATA_COLUMNS,

@@ -15,7 +15,7 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW
 from spark_jobs.mirror.identity import each_once
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
-from spark_jobs.schema.metadata_columns import SOURCE
+from spark_jobs.schema.iceberg_types import SOURCE
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.connect import open_catalog, open_log
 from spark_jobs.connections.endpoints import last_beat_ms
-from spark_jobs.kafka.statistics import RTT_P99_US
+from spark_jobs.kafka.errors import RTT_P99_US
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import load_table
 from spark_jobs.monitoring.checkup import Health, check_up

@@ -149,7 +149,7 @@ class Surveyor:
 
         Reads at most one record of each partition that waits.
         """
-        from spark_jobs.kafka.log_cut import cut_below  # noqa: PLC0415  (librdkafka, never at import)
+        from spark_jobs.kafka.reader import cut_below  # noqa: PLC0415  (librdkafka, never at import)
 
         if look.table is None:
             return None
@@ -265,7 +265,7 @@ def _clash(pipeline: PipelineConfig, table: Table, progress: Progress) -> Sluice
     from spark_jobs.commit.anchor import check_anchor  # noqa: PLC0415
     from spark_jobs.mirror.keys import refuse_other_spellings  # noqa: PLC0415
     from spark_jobs.records.layouts.changes import spelling_of  # noqa: PLC0415
-    from spark_jobs.schema.additions import check_declared  # noqa: PLC0415
+    from spark_jobs.schema.declared import check_declared  # noqa: PLC0415
 
     try:
         check_anchor(table)
@@ -285,7 +285,7 @@ def _refuse_misfits(pipeline: PipelineConfig, schema: Schema, bound: ColumnMap) 
     """
     from spark_jobs.records.decoder import shaping_of  # noqa: PLC0415  (pyarrow, never at import)
     from spark_jobs.schema.arrow_schema import arrow_schema  # noqa: PLC0415
-    from spark_jobs.schema.partitioning import field_names  # noqa: PLC0415
+    from spark_jobs.schema.column_source import field_names  # noqa: PLC0415
 
     shaping, columns = shaping_of(pipeline), {field.name.lower() for field in schema.fields}
     expressions = [*shaping.expressions.values(), *shaping.of_rows.values()]

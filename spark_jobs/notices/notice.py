@@ -9,8 +9,15 @@ from typing import Any
 
 from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.work import Touched, Work
-from spark_jobs.txlog.entries import Attempt, FlushComplete, IcebergSnapshotCreated, Notified, ParquetWritten
-from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
+from spark_jobs.txlog.entries import (
+    PHASE_NUMBERS,
+    Attempt,
+    FlushComplete,
+    IcebergSnapshotCreated,
+    Notified,
+    ParquetWritten,
+    Phase,
+)
 
 NOTICE_FORMAT = 1
 # Caches that nobody could tell for a day have expired or been dropped by a person; the log must not grow on.

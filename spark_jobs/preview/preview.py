@@ -19,33 +19,38 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_fresh
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
-from spark_jobs.lake.partition_fan_out import different_values
+from spark_jobs.lake.data_files import different_values
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, fold
 from spark_jobs.preview.recognition import Recognized, Sample, recognize
 from spark_jobs.preview.sample import is_compacted, look_at, read_sample
-from spark_jobs.protocol.batch import Balance, total
+from spark_jobs.protocol.batch import Balance, add_ignored, total
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import unreadable_chunks
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.row_maker import ChunkRows
-from spark_jobs.schema.additions import (
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.declared import (
     check_declared,
     declared_evolution,
     letter_evolution,
+    partition_spec,
     sort_note,
     table_notes,
 )
-from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.iceberg_types import known_fields
+from spark_jobs.schema.iceberg_types import (
+    KEY,
+    METADATA_COLUMNS,
+    OFFSET,
+    PARTITION,
+    dead_letter_schema,
+    known_fields,
+)
 from spark_jobs.schema.inference import Field
-from spark_jobs.schema.metadata_columns import KEY, METADATA_COLUMNS, OFFSET, PARTITION, dead_letter_schema
-from spark_jobs.schema.partitioning import partition_spec
-from spark_jobs.spark.outcomes import add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import SluiceError, error_from_json, error_to_json, fault
-from spark_jobs.storage.file_listing import list_files
+from spark_jobs.storage.create_only import list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

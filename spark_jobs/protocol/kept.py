@@ -1,9 +1,15 @@
-"""What is kept with a table's progress: offsets left out, columns replaced, dead letters taken out. Pure."""
+"""What is kept with a table's progress of how its rows came about. Pure.
+
+Offsets left out, columns replaced, dead letters taken out, and by which configuration rows were made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from itertools import pairwise
+from typing import TypeAlias
 
 from spark_jobs.protocol.json_codec import stored_as
 from spark_jobs.protocol.offsets import OffsetRange, gaps
@@ -120,3 +126,134 @@ class KeptLetters:
     def digest(self) -> str:
         """Return the first hex digits of the content's SHA-256."""
         return self.name.removesuffix(".parquet").rpartition("-")[2]
+
+
+# By which configuration a table's rows were made: digests of it by where records stand.
+#
+# A shape is the digest of what decides what a record becomes, see ``connections/connect.py``; it says of
+# itself whether a record may have no row by it. Of a span without one, and before the first, nobody knows.
+
+
+UNKNOWN = ""
+LEAVES_OUT = "leaves-out:"
+# Beyond it the oldest spans become one of which nobody knows: every commit writes them all.
+MAX_BYTES = 64 * 1024
+# Records that were shaped by one or another, some of which may leave records out; no digest is this.
+SEVERAL = LEAVES_OUT + "several"
+MOST_NAMED = 500
+
+
+@stored_as(
+    tuple[str, dict[int, int]],
+    write=lambda span: (span.shape, span.starts),
+    read=lambda stored: ShapedSpan(*stored),
+)
+@dataclass(frozen=True, slots=True)
+class ShapedSpan:
+    """Records from these offsets on, by partition, were shaped so, until a later span begins."""
+
+    shape: str
+    starts: dict[int, int]
+
+
+ShapedSpans: TypeAlias = tuple[ShapedSpan, ...]
+# By partition: where each shape begins, ascending, neighbours different.
+_Runs: TypeAlias = dict[int, list[tuple[int, str]]]
+
+
+def is_outdated(shape: str, today: str) -> bool:
+    """True of what is known to be made by another configuration than today's."""
+    return shape.removeprefix(LEAVES_OUT) != UNKNOWN and shape != today
+
+
+def may_leave_out(shape: str, today: str) -> bool:
+    """True where a record may have no row, by another configuration than today's."""
+    return shape.startswith(LEAVES_OUT) and shape != today
+
+
+def after_drain(spans: ShapedSpans, shape: str, starts: Mapping[int, int]) -> ShapedSpans:
+    """Return the spans with a batch that begins at these offsets, behind all others."""
+    runs = _runs_of(spans)
+    for partition, start in starts.items():
+        runs[partition] = _joined([*(each for each in runs[partition] if each[0] < start), (start, shape)])
+    return _bounded(_spans_of(runs))
+
+
+def after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetRange]) -> ShapedSpans:
+    """Return the spans with these ranges shaped anew; what lies behind them stays as it was."""
+    runs = _runs_of(spans)
+    for r in ranges:
+        there = runs[r.partition]
+        behind = next((kind for at, kind in reversed(there) if at <= r.end), UNKNOWN)
+        before = [each for each in there if each[0] < r.start]
+        rest = [each for each in there if each[0] > r.end]
+        runs[r.partition] = _joined([*before, (r.start, shape), (r.end, behind), *rest])
+    return _bounded(_spans_of(runs))
+
+
+def after_redrive(
+    spans: ShapedSpans, shape: str, coordinates: Iterable[OffsetRange] | None, hull: Iterable[OffsetRange]
+) -> ShapedSpans:
+    """Return the spans with the records at these coordinates shaped anew.
+
+    None are too many to name each (``MOST_NAMED``): then what another configuration shaped in their ``hull``,
+    from the first to the last of a partition, counts as made by several; what is not as today's makes it is
+    outdated there.
+    """
+    if coordinates is not None:
+        return after_replay(spans, shape, coordinates)
+    others = [piece for r in hull for piece, held in cut_at_shapes(r, spans) if held != shape]
+    return after_replay(spans, SEVERAL, others)
+
+
+def after_rollback(spans: ShapedSpans, next_offsets: Mapping[int, int]) -> ShapedSpans:
+    """Return the spans of a table that went back to these offsets."""
+    runs = _runs_of(spans)
+    return _spans_of({p: [each for each in runs[p] if each[0] < next_offsets.get(p, 0)] for p in runs})
+
+
+def cut_at_shapes(whole: OffsetRange, spans: ShapedSpans) -> Iterator[tuple[OffsetRange, str]]:
+    """Yield ``whole`` in order, in pieces of one shape each, with the shape."""
+    runs = [(span.starts[whole.partition], span.shape) for span in spans if whole.partition in span.starts]
+    begins = [whole.start, *(at for at, _ in runs if whole.start < at < whole.end), whole.end]
+    for start, end in pairwise(begins):
+        shape = next((kind for at, kind in reversed(runs) if at <= start), UNKNOWN)
+        yield OffsetRange(whole.partition, start, end), shape
+
+
+def _runs_of(spans: ShapedSpans) -> _Runs:
+    runs: _Runs = defaultdict(list)
+    for span in spans:
+        for partition, start in span.starts.items():
+            runs[partition].append((start, span.shape))
+    return runs
+
+
+def _joined(runs: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    shapes = [UNKNOWN, *(shape for _, shape in runs)]
+    return [run for run, before in zip(runs, shapes, strict=False) if run[1] != before]
+
+
+def _spans_of(runs: Mapping[int, Sequence[tuple[int, str]]]) -> ShapedSpans:
+    """Return the runs as spans, those of one shape together as far as their order allows."""
+    waiting = {partition: list(own) for partition, own in sorted(runs.items()) if own}
+    spans = []
+    while waiting:
+        shape = next(iter(waiting.values()))[0][1]
+        starts = {p: own.pop(0)[0] for p, own in waiting.items() if own[0][1] == shape}
+        spans.append(ShapedSpan(shape, starts))
+        waiting = {p: own for p, own in waiting.items() if own}
+    return tuple(spans)
+
+
+def _bounded(spans: ShapedSpans) -> ShapedSpans:
+    while len(spans) > 1 and sum(map(_size, spans)) > MAX_BYTES:
+        first, second, *rest = spans
+        may_lack = any(each.shape.startswith(LEAVES_OUT) for each in (first, second))
+        shape = LEAVES_OUT + UNKNOWN if may_lack else UNKNOWN
+        spans = (ShapedSpan(shape, {**second.starts, **first.starts}), *rest)
+    return spans
+
+
+def _size(span: ShapedSpan) -> int:
+    return len(span.shape) + sum(len(f'"{partition}":{start},') for partition, start in span.starts.items())

@@ -9,16 +9,15 @@ from functools import cache
 from itertools import chain
 from typing import Any, TypeAlias, get_type_hints
 
-from spark_jobs.protocol import shaped_spans
+from spark_jobs.protocol import kept
 from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
-from spark_jobs.protocol.kept import KeptLetters
+from spark_jobs.protocol.kept import KeptLetters, ShapedSpans
 from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey, Spans
-from spark_jobs.protocol.shaped_spans import ShapedSpans
 
 FORMAT_VERSION = 5  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20
@@ -253,7 +252,7 @@ class Progress(ActState):
             topic_id=self.topic_id or batch.topic_id,
             leader_epochs={**self.leader_epochs, **epochs},
             schema_spans=self.spans_with(batch),
-            shaped_by=shaped_spans.after_drain(self.shaped_by, batch.shaped_by, starts),
+            shaped_by=kept.after_drain(self.shaped_by, batch.shaped_by, starts),
             pending_dead_letters=dead_letters,
             owed_routes=None,
             last_drain=last_drain or self.last_drain,
@@ -270,7 +269,7 @@ class Progress(ActState):
             pending_dead_letters=dead_letters,
             owed_routes=None,
             schema_spans=self.spans_with(batch),
-            shaped_by=shaped_spans.after_replay(self.shaped_by, batch.shaped_by, batch.ranges),
+            shaped_by=kept.after_replay(self.shaped_by, batch.shaped_by, batch.ranges),
         )
 
     def owing_routes(
@@ -309,7 +308,7 @@ class Progress(ActState):
             redrives=self.redrives + 1,
             pending_dead_letters=owed,
             schema_spans=self.spans_with(batch),
-            shaped_by=shaped_spans.after_redrive(self.shaped_by, batch.shaped_by, coordinates, batch.ranges),
+            shaped_by=kept.after_redrive(self.shaped_by, batch.shaped_by, coordinates, batch.ranges),
         )
 
     def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:

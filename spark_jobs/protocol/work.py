@@ -1,7 +1,7 @@
 """What a kind of work is: what fences it, what is checked, what recovery may do, what it says. Pure.
 
 A work is a file in ``spark_jobs.protocol.works``. The transaction log, summaries of commits and books keep
-its name; who runs, commits and recovers one asks it.
+its name; who runs, commits and recovers one asks it. On its way a test may have it die, at places with names.
 """
 
 from __future__ import annotations
@@ -151,3 +151,23 @@ class Behind(Work):
 
 
 _OF_ANOTHER_VERSION = Work("")
+
+
+# Named places between the phases where a test may kill, stop or delay a run.
+#
+# The registry is injected: no global, no environment variable, and production code passes ``NoFailPoints``.
+
+
+class FailPoints(Protocol):
+    """What a run asks at every named point; a name is ``<job>.<place>``: ``drain.after-parquet-written``."""
+
+    def reach(self, name: str) -> None:
+        """Return to go on, raise or never return to fail here."""
+        ...
+
+
+class NoFailPoints:
+    """Production: every point is passed."""
+
+    def reach(self, name: str) -> None:
+        """Go on."""

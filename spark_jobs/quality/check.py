@@ -22,7 +22,7 @@ from spark_jobs.protocol.progress import Progress
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult, merged
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import GENERATION, OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.txlog.entries import Held, is_waiting
 

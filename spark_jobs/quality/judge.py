@@ -26,7 +26,7 @@ from spark_jobs.expressions.judging import judge as judge_expression
 from spark_jobs.protocol.errors import needs
 from spark_jobs.quality.results import FAILING_ROWS_SHOWN, ExpectationResult, FailingRow, SuiteResult
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     import numpy as np

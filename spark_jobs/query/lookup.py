@@ -25,7 +25,7 @@ from spark_jobs.protocol.errors import fault
 from spark_jobs.query.engine import MEMORY_BYTES, files_away
 from spark_jobs.query.query import ROWS_A_BATCH, Answer
 from spark_jobs.records.layouts.changes import spelling_of
-from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, ROW_ID, TIMESTAMP
+from spark_jobs.schema.iceberg_types import GENERATION, KEY, OFFSET, ROW_ID, TIMESTAMP
 
 _NEWEST_FIRST = [(name, "descending", "at_end") for name in (GENERATION, TIMESTAMP, OFFSET)]
 

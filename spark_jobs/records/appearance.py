@@ -16,7 +16,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk

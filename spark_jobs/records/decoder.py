@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_jobs.config.columns import GROWTH, ColumnSettings, FieldForm, Growth
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.metadata_columns import KEY
+from spark_jobs.schema.iceberg_types import KEY
 from spark_jobs.schema.told import Form, Forms
 
 if TYPE_CHECKING:

@@ -30,12 +30,10 @@ from spark_jobs.records.projection import refit_by_schema
 from spark_jobs.records.row_maker import ChunkRows, NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
+from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, field_names, free_evolution
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, bind, evolved
-from spark_jobs.schema.iceberg_types import declared_fields
-from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
-from spark_jobs.schema.partitioning import field_names, free_evolution
+from spark_jobs.schema.iceberg_types import dead_letter_schema, declared_fields, with_metadata_columns
 from spark_jobs.schema.placing import Rules
 from spark_jobs.values.exact import formed, refit
 

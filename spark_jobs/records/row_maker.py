@@ -20,7 +20,7 @@ from spark_jobs.records.decoder import NO_SHAPING, STAYS, BadValue, Decoded, Dec
 from spark_jobs.records.framing import Encoded
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.schema.column_source import fitted
-from spark_jobs.schema.metadata_columns import OFFSET, ORIGIN_COLUMNS
+from spark_jobs.schema.iceberg_types import OFFSET, ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

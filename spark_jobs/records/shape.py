@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     FAILURES,
     FIRST_FAILED_AT,
     HEADERS,

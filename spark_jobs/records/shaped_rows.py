@@ -33,7 +33,7 @@ from spark_jobs.records.decoder import (
 from spark_jobs.records.documents import along, from_field, texts
 from spark_jobs.records.shape import Origin, origin_columns, pick, shape
 from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
+from spark_jobs.schema.iceberg_types import INGESTED_AT, ORIGIN_COLUMNS
 from spark_jobs.values.exact import Misfits, formed, placed
 
 MISSING, EXCLUDED = "missing", "excluded"

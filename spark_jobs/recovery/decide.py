@@ -16,9 +16,9 @@ from typing import Any
 
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch, BatchCounts, unbalanced
-from spark_jobs.protocol.fences import has_passed, stands_at_starts
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import has_passed, stands_at_starts
 from spark_jobs.protocol.work import Settler
 from spark_jobs.quality.results import SuiteResult
 from spark_jobs.txlog.entries import (

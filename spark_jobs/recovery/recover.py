@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.commit.anchor import check_anchor, check_properties
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.landing import land
+from spark_jobs.commit.swap import land
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_fresh, load_routed
@@ -25,9 +25,9 @@ from spark_jobs.lake.tables import data_location, dead_letters_of, progress_of, 
 from spark_jobs.protocol.batch import Batch, WrittenFile
 from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
-from spark_jobs.protocol.fences import may_come_late
 from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import may_come_late
 from spark_jobs.protocol.work import Settler
 from spark_jobs.recovery.decide import (
     AdoptedBatch,

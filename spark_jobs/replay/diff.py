@@ -22,8 +22,8 @@ from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.kept import kept_names
 from spark_jobs.records.row_maker import placed_rows
 from spark_jobs.replay.trial_rows import TrialRows
-from spark_jobs.schema.additions import check_declared
-from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, PARTITION
+from spark_jobs.schema.declared import check_declared
+from spark_jobs.schema.iceberg_types import GENERATION, INGESTED_AT, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.replace import Overlap, ReplacedOffsets, affected_files, task_overlap
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
-from spark_jobs.kafka.log_cut import cut_below
+from spark_jobs.kafka.reader import cut_below
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange

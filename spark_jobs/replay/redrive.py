@@ -23,9 +23,8 @@ from spark_jobs.drain.letters import LetterSource
 from spark_jobs.drain.planning import ONE_TASK_RECORDS
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.coordinates import Coordinates
-from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.kept_letters import files_of, keep_letters, letters_of
-from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.lake.tables import dead_letters_of, evolve_table, progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.commit_summary import actor_summary
@@ -35,7 +34,7 @@ from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.recovery.decide import RecoveryResult
 from spark_jobs.replay.redrive_plan import BYTES, Wanted, plan_redrive
 from spark_jobs.replay.replay import settle_left_replays
-from spark_jobs.schema.metadata_columns import PAST_FAILURES
+from spark_jobs.schema.iceberg_types import PAST_FAILURES
 
 if TYPE_CHECKING:
     import pyarrow as pa

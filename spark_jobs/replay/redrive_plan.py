@@ -21,7 +21,7 @@ from spark_jobs.lake.kept_letters import first_of_each
 from spark_jobs.lake.row_filters import is_among, is_in_any
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION, TIMESTAMP
+from spark_jobs.schema.iceberg_types import GENERATION, OFFSET, PARTITION, TIMESTAMP
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:

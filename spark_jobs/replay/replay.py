@@ -19,9 +19,9 @@ from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.fences import has_passed
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import has_passed
 from spark_jobs.protocol.work import Settler
 from spark_jobs.protocol.works.changes import CANCEL
 from spark_jobs.protocol.works.replay import REPLAY

@@ -14,8 +14,8 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.replay.redrive_plan import Wanted, plan_redrive
-from spark_jobs.schema.additions import check_declared, declared_evolution
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.declared import check_declared, declared_evolution
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     import pyarrow as pa

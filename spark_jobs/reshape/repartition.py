@@ -10,12 +10,11 @@ from spark_jobs.acts.act import batch_of_act, land_act, settle, summary_of_act
 from spark_jobs.commit.retype_commit import TableChange
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
-from spark_jobs.lake.evolution import exchange_spec
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import exchange_spec, progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.works.changes import REPARTITION
 from spark_jobs.replay.replay import settle_left_replays
-from spark_jobs.schema.partitioning import partition_spec, partition_terms
+from spark_jobs.schema.declared import partition_spec, partition_terms
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -16,8 +16,7 @@ from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import KeptColumn
 from spark_jobs.records.decoder import shaping_of
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.iceberg_types import declared_type, type_text
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.iceberg_types import METADATA_COLUMNS, declared_type, type_text
 from spark_jobs.values.exact import may_convert
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.column_source import SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, Path, made_of
+from spark_jobs.schema.iceberg_types import headers_type, optional_columns
 from spark_jobs.schema.inference import Field
-from spark_jobs.schema.metadata_columns import headers_type, optional_columns
 
 KEY, VALUE, HEADERS, KAFKA = "key", "value", "headers", "kafka"
 RAW, SCHEMA_ID = "__raw__", "__schema_id__"

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from spark_jobs.schema.iceberg_types import METADATA_COLUMNS
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -5,26 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from spark_jobs.config.columns import Growth
 from spark_jobs.protocol.errors import fault
+from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.schema_id import SchemaKey, Spans
+from spark_jobs.protocol.words import count
 from spark_jobs.schema.arrow_schema import project
+from spark_jobs.schema.declared import free_name, held_names
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
-from spark_jobs.schema.iceberg_types import changes_to, iceberg_schema, iceberg_type, known_fields
-from spark_jobs.schema.inference import Field, choose_types, evolve
+from spark_jobs.schema.iceberg_types import TIMESTAMP, changes_to, iceberg_schema, iceberg_type, known_fields
+from spark_jobs.schema.inference import RESERVED_COLUMNS, Field, choose_types, evolve
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.proposals import minorities, told_of_columns
 from spark_jobs.schema.told import Forms, under
 from spark_jobs.schema.unknown_fields import MOST_ALONE, without_bursts
 from spark_jobs.schema.writer_schema import WriterSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
 
 # The schemas that a pipeline's values, and its records' keys, are read by, as far as they are known.
 
@@ -250,3 +256,69 @@ def _fitted(column: pa.ChunkedArray | None, kind: pa.DataType, count: int) -> pa
     if column.type == kind:
         return column
     return project(column.combine_chunks(), kind, attrgetter("name"))
+
+
+def told_ignored(ignored: Mapping[str, int], unread: str = Layout.unread) -> list[str]:
+    """Return in sentences what has no column, and which times of Kafka's are null in theirs."""
+    fields = ", ".join(f"{name} {values:,}" for name, values in ignored.items() if name != TIMESTAMP)
+    told = [f"{unread}, by field: {fields}"] if fields else []
+    times = ignored.get(TIMESTAMP, 0)
+    lost = f"{count(times, 'record')} with a Kafka time outside the years 1 to 9999: null in {TIMESTAMP}"
+    return [*told, lost] if times else told
+
+
+# Fields of records that are called as a field of a table's partitioning, now or before, and their columns.
+#
+# Iceberg has no column of such a name: specs are kept for ever, and readers refuse a table in which the two
+# differ. The field's column takes a free name, and the table keeps by the column's id which field it is of.
+
+
+_FIELD, _KIND = "field:", "column"
+
+
+def field_names(schema: Schema | None, bound: ColumnMap | None) -> dict[str, str]:
+    """Return by column the field that it is of, where the two are called differently."""
+    ids = {
+        column: identity.removeprefix(_FIELD)
+        for identity, kinds in (bound or {}).items()
+        if identity.startswith(_FIELD)
+        for column in kinds.get(_KIND, ())
+    }
+    return {
+        each.name: ids[each.field_id] for each in (schema.fields if schema else ()) if each.field_id in ids
+    }
+
+
+def free_evolution(
+    columns: ColumnSource,
+    schema: Schema,
+    specs: Iterable[PartitionSpec],
+    bound: ColumnMap,
+    evidence: Evidence,
+) -> tuple[Evolution, tuple[str, ...]]:
+    """Return what the source's ``evolution`` does, each column by a name that it can have."""
+    names = field_names(schema, bound)
+    called = (each.model_copy(update={"name": names.get(each.name, each.name)}) for each in schema.fields)
+    lacks, told = columns.evolution(Schema(*called), bound, evidence)
+    held = held_names(schema, specs) | names.keys()
+    new = {path[0] for path, _, _ in lacks.additions if len(path) == 1}
+    taken = {name.lower() for name in (*schema.column_names, *held, *new, *RESERVED_COLUMNS)}
+    freed = {name: free_name(name, taken) for name in sorted(new & held)}
+    if not names and not freed:
+        return lacks, told
+    column_of = {field: column for column, field in names.items()} | freed
+    of_schemas = {path for _, _, path in lacks.bindings}
+    fields = [
+        (_FIELD + name, _KIND, (column,)) for name, column in freed.items() if (name,) not in of_schemas
+    ]
+    renamed = lacks.under(lambda path: (column_of.get(path[0], path[0]), *path[1:]))
+    return renamed.then(Evolution(bindings=fields)), (
+        *told,
+        *(_sentence(name, column) for name, column in freed.items()),
+    )
+
+
+def _sentence(name: str, column: str) -> str:
+    return (
+        f"the field {name} is in the column {column}: the table's partitioning, now or before, has its name"
+    )

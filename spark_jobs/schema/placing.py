@@ -19,10 +19,9 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from spark_jobs.config.columns import Incompatible
 from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.progress import ColumnMap
-from spark_jobs.schema.evolution import Binding, Evolution, Path, innermost
-from spark_jobs.schema.iceberg_types import holds, incompatible, may_hold, type_text, widened
+from spark_jobs.schema.evolution import Binding, Evolution, Path, holds, innermost, may_hold, widened
+from spark_jobs.schema.iceberg_types import METADATA_COLUMNS, incompatible, type_text
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.told import Forms
 from spark_jobs.schema.writer_schema import Names, WriterColumns
 

@@ -17,9 +17,8 @@ from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
-from spark_jobs.protocol.batch import Split
+from spark_jobs.protocol.batch import OutcomeKind, Split, SplitOutcome, outcome_from_json
 from spark_jobs.protocol.errors import SluiceError, error_from_json, fault
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

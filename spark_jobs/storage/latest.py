@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_jobs.storage.create_only import CreateOnlyStore
-    from spark_jobs.storage.file_listing import StoredFile
+    from spark_jobs.storage.create_only import CreateOnlyStore, StoredFile
 
 
 def read_latest(store: CreateOnlyStore, folder: str) -> str | None:

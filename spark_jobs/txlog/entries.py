@@ -3,13 +3,16 @@
 One small JSON object per phase, written once. Every object repeats the batch it belongs to, so that any
 single readable one says which offsets the attempt stood for. The table is the truth: an object that is
 missing or cannot be read means that its phase is taken as not having happened, never that data is given up.
+What is settled, finished or reached is known from names alone: a log of many attempts is judged unread.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
 from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar, get_args
@@ -17,10 +20,93 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, WrittenFile
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.txlog.phases import Phase, phase_of, reached_phase
+from spark_jobs.protocol.source import stands_at_starts
+
+# What a listing alone tells.
+
+
+class Phase(StrEnum):
+    """What an object of the log says; the first six in the order in which an attempt reaches them."""
+
+    OFFSET_COMMIT = "OffsetCommit"
+    BUFFER_SNAPSHOT = "BufferSnapshot"
+    FLUSH_START = "FlushStart"
+    PARQUET_WRITTEN = "ParquetWritten"
+    ICEBERG_SNAPSHOT_CREATED = "IcebergSnapshotCreated"
+    FLUSH_COMPLETE = "FlushComplete"
+    SWEPT = "Swept"
+    CLOSED = "Closed"
+    HELD = "Held"
+    NOTIFIED = "Notified"
+    PUBLISHED = "Published"
+
+    @property
+    def kebab(self) -> str:
+        """The name in lower case with hyphens, as fail points spell it."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", self.value).lower()
+
+
+_BY_WORD = {phase.value: phase for phase in Phase}
+PHASE_NUMBERS = {phase: number for number, phase in enumerate(tuple(Phase)[:6], start=1)}
+# A mark's number also says which phase the attempt had reached when it was set: a phase beyond it was
+# logged by an attempt that woke up after its files had been swept.
+MARK_BASES = {Phase.SWEPT: 10, Phase.CLOSED: 20, Phase.HELD: 30, Phase.NOTIFIED: 40, Phase.PUBLISHED: 50}
+
+
+def object_name(phase: Phase, reached: int) -> str:
+    """Return ``<n>-<phase>.json``; ``reached`` is the attempt's furthest phase and matters to marks only."""
+    base = MARK_BASES.get(phase)
+    number = PHASE_NUMBERS[phase] if base is None else base + reached
+    return f"{number}-{phase}.json"
+
+
+def phase_of(name: str) -> tuple[int, Phase] | None:
+    """Number and phase of an object's name; None for a name this version does not write."""
+    number, _, rest = name.partition("-")
+    word, ending, more = rest.partition(".json")
+    phase = _BY_WORD.get(word)
+    if not number.isdigit() or phase is None or more or not ending:
+        return None
+    return int(number), phase
+
+
+def reached_phase(names: Iterable[str]) -> int:
+    """Number of the furthest of the six phases that has an object; 0 for none."""
+    return max((number for number, phase in _known(names) if phase in PHASE_NUMBERS), default=0)
+
+
+def is_complete(names: Collection[str]) -> bool:
+    """Whether FlushComplete was begun: everything landed, so even a damaged one says so.
+
+    So does word of its notice alone: a slow sender may give it after the attempt left the log for the books.
+    """
+    return reached_phase(names) == PHASE_NUMBERS[Phase.FLUSH_COMPLETE] or has_mark(names, Phase.NOTIFIED)
+
+
+def has_mark(names: Iterable[str], mark: Phase, reached: int = 0) -> bool:
+    """Whether the attempt bears this mark, set when it had come as far, or further."""
+    return any(phase is mark and number - MARK_BASES[mark] >= reached for number, phase in _known(names))
+
+
+def is_finished(names: Collection[str]) -> bool:
+    """Whether the attempt whose objects have these names is history."""
+    return is_complete(names) or has_mark(names, Phase.CLOSED, reached_phase(names))
+
+
+def is_settled(names: Mapping[str, int], *, now_us: int, closing_after_us: int) -> bool:
+    """Whether recovery has nothing to do for the attempt whose objects are ``names`` (name to time written).
+
+    A swept attempt is due again when it logged a further phase, and once more ``closing_after_us`` later.
+    """
+    recent = [name for name, written_us in names.items() if now_us - written_us < closing_after_us]
+    return is_finished(names) or has_mark(recent, Phase.SWEPT, reached_phase(names))
+
+
+def _known(names: Iterable[str]) -> Iterator[tuple[int, Phase]]:
+    return filter(None, map(phase_of, names))
+
 
 LOG_FORMAT_VERSION = 1
 

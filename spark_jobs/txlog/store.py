@@ -13,8 +13,18 @@ from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.storage.paths import is_inside
-from spark_jobs.txlog.entries import Attempt, Entry, entry_to_json, fold
-from spark_jobs.txlog.phases import Phase, has_mark, is_complete, is_finished, is_settled, object_name
+from spark_jobs.txlog.entries import (
+    Attempt,
+    Entry,
+    Phase,
+    entry_to_json,
+    fold,
+    has_mark,
+    is_complete,
+    is_finished,
+    is_settled,
+    object_name,
+)
 
 # Longer than any run may last: after this long no process that could still write an attempt's files is alive.
 CLOSING_AFTER_US = 3600 * 1_000_000

@@ -14,7 +14,7 @@ from spark_jobs.lake.catalog import released
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import delete_file, drop_stillborn, locations_of, locations_of_others
 from spark_jobs.protocol.errors import fault
-from spark_jobs.storage.file_listing import modified_us
+from spark_jobs.storage.create_only import modified_us
 from spark_jobs.storage.paths import is_local, normalise_path
 from spark_jobs.upkeep.kind import Done
 from spark_jobs.upkeep.orphans import OrphanFacts, Verdicts, judge_orphans, overlaps

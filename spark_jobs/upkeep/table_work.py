@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.books.entries import books_of
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
-from spark_jobs.commit.landing import land
+from spark_jobs.commit.swap import land
 from spark_jobs.config.sections import UpkeepSettings
 from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.tables import progress_of

@@ -15,9 +15,9 @@ from spark_jobs.connections.connect import shape_digest
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
+from spark_jobs.protocol.kept import ShapedSpan
 from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.shaped_spans import ShapedSpan
 from spark_jobs.protocol.source import SourceState
 
 NOW_MS = 1_800_000_000_000

@@ -15,13 +15,12 @@ from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.drain_batch import plan_of
 from spark_jobs.drain.gate import check
 from spark_jobs.lake.tables import progress_of, summary_of
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, Written
 from spark_jobs.protocol.errors import BadRecord, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.work import WORKS, Check, Told, Work
 from spark_jobs.protocol.works.drain import DRAIN
-from spark_jobs.spark.outcomes import Written
 from tests.support.lake import TOPIC, Lake
 from tests.support.recovery_scene import Scene, make_scene
 

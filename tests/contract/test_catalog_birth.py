@@ -9,14 +9,13 @@ import pytest
 from pyiceberg.types import StringType
 
 from spark_jobs.commit.birth import create_dead_letter_table
-from spark_jobs.lake.evolution import evolve_table
-from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.lake.tables import evolve_table, load_table, progress_of
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, SourceChanged
-from spark_jobs.schema.metadata_columns import IDENTITY, METADATA_COLUMNS
+from spark_jobs.schema.iceberg_types import IDENTITY, METADATA_COLUMNS
 from tests.support.lake import SCHEMA, Lake
 
 if TYPE_CHECKING:
-    from spark_jobs.commit.landing import Committed
+    from spark_jobs.commit.swap import Committed
 
 
 def test_a_table_is_born_with_a_snapshot_that_is_its_anchor(lake: Lake) -> None:

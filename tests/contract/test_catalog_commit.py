@@ -12,11 +12,10 @@ from pydantic import BaseModel
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
-from spark_jobs.commit.landing import land
-from spark_jobs.commit.swap import stage_append
+from spark_jobs.commit.swap import land, stage_append
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
-from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.work import NoFailPoints
 from tests.support.lake import Access, Lake, sends_of
 
 if TYPE_CHECKING:

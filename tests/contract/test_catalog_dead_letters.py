@@ -9,12 +9,11 @@ import pytest
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_routed_table
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.lake.evolution import set_partitioning
-from spark_jobs.lake.tables import data_location, dead_letters_of, progress_of
+from spark_jobs.lake.tables import data_location, dead_letters_of, progress_of, set_partitioning
 from spark_jobs.protocol.errors import CommitConflict, CorruptLog
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import OwedRoutes, PendingDeadLetters
-from spark_jobs.storage.file_listing import find_files
+from spark_jobs.storage.create_only import find_files
 from spark_jobs.storage.paths import is_inside
 from tests.support.lake import write_dead_letters
 from tests.support.recovery_scene import FailAt, Killed

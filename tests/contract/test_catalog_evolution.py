@@ -13,11 +13,10 @@ from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, NestedF
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.birth import create_table
 from spark_jobs.commit.columns_commit import commit_columns
-from spark_jobs.lake.evolution import evolve_table
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import evolve_table, progress_of
 from spark_jobs.protocol.errors import SourceChanged
-from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import NoFailPoints
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.writer_schema import WriterColumns

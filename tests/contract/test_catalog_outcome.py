@@ -21,16 +21,16 @@ from prove.lab import fault_proxy
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from prove.lab.http_proxy import HttpProxy, Response
 from spark_jobs.acts.act import pause
-from spark_jobs.commit import landing
+from spark_jobs.commit import swap as landing
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.landing import land
+from spark_jobs.commit.swap import land
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake import rest_catalog, sql_catalog
 from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError, SluiceError
-from spark_jobs.protocol.fail_points import NoFailPoints
-from spark_jobs.schema.additions import check_declared
+from spark_jobs.protocol.work import NoFailPoints
+from spark_jobs.schema.declared import check_declared
 from tests.contract.conftest import REST
 from tests.support.lake import Access, Lake
 
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from prove.lab.http_proxy import Client, Request
-    from spark_jobs.commit.landing import CatalogAccess
-    from spark_jobs.commit.swap import Swap
+    from spark_jobs.commit.swap import CatalogAccess, Swap
     from spark_jobs.connections.connect import Connections
 
 LANDED = [

@@ -13,8 +13,8 @@ from pyiceberg.table.snapshots import Operation
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.landing import land
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
+from spark_jobs.commit.swap import land
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.parquet_writer import SplitWriter
@@ -23,7 +23,7 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.storage.file_listing import find_files
+from spark_jobs.storage.create_only import find_files
 from spark_jobs.storage.paths import normalise_path
 from tests.support.foreign_deletes import delete_by_equality, delete_by_position
 from tests.support.lake import Once, write_rows
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import Committed
-    from spark_jobs.commit.swap import Swap
+    from spark_jobs.commit.swap import Committed, Swap
     from spark_jobs.protocol.batch import WrittenFile
-    from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.protocol.work import FailPoints
     from tests.support.lake import Lake
 
 

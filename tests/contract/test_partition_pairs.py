@@ -18,18 +18,16 @@ from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from spark_jobs.commit.birth import create_table, give_birth
-from spark_jobs.commit.landing import land
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter
+from spark_jobs.commit.swap import land
 from spark_jobs.config.iceberg_terms import TRANSFORMS, misfit, parse_partition_term
 from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.evolution import exchange_spec
 from spark_jobs.lake.parquet_writer import SplitWriter
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import exchange_spec, progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.iceberg_types import declared_type
-from spark_jobs.schema.metadata_columns import with_metadata_columns
+from spark_jobs.schema.iceberg_types import declared_type, with_metadata_columns
 from spark_jobs.storage.paths import normalise_path
 from tests.contract.test_catalog_replace import Replacing
 

@@ -11,8 +11,7 @@ from pyiceberg.types import DoubleType, IntegerType, StringType
 
 from spark_jobs.commit.columns_commit import PlannedColumns
 from spark_jobs.commit.swap import send, stage_append, stage_rewind
-from spark_jobs.lake.evolution import evolve_table
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import evolve_table, progress_of
 from spark_jobs.protocol.errors import CommitConflict
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from prove.lab.postgres import PASSWORD, PostgresCatalog, start_postgres
 from servers.process import ServerFolder
-from spark_jobs.commit import landing
+from spark_jobs.commit import swap
 from spark_jobs.lake import sql_catalog
 from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError
@@ -39,7 +39,7 @@ def server(servers_folder: Path) -> Iterator[PostgresCatalog]:
 @pytest.fixture
 def lake(server: PostgresCatalog, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A table in it; who looks for an attempt does so three times at once instead of for eight seconds."""
-    monkeypatch.setattr(landing, "READ_BACK_PAUSES_SECONDS", (0.0, 0.0, 0.1))
+    monkeypatch.setattr(swap, "READ_BACK_PAUSES_SECONDS", (0.0, 0.0, 0.1))
     lake = Lake("postgres", server.properties, f"ns_{uuid.uuid4().hex[:10]}")
     lake.make_table()
     return lake

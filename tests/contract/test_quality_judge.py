@@ -29,7 +29,7 @@ from spark_jobs.config.suites import LOOKS_AT, Expectation, OnFailure, Suite
 from spark_jobs.quality.judge import Judgement, columns_of, judge, mistakes
 from spark_jobs.quality.results import FailingRow
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import with_metadata_columns
+from spark_jobs.schema.iceberg_types import with_metadata_columns
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from pyiceberg.manifest import ManifestFile
 
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.landing import land
+from spark_jobs.commit.swap import land
 from spark_jobs.hot.prefix import Prefix, load_seam
 from spark_jobs.hot.segment import Segment, Share
 from spark_jobs.hot.watermark import Epoch

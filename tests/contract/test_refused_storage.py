@@ -9,8 +9,8 @@ import pytest
 from prove.lab.harm_proxy import Harm, HarmProxy
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.storage.create_only import find_files
 from spark_jobs.storage.errors import storage_error
-from spark_jobs.storage.file_listing import find_files
 from spark_jobs.txlog.store import TxlogStore
 from tests.support.lake import Lake, write_rows
 from tests.support.log_entries import TABLE_UUID, make_batch, offset_commit

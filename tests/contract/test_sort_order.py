@@ -30,13 +30,12 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.commit.birth import create_table
-from spark_jobs.lake.evolution import evolve_table, set_sort_order
 from spark_jobs.lake.parquet_writer import SplitWriter
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import evolve_table, progress_of, set_sort_order
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
-from spark_jobs.schema.partitioning import ordered_by, sorted_by
+from spark_jobs.schema.declared import ordered_by, sorted_by
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.schema.additions import table_notes
+from spark_jobs.schema.declared import table_notes
 from spark_jobs.upkeep.figures import MIN_FILES_TO_MERGE
 from spark_jobs.upkeep.read_figures import snapshot_figures, table_figures
 

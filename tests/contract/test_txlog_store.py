@@ -11,7 +11,7 @@ import pytest
 from prove.lab.s3 import store_at
 from spark_jobs.protocol.errors import ConfigError, CorruptLog, RetryableError
 from spark_jobs.storage.conditional_put import conditional_store
-from spark_jobs.storage.file_listing import list_files
+from spark_jobs.storage.create_only import list_files
 from spark_jobs.txlog.entries import Closed, FlushComplete, Notified, OffsetCommit, Swept
 from spark_jobs.txlog.store import CLOSING_AFTER_US, TxlogStore
 from tests.support.log_entries import TABLE_UUID, finished_phases, flush_start, make_batch, offset_commit

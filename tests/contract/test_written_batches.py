@@ -12,7 +12,7 @@ from spark_jobs.config.suites import Expectation, OnFailure, Suite, When
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.drain_batch import plan_of
 from spark_jobs.drain.gate import GateVerdict, can_reject, check, judge_written, log_held
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, Written
 from spark_jobs.protocol.errors import BadRecord, BatchHeld, CorruptLog, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.work import Work
@@ -20,7 +20,6 @@ from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.quality.results import SuiteResult
-from spark_jobs.spark.outcomes import Written
 from tests.support.lake import TOPIC, Lake, write_rows
 from tests.support.recovery_scene import Scene, make_scene
 

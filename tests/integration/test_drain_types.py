@@ -19,8 +19,7 @@ from tests.support.new_lab import as_json, column_types
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from spark_jobs.protocol.batch import Split
-    from spark_jobs.spark.outcomes import SplitOutcome
+    from spark_jobs.protocol.batch import Split, SplitOutcome
     from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

@@ -17,8 +17,8 @@ from spark_jobs.acts.act import pause
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.trace import trace
 from spark_jobs.drain import table_columns
-from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.moments import Moment
+from spark_jobs.lake.tables import evolve_table
 from spark_jobs.protocol.errors import BadRecord, CommitConflict, ConfigError
 from spark_jobs.query.query import query
 from spark_jobs.replay.rebuild import rebuild

@@ -140,7 +140,7 @@ def test_a_replay_in_between_fences_a_redrive(labs: NewLab) -> None:
                 lab.replay(OffsetRange(0, 0, 8))
 
         def __reduce__(self) -> tuple[object, ...]:
-            from spark_jobs.protocol.fail_points import NoFailPoints
+            from spark_jobs.protocol.work import NoFailPoints
 
             return NoFailPoints, ()
 

@@ -20,7 +20,7 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.reshape import retype as retyping
 from spark_jobs.reshape.repartition import repartition
 from spark_jobs.reshape.retype import retype
-from spark_jobs.schema.additions import table_notes
+from spark_jobs.schema.declared import table_notes
 from spark_jobs.txlog.store import TxlogStore
 from tests.support.lake import Lake
 

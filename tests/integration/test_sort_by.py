@@ -14,7 +14,7 @@ from prove.lab.pipeline_lab import PIPELINE, configure, orders
 from spark_jobs.audit.trace import trace
 from spark_jobs.audit.trace_answers import Where
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.schema.partitioning import sorted_by
+from spark_jobs.schema.declared import sorted_by
 from tests.support.upkeep_lab import set_upkeep, tidy
 
 if TYPE_CHECKING:

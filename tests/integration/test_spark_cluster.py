@@ -18,7 +18,7 @@ from prove.lab.pipeline_lab import TABLE, by_offset, configure, make_lab, orders
 from prove.lab.registry_stand_in import RegistryStandIn, basic
 from prove.lab.spark_cluster import LOOPBACK, spark_cluster
 from resources.spark import PARALLELISM
-from spark_jobs.schema.metadata_columns import INGESTED_AT, OFFSET
+from spark_jobs.schema.iceberg_types import INGESTED_AT, OFFSET
 from spark_jobs.spark.shipped import package_zip
 from tests.support.confluent_serializers import BY_TOPIC, registering
 from tests.support.upkeep_lab import tidy

@@ -14,7 +14,7 @@ from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.layouts.flat import PlainFlatDecoder, PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
+from spark_jobs.schema.iceberg_types import HEADERS, KEY, with_metadata_columns
 
 _ENVELOPE = arrow_schema(with_metadata_columns(Schema()))
 _SPOILED = b"oops"

@@ -5,10 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.fences import has_passed
+from spark_jobs.protocol.source import has_passed
 from spark_jobs.recovery.decide import Decision, decide
-from spark_jobs.txlog.entries import Attempt, Closed, Held, Notified, Published, Swept, entry_to_json, fold
-from spark_jobs.txlog.phases import object_name
+from spark_jobs.txlog.entries import (
+    Attempt,
+    Closed,
+    Held,
+    Notified,
+    Published,
+    Swept,
+    entry_to_json,
+    fold,
+    object_name,
+)
 from tests.support.log_entries import (
     TABLE_UUID,
     finished_phases,

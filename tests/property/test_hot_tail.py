@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.hot.segment import SMALL_ROWS, Segment, Share, Tail, merged, shares_of
 from spark_jobs.hot.watermark import Epoch
-from spark_jobs.schema.metadata_columns import OFFSET
+from spark_jobs.schema.iceberg_types import OFFSET
 
 # What an offset holds: a row, a dead letter, a tombstone, a record that a filter leaves out, a marker.
 KINDS = "rlfmrrrt"

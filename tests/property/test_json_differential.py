@@ -18,9 +18,14 @@ from spark_jobs.formats.json.infer import observe
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.layouts.flat import PlainFlatDecoder, PlainJsonDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema
+from spark_jobs.schema.iceberg_types import (
+    HEADERS,
+    KEY,
+    declared_fields,
+    iceberg_schema,
+    with_metadata_columns,
+)
 from spark_jobs.schema.inference import choose_types
-from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
 from tests.support.damage import EXAMPLES, SEEDS, damaged
 from tests.support.json_reference import SCHEMA, expected_row, has_new_field, is_same
 

@@ -23,7 +23,7 @@ from spark_jobs.mirror.identity import identity_of
 from spark_jobs.mirror.unavailable import NotToldYetError, Telling, source_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
-from spark_jobs.schema.metadata_columns import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
+from spark_jobs.schema.iceberg_types import COMMIT_SEQUENCE, OFFSET, OPERATION, PARTITION, ROW_ID, SEQUENCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.protocol import progress
-from spark_jobs.protocol.fences import stands_at_starts
+from spark_jobs.protocol.source import stands_at_starts
 from spark_jobs.recovery.decide import Decision, Verdict, decide
-from spark_jobs.txlog.phases import is_settled
+from spark_jobs.txlog.entries import is_settled
 from tests.support.protocol_dead_letters import dead_progress_of
 from tests.support.protocol_model import Model, Rules
 from tests.support.protocol_world import progress_of

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.batch import Batch
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
-from spark_jobs.protocol.shaped_spans import (
+from spark_jobs.protocol.kept import (
     LEAVES_OUT,
     MAX_BYTES,
     UNKNOWN,
@@ -21,6 +19,8 @@ from spark_jobs.protocol.shaped_spans import (
     is_outdated,
     may_leave_out,
 )
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
 from spark_jobs.protocol.works.replay import REPLAY
 
 SHAPES = st.sampled_from(["a", "b", LEAVES_OUT + "c", UNKNOWN])

@@ -17,7 +17,7 @@ from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
+from spark_jobs.schema.iceberg_types import dead_letter_schema, with_metadata_columns
 
 COLUMNS = pa.schema(
     [*arrow_schema(with_metadata_columns(Schema())), ("id", pa.int64()), ("_id_was", pa.float64())]

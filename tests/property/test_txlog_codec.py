@@ -12,8 +12,7 @@ from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.protocol.work import WORKS
-from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold
-from spark_jobs.txlog.phases import object_name
+from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold, object_name
 
 integers = st.integers(0, 2**63)
 texts = st.text(max_size=20)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from prove.crash.matrix import crash_cells
 from prove.crash.nemeses import Kill
 from prove.hostile import gateway, gateway_away
-from spark_jobs.txlog.phases import Phase
+from spark_jobs.txlog.entries import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,7 @@ from spark_jobs.records.reading_plan import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evolution import bind, evolved
-from spark_jobs.schema.iceberg_types import declared_fields
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, declared_fields, with_metadata_columns
 
 CHANGES = layout_named("changes")
 

@@ -23,7 +23,7 @@ from servers.gateway import GUARD, options_of
 from servers.serving import guarded
 from spark_jobs.config.gateway import GatewaySettings
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.work import NoFailPoints
 from tests.support.fake_gateway_kafka import FakeKafka
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from spark_jobs.commit.batch_commit import ChangeCommit, DrainCommit
 from spark_jobs.commit.birth import create_table
-from spark_jobs.commit.landing import land
+from spark_jobs.commit.swap import land
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.batch import Balance, Batch
-from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import NoFailPoints
 from spark_jobs.protocol.works.changes import PAUSE
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.create_only import CreateOnlyStore
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import Committed
+    from spark_jobs.commit.swap import Committed
     from spark_jobs.protocol.batch import WrittenFile
-    from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.protocol.work import FailPoints
 
 TOPIC = "flights"
 DAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from spark_jobs.commit import birth, dead_letter_commit
 from spark_jobs.protocol.errors import CommitConflict
-from spark_jobs.protocol.fences import still_owed, with_dead_letters
+from spark_jobs.protocol.source import still_owed, with_dead_letters
 from tests.support.protocol_world import (
     SKIPPED,
     DeadCommit,

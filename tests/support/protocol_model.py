@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.lake.named_files import unnamed_files
-from spark_jobs.protocol.fences import is_stale, may_come_late, may_replay, stands_at_starts
+from spark_jobs.protocol.source import is_stale, may_come_late, may_replay, stands_at_starts
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.changes import ACCEPT, DISCARD, REANCHOR, ROLLBACK
 from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.recovery.decide import decide
-from spark_jobs.txlog.entries import Published, is_held, is_waiting
-from spark_jobs.txlog.phases import is_settled
+from spark_jobs.txlog.entries import Published, is_held, is_settled, is_waiting
 from tests.support.protocol_dead_letters import (
     check_dead_letters,
     check_none_lost,

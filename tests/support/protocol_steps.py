@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_jobs.protocol.fences import has_passed
+from spark_jobs.protocol.source import has_passed
 from spark_jobs.protocol.works.changes import ACCEPT, CANCEL
 from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.recovery.decide import Decision
-from spark_jobs.txlog.entries import Closed, FlushComplete, FlushStart, IcebergSnapshotCreated, Swept
-from spark_jobs.txlog.phases import reached_phase
+from spark_jobs.txlog.entries import (
+    Closed,
+    FlushComplete,
+    FlushStart,
+    IcebergSnapshotCreated,
+    Swept,
+    reached_phase,
+)
 from tests.support.log_entries import offset_commit
 from tests.support.protocol_dead_letters import (
     DeadLetterSteps,

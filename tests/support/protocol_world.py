@@ -23,9 +23,12 @@ from spark_jobs.txlog.entries import (
     FlushStart,
     IcebergSnapshotCreated,
     ParquetWritten,
+    Phase,
     Published,
+    has_mark,
+    object_name,
+    reached_phase,
 )
-from spark_jobs.txlog.phases import Phase, has_mark, object_name, reached_phase
 from tests.support.log_entries import (
     TABLE_UUID,
     held_written,

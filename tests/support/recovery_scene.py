@@ -14,7 +14,7 @@ from spark_jobs.connections.connect import Connections
 from spark_jobs.lake.tables import data_location, dead_letters_of
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.recovery.recover import recover
-from spark_jobs.storage.file_listing import list_files
+from spark_jobs.storage.create_only import list_files
 from spark_jobs.txlog.entries import FlushStart
 from spark_jobs.txlog.store import TxlogStore
 from tests.support.lake import TOPIC, Lake

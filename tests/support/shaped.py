@@ -22,8 +22,7 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import bind, evolved
-from spark_jobs.schema.iceberg_types import declared_fields
-from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
+from spark_jobs.schema.iceberg_types import dead_letter_schema, declared_fields, with_metadata_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ import json
 
 from spark_jobs.books.entries import BookEntry
 from spark_jobs.books.totals import Distribution, Totals
-from spark_jobs.kafka.statistics import ClientStatistics, add_up
+from spark_jobs.kafka.errors import ClientStatistics, figures_together
 from spark_jobs.protocol.batch import Balance, BatchCounts
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
@@ -77,7 +77,7 @@ def test_figures_of_librdkafka_are_taken_from_its_last_words() -> None:
     statistics(json.dumps({"rx_bytes": 5, "rxmsgs": 2, "brokers": {"a": broker, "b": {"nodeid": -1}}}))
     figures = {"received_bytes": 5, "received_messages": 2, "errors": 6, "rtt_p99_us": 900}
     assert statistics.latest == figures
-    assert add_up([figures, figures | {"rtt_p99_us": 100}, {}]) == {
+    assert figures_together([figures, figures | {"rtt_p99_us": 100}, {}]) == {
         "received_bytes": 10,
         "received_messages": 4,
         "errors": 12,

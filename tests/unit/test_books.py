@@ -21,8 +21,8 @@ from spark_jobs.txlog.entries import (
     IcebergSnapshotCreated,
     entry_to_json,
     fold,
+    object_name,
 )
-from spark_jobs.txlog.phases import object_name
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 
 

@@ -27,8 +27,8 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import bind, evolved
+from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.inference import Field, Primitive
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.placing import Rules
 from spark_jobs.schema.writer_schema import Language, SchemaText
 

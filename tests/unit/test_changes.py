@@ -22,8 +22,7 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import Phase, shaping_of
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence, Seen
-from spark_jobs.schema.iceberg_types import declared_fields
-from spark_jobs.schema.metadata_columns import CHANGE_NAMES
+from spark_jobs.schema.iceberg_types import CHANGE_NAMES, declared_fields
 from spark_jobs.schema.writer_schema import UnreadableValueError
 from tests.support.change_rows import Table, chunk_of
 

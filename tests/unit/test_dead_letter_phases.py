@@ -13,15 +13,14 @@ from spark_jobs.drain.write_splits import add_up
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import TableTotals, _add_totals, _family
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, OutcomeKind, SplitOutcome, Written, outcome_from_json
 from spark_jobs.protocol.commit_summary import CommitSummary, counts_summary
 from spark_jobs.protocol.words import counts
 from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, outcome_from_json
+from spark_jobs.schema.iceberg_types import dead_letter_schema, with_metadata_columns
 from spark_jobs.txlog.entries import Attempt
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, parquet_written
 

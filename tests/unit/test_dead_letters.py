@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.acts.changes import Rewind, rewound
-from spark_jobs.protocol.fences import is_of_another_table, is_stale, still_owed, with_dead_letters
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.protocol.source import is_of_another_table, is_stale, still_owed, with_dead_letters
 from tests.support.log_entries import make_batch, make_progress, written_file
 
 DATA = Progress("orders", 2, {0: 20, 1: 5}, replay_epoch=3)

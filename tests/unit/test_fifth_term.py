@@ -18,9 +18,17 @@ from spark_jobs.books.totals import Totals
 from spark_jobs.drain.batch_run import BatchResult, committed_line
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import TableTotals, _add_totals, _family
-from spark_jobs.protocol.batch import Balance, BatchCounts, total, unbalanced
+from spark_jobs.protocol.batch import (
+    Balance,
+    BatchCounts,
+    OutcomeKind,
+    SplitOutcome,
+    Written,
+    outcome_from_json,
+    total,
+    unbalanced,
+)
 from spark_jobs.protocol.commit_summary import CommitSummary, counts_summary
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, outcome_from_json
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, parquet_written
 

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.reading_plan import JSON
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
 
 COLUMNS = pa.schema(
     [

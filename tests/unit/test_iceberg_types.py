@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
+from spark_jobs.schema.iceberg_types import (
+    declared_fields,
+    iceberg_schema,
+    known_fields,
+    with_metadata_columns,
+)
 from spark_jobs.schema.inference import DeclaredType, Field, ListOf, MapOf, Primitive, StructOf
-from spark_jobs.schema.metadata_columns import with_metadata_columns
 
 FIELDS = (
     Field("id", Primitive.LONG),

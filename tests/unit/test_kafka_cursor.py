@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.kafka.cursor import QUIET_SECONDS, SHORT_LOG_GRACE_SECONDS, Cursor
+from spark_jobs.kafka.chunks import QUIET_SECONDS, SHORT_LOG_GRACE_SECONDS, Cursor
 from spark_jobs.protocol.offsets import OffsetRange
 
 

@@ -24,7 +24,7 @@ from spark_jobs.records.layouts.flat import FlatDecoder, JsonDecoder, PlainFlatD
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KeyedColumns, KnownSchemas, SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.placed import OneColumn, WholeValue
 from spark_jobs.schema.placing import Rules
 from spark_jobs.schema.writer_schema import Language, SchemaText

@@ -25,7 +25,7 @@ from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence
-from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.writer_schema import Language, SchemaText
 from spark_jobs.storage.create_only import CreateOnlyStore
 

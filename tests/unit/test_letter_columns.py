@@ -18,10 +18,10 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import BadValue, Phase
 from spark_jobs.records.letter_columns import with_columns
 from spark_jobs.records.shape import Origin, dead_letter_table
-from spark_jobs.schema.additions import letter_evolution
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.declared import letter_evolution
 from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.metadata_columns import dead_letter_schema
+from spark_jobs.schema.iceberg_types import dead_letter_schema
 
 NOON_MS = 1_767_268_800_000
 DAY = {"type": "date", "sql": "CAST(_kafka_timestamp AS DATE)"}

@@ -23,7 +23,7 @@ from spark_jobs.mirror.live_rows import locate
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     GENERATION,
     MIRROR_COLUMNS,
     OFFSET,

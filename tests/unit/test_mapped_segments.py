@@ -15,7 +15,7 @@ from spark_jobs.hot import mapped as mapped_module
 from spark_jobs.hot.mapped import Maps, places
 from spark_jobs.hot.segment import SMALL_ROWS, Segment
 from spark_jobs.hot.watermark import Epoch
-from spark_jobs.schema.metadata_columns import OFFSET
+from spark_jobs.schema.iceberg_types import OFFSET
 
 if TYPE_CHECKING:
     import pytest

@@ -24,8 +24,7 @@ from docs.pages.errors import CATALOGUE, PAGE, ROOT, entries
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.layout import layout_named
-from spark_jobs.schema.iceberg_types import check_columns
-from spark_jobs.schema.metadata_columns import with_metadata_columns
+from spark_jobs.schema.iceberg_types import check_columns, with_metadata_columns
 
 if TYPE_CHECKING:
     from pathlib import Path

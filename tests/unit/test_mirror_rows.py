@@ -15,7 +15,7 @@ from spark_jobs.protocol.layout import layout_named
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.decoder import Phase
 from spark_jobs.records.reading_plan import format_of
-from spark_jobs.schema.metadata_columns import MIRROR_NAMES, SOURCE
+from spark_jobs.schema.iceberg_types import MIRROR_NAMES, SOURCE
 from tests.support.change_rows import Table, chunk_of
 
 PLAIN = Source()

@@ -13,9 +13,9 @@ import pytest
 from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.infer import observe
+from spark_jobs.protocol.batch import MAX_IGNORED_NAMES, OTHERS, add_ignored
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, Primitive, choose_types, count_columns, evolve
-from spark_jobs.spark.outcomes import MAX_IGNORED_NAMES, OTHERS, add_ignored
 
 LONG = Primitive.LONG
 POINT = pa.struct([("x", pa.int64())])

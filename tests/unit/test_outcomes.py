@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 
 from spark_jobs.drain.split_task import Tally
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.batch import Balance, WrittenFile
+from spark_jobs.protocol.batch import (
+    Balance,
+    OutcomeKind,
+    SplitOutcome,
+    Written,
+    WrittenFile,
+    outcome_from_json,
+)
 from spark_jobs.protocol.errors import ConfigError, error_from_json, error_to_json
 from spark_jobs.protocol.layout import layout_named
-from spark_jobs.schema.metadata_columns import told_ignored
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, outcome_from_json
+from spark_jobs.schema.column_source import told_ignored
 from tests.support.log_entries import written_file
 
 COUNTS = st.integers(0, 2**53)

@@ -19,7 +19,7 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.partitioning import partition_spec
+from spark_jobs.schema.declared import partition_spec
 
 _SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -13,7 +13,7 @@ from spark_jobs.protocol.progress import Progress
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.metadata_columns import with_metadata_columns
+from spark_jobs.schema.iceberg_types import with_metadata_columns
 from tests.support.shaped import chunk_of, column, letters
 
 ID = with_metadata_columns(Schema(NestedField(1, "id", LongType(), required=False)))

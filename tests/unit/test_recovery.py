@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.lake.named_files import unnamed_files
-from spark_jobs.protocol.fences import has_passed, may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.protocol.source import has_passed, may_replay, stands_at_starts
 from spark_jobs.protocol.work import Settler
 from spark_jobs.protocol.works.changes import RETYPE
 from spark_jobs.protocol.works.drain import DRAIN

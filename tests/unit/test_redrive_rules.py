@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.protocol.batch import Batch
-from spark_jobs.protocol.fences import has_passed, is_stale, may_replay, stands_at_starts, with_dead_letters
-from spark_jobs.protocol.kept import KeptLetters
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
-from spark_jobs.protocol.progress import PendingDeadLetters, Progress
-from spark_jobs.protocol.shaped_spans import (
+from spark_jobs.protocol.kept import (
     SEVERAL,
+    KeptLetters,
     after_drain,
     after_redrive,
     cut_at_shapes,
     is_outdated,
     may_leave_out,
 )
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.protocol.source import has_passed, is_stale, may_replay, stands_at_starts, with_dead_letters
 from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.replay.redrive_plan import BATCH_BYTES, BYTES, RedrivePlan
-from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 
 LETTERS = KeptLetters("letters/u/a-00ff.parquet", 2)
 TABLE = Progress("t", 1, {0: 10}, replay_epoch=3, shaped_by=after_drain((), "old", {0: 0}))

@@ -11,7 +11,7 @@ from spark_jobs.records.layouts.flat import FlatDecoder, JsonDecoder, PlainFlatD
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
+from spark_jobs.schema.iceberg_types import dead_letter_schema, with_metadata_columns
 
 ORIGIN = Origin("orders", 0, 1_700_000_000_000_000)
 METADATA = arrow_schema(with_metadata_columns(Schema()))

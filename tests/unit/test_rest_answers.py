@@ -10,7 +10,7 @@ from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from requests import HTTPError, Response
 
-from spark_jobs.lake.catalog_errors import catalog_error, refused_commit
+from spark_jobs.lake.catalog import catalog_error, refused_commit
 from spark_jobs.lake.rest_catalog import own_answer
 from spark_jobs.protocol.errors import SluiceError
 

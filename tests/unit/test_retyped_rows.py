@@ -27,7 +27,7 @@ from spark_jobs.records.shape import Origin
 from spark_jobs.reshape.retype import _refitted
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
+from spark_jobs.schema.iceberg_types import dead_letter_schema, with_metadata_columns
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
 ORIGIN = Origin("orders", 1, 1_700_000_000_000_000)

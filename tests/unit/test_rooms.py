@@ -64,7 +64,7 @@ def test_the_rules_of_the_protocol_call_themselves_pure():
     """The word is in use: offsets, fences, planning and recovery's decisions are among the pure modules."""
     assert {
         "spark_jobs.protocol.offsets",
-        "spark_jobs.protocol.fences",
+        "spark_jobs.protocol.source",
         "spark_jobs.drain.planning",
         "spark_jobs.recovery.decide",
     } <= _PURE

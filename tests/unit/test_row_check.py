@@ -19,7 +19,7 @@ from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
+from spark_jobs.schema.iceberg_types import dead_letter_schema, with_metadata_columns
 
 ORIGIN = Origin("orders", 2, 1_700_000_000_000_000)
 METADATA = arrow_schema(with_metadata_columns(Schema()))

@@ -11,10 +11,10 @@ from pyiceberg.types import IntegerType, NestedField
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.additions import declared_evolution
+from spark_jobs.schema.declared import declared_evolution
 from spark_jobs.schema.evidence import Evidence, Kind
 from spark_jobs.schema.evolution import evolved
-from spark_jobs.schema.iceberg_types import declared_type, iceberg_schema
+from spark_jobs.schema.iceberg_types import METADATA_COLUMNS, declared_type, iceberg_schema
 from spark_jobs.schema.inference import (
     RESERVED_COLUMNS,
     Addition,
@@ -29,7 +29,6 @@ from spark_jobs.schema.inference import (
     count_columns,
     evolve,
 )
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 
 LONG, DOUBLE, STRING = Primitive.LONG, Primitive.DOUBLE, Primitive.STRING
 

@@ -14,7 +14,7 @@ from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.layouts.flat import FlatDecoder, JsonDecoder
 from spark_jobs.records.shape import NO_TIMESTAMP, Origin, dead_letter_table, shape
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     METADATA_COLUMNS,
     ORIGIN_COLUMNS,
     dead_letter_schema,

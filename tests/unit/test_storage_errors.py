@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from spark_jobs.lake.catalog_errors import catalog_error
+from spark_jobs.lake.catalog import catalog_error
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.storage.errors import manifests_readable, storage_error
 

@@ -12,11 +12,15 @@ from spark_jobs.txlog.entries import (
     IcebergSnapshotCreated,
     OffsetCommit,
     ParquetWritten,
+    Phase,
     Swept,
     entry_to_json,
     fold,
+    is_finished,
+    is_settled,
+    object_name,
+    reached_phase,
 )
-from spark_jobs.txlog.phases import Phase, is_finished, is_settled, object_name, reached_phase
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from spark_jobs.drain.write_splits import add_up, verify_offsets
-from spark_jobs.protocol.batch import Balance, WrittenFile
+from spark_jobs.protocol.batch import Balance, OutcomeKind, SplitOutcome, Written, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
 from tests.support.log_entries import make_batch, written_file
 
 

@@ -33,8 +33,8 @@ from spark_jobs.schema.archive_columns import (
 from spark_jobs.schema.arrow_schema import no_rows, one_array
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.metadata_columns import HEADERS as KAFKA_HEADERS
-from spark_jobs.schema.metadata_columns import KEY as KAFKA_KEY
+from spark_jobs.schema.iceberg_types import HEADERS as KAFKA_HEADERS
+from spark_jobs.schema.iceberg_types import KEY as KAFKA_KEY
 from spark_jobs.schema.placing import Rules
 
 if TYPE_CHECKING:

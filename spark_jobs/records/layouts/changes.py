@@ -44,9 +44,9 @@ from spark_jobs.records.layouts.events_plain import (
 from spark_jobs.records.layouts.flat import JsonDecoder, PlainJsonDecoder, with_keys_and_headers
 from spark_jobs.records.shape import add_keys_and_headers
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
-from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
+from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, field_names
 from spark_jobs.schema.evidence import Evidence, Seen
-from spark_jobs.schema.metadata_columns import (
+from spark_jobs.schema.iceberg_types import (
     CHANGE_COLUMNS,
     COMMIT_SEQUENCE,
     METADATA_COLUMNS,
@@ -58,7 +58,6 @@ from spark_jobs.schema.metadata_columns import (
     TIME,
     TRANSACTION,
 )
-from spark_jobs.schema.partitioning import field_names
 from spark_jobs.schema.placing import Rules
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ from spark_jobs.schema.column_source import (
     KnownSchemas,
     SeenColumns,
     WrittenColumns,
+    field_names,
 )
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
-from spark_jobs.schema.partitioning import field_names
+from spark_jobs.schema.iceberg_types import HEADERS, KEY, METADATA_COLUMNS
 from spark_jobs.schema.placed import is_text
 from spark_jobs.schema.placing import Rules
 

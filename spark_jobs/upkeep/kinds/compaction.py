@@ -140,8 +140,8 @@ def _rewrite(
     of any size that hold deleted rows.
     """
     from spark_jobs.books.columns import STARTED_AT  # noqa: PLC0415  (the sensor asks only what is due)
-    from spark_jobs.schema.metadata_columns import INGESTED_AT  # noqa: PLC0415
-    from spark_jobs.schema.partitioning import ordered_by  # noqa: PLC0415
+    from spark_jobs.schema.declared import ordered_by  # noqa: PLC0415
+    from spark_jobs.schema.iceberg_types import INGESTED_AT  # noqa: PLC0415
 
     which = f"{tier.name} files, {'cold ones' if ingested_before else 'all'}"
     work.say(f"{work.identifier}: merging {'files with deleted rows' if leaves_out_deleted else which}")
