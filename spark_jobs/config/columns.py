@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, model_validator
 
 from spark_jobs.config.iceberg_terms import check_type_name, split_arguments, split_field
-from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.problems import wrong_value
 from spark_jobs.config.values import ColumnName, Frozen, TypeName, choice, key, parsed
 
 _SOURCES = {"sql": "sql", "jmespath": "jmespath", "from": "written_as", "fit": "fit"}
@@ -108,16 +108,12 @@ class ColumnSettings(Frozen):
     def _check(self) -> ColumnSettings:
         said = self._said
         if len(said) > 1:
-            raise UnreadableValueError(f"has both {said[0]} and {said[1]}", "Keep one: where it comes from.")
+            raise wrong_value("both-sources", one=said[0], other=said[1])
         if self.written_as is not None and not self.written_as.makes(self.type):
             made = ", ".join(_MADE[self.written_as])
-            raise UnreadableValueError(
-                f"cannot be made a {self.type} from {self.written_as}", f"From {self.written_as}: {made}."
-            )
+            raise wrong_value("not-made-from", type=self.type, form=self.written_as, made=made)
         if self.fit is not None and self.type not in _TRUNCATED:
-            raise UnreadableValueError(
-                f"a {self.type} is not truncated", f"`fit` is of {', '.join(_TRUNCATED)}."
-            )
+            raise wrong_value("not-truncated", type=self.type, truncated=", ".join(_TRUNCATED))
         return self
 
 

@@ -75,7 +75,7 @@ def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> 
         elif key.startswith("commit.retry."):
             yield mistake("property-of-upkeep", where)
         elif wrong := wrong_property(key, {k: str(v) for k, v in properties.items()}):
-            yield Finding(where, *wrong)
+            yield replace(wrong, path=where)
 
 
 def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
 from spark_jobs.config.iceberg_terms import check_partition_by, parse_partition_term
-from spark_jobs.config.problems import Finding, Path, mistake
+from spark_jobs.config.problems import Finding, Path, UnreadableValueError, mistake, wrong_value
 from spark_jobs.config.settings import PipelineSettings, PipelineTemplate
 from spark_jobs.config.suites import ROW_CONDITION, Expectation
 from spark_jobs.config.value_format import ValueFormat
@@ -28,10 +28,8 @@ from spark_jobs.expressions.results import check_condition, check_result, check_
 
 # Columns of a dead-letter table that differ when a record is read again.
 _UNSPOKEN = ("batch_id", "_ingested_at", "first_failed_at", "failures")
-_OTHER_NAME = "Call the expression's column otherwise: the field's own is then there too."
 # Dates and times of any kind are compared as times in UTC, as expectations have them (quality/judge.py).
 _AS_COMPARED = {"DATE": "TIMESTAMPTZ", "TIMESTAMP": "TIMESTAMPTZ"}
-_DECLARE = "Declare it as a column: without one its type is not known."
 
 
 def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
@@ -40,59 +38,51 @@ def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterato
     Regular expressions, conditions on rows and the dead-letter table's columns come first. Without ``folds``
     no constant is looked at that need not be.
     """
-    yield from judge_regexes(entry)
+    yield from _judge_regexes(entry)
     yield from judge_row_conditions(entry, folds=folds)
-    yield from judge_letter_columns(entry, folds=folds)
+    yield from _judge_letter_columns(entry, folds=folds)
     judging = _Judging(entry, folds)
-    checks: list[tuple[Path, Callable[[], None]]] = [
-        (("columns", name, _key(column)), partial(judging.check_column, name, column))
-        for name, column in entry.columns.items()
-    ]
+    for name, column in entry.columns.items():
+        yield from _tried(("columns", name, _key(column)), partial(judging.check_column, name, column))
     if entry.filter is not None and "filter" not in entry.layout.not_said:
-        checks.append((("filter",), partial(judging.check, entry.filter, check_condition)))
+        yield from _tried(("filter",), partial(judging.check, entry.filter, check_condition))
     if entry.route.by is not None and "route" not in entry.layout.not_said:
-        checks.append((("route", "by"), partial(judging.check, entry.route.by, check_route_value)))
-    for path, check in checks:
-        try:
-            check()
-        except ExpressionError as error:
-            yield Finding(path, error.message, error.hint)
+        yield from _tried(("route", "by"), partial(judging.check, entry.route.by, check_route_value))
 
 
-def judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
+def _tried(path: Path, check: Callable[[], None]) -> Iterator[Finding]:
+    """Yield why what stands there is refused."""
+    try:
+        check()
+    except (ExpressionError, UnreadableValueError) as error:
+        yield Finding(path, error.message, error.hint)
+
+
+def _judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
     """Yield what RE2 cannot read of ``topics_regex`` and of expectations: they are judged by RE2 as well."""
-    written: list[tuple[Path, str]] = []
     if isinstance(entry, PipelineTemplate):
-        written.append((("topics_regex",), entry.topics_regex))
+        yield from _tried(("topics_regex",), partial(check_regex, entry.topics_regex))
     for path, expectation in _expectations(entry):
-        written += [((*path, key), regex) for key, regex in expectation.regexes]
-    for where, regex in written:
-        try:
-            check_regex(regex)
-        except ExpressionError as error:
-            yield Finding(where, error.message, error.hint)
+        for key, regex in expectation.regexes:
+            yield from _tried((*path, key), partial(check_regex, regex))
 
 
 def judge_row_conditions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
     """Yield every mistake in expectations' conditions on rows; types where all are declared."""
-    for path, condition in _row_conditions(entry):
-        declared = {name: duckdb_type(column.type) for name, column in entry.columns.items()}
-        known = {**KAFKA_NAMES, **{name: _AS_COMPARED.get(kind, kind) for name, kind in declared.items()}}
-        if entry.record_key.is_binary:
-            known["_kafka_key"] = "BLOB"
-        try:
-            expression = judge_condition(condition)
-            if known.keys() >= set(expression.names):
-                types = {name: known[name] for name in expression.names}
-                check_condition(bound_type(expression, types, folds=folds), "a condition")
-        except ExpressionError as error:
-            yield Finding(path, error.message, error.hint)
+    declared = {name: duckdb_type(column.type) for name, column in entry.columns.items()}
+    known = {**KAFKA_NAMES, **{name: _AS_COMPARED.get(kind, kind) for name, kind in declared.items()}}
+    if entry.record_key.is_binary:
+        known["_kafka_key"] = "BLOB"
 
+    def check(condition: str) -> None:
+        expression = judge_condition(condition)
+        if known.keys() >= set(expression.names):
+            types = {name: known[name] for name in expression.names}
+            check_condition(bound_type(expression, types, folds=folds), "a condition")
 
-def _row_conditions(entry: PipelineSettings) -> Iterator[tuple[Path, str]]:
     for path, expectation in _expectations(entry):
         if expectation.row_condition is not None:
-            yield (*path, ROW_CONDITION), expectation.row_condition
+            yield from _tried((*path, ROW_CONDITION), partial(check, expectation.row_condition))
 
 
 def _expectations(entry: PipelineSettings) -> Iterator[tuple[Path, Expectation]]:
@@ -101,7 +91,7 @@ def _expectations(entry: PipelineSettings) -> Iterator[tuple[Path, Expectation]]
             yield ("quality", str(at), "expectations", str(number), expectation.type), expectation
 
 
-def judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
+def _judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
     """Yield every mistake in the columns and partition fields of the dead-letter table."""
     letters = entry.dead_letters
     if not letters.columns and not letters.partition_by:
@@ -111,11 +101,8 @@ def judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Iter
         path = ("dead_letters", "columns", name)
         if name.lower() in own:
             yield mistake("column-of-letters", path)
-            continue
-        try:
-            _check_letter_column(column, folds=folds)
-        except ExpressionError as error:
-            yield Finding((*path, "sql"), error.message, error.hint)
+        else:
+            yield from _tried((*path, "sql"), partial(_check_letter_column, column, folds=folds))
     for term in letters.partition_by:
         column_name = parse_partition_term(term).column
         if column_name not in own | letters.columns.keys():
@@ -130,9 +117,7 @@ def _check_letter_column(column: LetterColumn, *, folds: bool) -> None:
     expression = judge(column.sql)
     for name in expression.names:
         if name.lower() not in LETTER_NAMES:
-            raise ExpressionError(
-                f"speaks of {name}, which no dead letter has", f"There are {', '.join(LETTER_NAMES)}."
-            )
+            raise wrong_value("not-of-letters", name=name, there=", ".join(LETTER_NAMES))
     types = {name: LETTER_NAMES[name.lower()] for name in expression.names}
     result = bound_type(expression, types, folds=folds)
     check_result(result, column_type(duckdb_type(column.type)), column.type)
@@ -157,10 +142,9 @@ class _Judging:
         if column.jmespath is not None:
             compiled(column.jmespath)
             if not self._is_json:
-                hint = f'Write sql: "{column.jmespath}": a field of a field is reached by a dot.'
-                raise ExpressionError(f"is for JSON, and the values are {format_name}", hint)
+                raise wrong_value("path-not-of-json", format=format_name, jmespath=column.jmespath)
         if column.written_as is FieldForm.JSON and not self._is_json:
-            raise ExpressionError(f"is for JSON, and the values are {format_name}", "Leave it out.")
+            raise wrong_value("form-not-of-json", format=format_name)
         if column.sql is None:
             return
         expression = judge(column.sql)
@@ -169,8 +153,7 @@ class _Judging:
         }
         for each in expression.names:
             if each.lower() in computed:
-                hint = "Write what that one is made of: columns are made one by one, in no order."
-                raise ExpressionError(f"speaks of {each}, which is another expression's column", hint)
+                raise wrong_value("of-another-expression", name=each)
         result = self._bound(expression, name)
         if result is not None:
             check_result(result, column_type(duckdb_type(column.type)), column.type)
@@ -200,6 +183,5 @@ class _Judging:
         if self._is_json:
             return "VARCHAR" if self.entry.is_exact or name == own else None
         if self.entry.is_exact or name == own:
-            hint = _OTHER_NAME if name == own else _DECLARE
-            raise ExpressionError(f"speaks of {name}, which has no column of its own", hint)
+            raise wrong_value("named-as-its-field" if name == own else "not-declared", name=name)
         return None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.config.problems import Finding, UnreadableValueError, closest, did_you_mean
+from spark_jobs.config.problems import Finding, closest, did_you_mean, mistake, wrong_value
 
 # What Iceberg's table properties can say: drains and Spark's compaction both write with them.
 #
@@ -32,21 +32,21 @@ _RULES = (
 )
 
 
-def wrong_property(key: str, properties: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return what is wrong with the value of ``key`` and a hint, or None; any other key is none of ours."""
+def wrong_property(key: str, properties: Mapping[str, str]) -> Finding | None:
+    """Return what is wrong with the value of ``key``, its path, or None; any other key is none of ours."""
     value = properties[key]
     if key == CODEC and value.lower() not in CODECS:
-        why = "Spark, which compacts, has no Brotli; t" if value.lower() == "brotli" else "T"
-        return f"is {value}", f"{why}here are {', '.join(CODECS)}."
+        brotli, others = value.lower() == "brotli", ", ".join(CODECS)
+        return mistake("codec-of-drains" if brotli else "codec", (key,), value=value, codecs=others)
     if key == LEVEL:
         codec = codec_of(properties)
         if codec != _WITH_LEVELS:
-            return f"is no level of {codec}", f"Leave it out: only {_WITH_LEVELS} has levels here."
+            return mistake("level-of-none", (key,), codec=codec, with_levels=_WITH_LEVELS)
         if not value.removeprefix("-").isdecimal() or int(value) not in _ZSTD_LEVELS:
-            return f"is {value}", f"A level is a whole number from {_ZSTD_LEVELS[0]} to {_ZSTD_LEVELS[-1]}."
+            return mistake("level", (key,), value=value, least=_ZSTD_LEVELS[0], most=_ZSTD_LEVELS[-1])
     for keys, values, said in _RULES:
         if re.fullmatch(keys, key, re.ASCII) and not re.fullmatch(values, value, re.ASCII):
-            return f"is {value}", f"Write {said}."
+            return mistake("property", (key,), value=value, values=said)
     return None
 
 
@@ -90,11 +90,13 @@ def check_type_name(text: str) -> None:
     if name in PRIMITIVES or _FIXED.fullmatch(name):
         return
     if decimal := _DECIMAL.fullmatch(name):
-        _check_decimal(text, int(decimal[1]), int(decimal[2]))
+        precision, scale = map(int, decimal.groups())
+        if not 0 < precision <= _MAX_PRECISION or scale > precision:
+            raise wrong_value("decimal", text=text, most=_MAX_PRECISION)
     elif nested := _NESTED.fullmatch(name):
         _check_nested(text, nested[1], split_arguments(nested[2]))
     else:
-        raise UnreadableValueError(f"{text!r} is not an Iceberg type", _suggest(name))
+        raise wrong_value("not-a-type", text=text, how=_suggest(name))
 
 
 def split_arguments(text: str, at: str = ",", most: int = -1) -> list[str]:
@@ -131,28 +133,15 @@ def field_text(name: str, type_name: str) -> str:
     return f"{_QUOTE}{name.replace(_QUOTE, _QUOTE * 2)}{_QUOTE}: {type_name}"
 
 
-def _check_decimal(text: str, precision: int, scale: int) -> None:
-    if not 0 < precision <= _MAX_PRECISION or scale > precision:
-        raise UnreadableValueError(
-            f"{text!r} is out of range",
-            f"A decimal has up to {_MAX_PRECISION} digits, scale at most precision.",
-        )
-
-
 def _check_nested(text: str, kind: str, arguments: list[str]) -> None:
     if kind == "struct":
         for argument in arguments:
             if (field := split_field(argument)) is None:
-                raise UnreadableValueError(
-                    f"{text!r}: a struct field needs a name",
-                    "Write struct<name: type, …>; a name with any of ,:<>()[] stands in backticks.",
-                )
+                raise wrong_value("struct-field", text=text)
             check_type_name(field[1])
         return
     if len(arguments) != (1 if kind == "list" else 2):
-        raise UnreadableValueError(
-            f"{text!r}: wrong number of types", "Write list<type> or map<key type, value type>."
-        )
+        raise wrong_value("types-inside", text=text)
     for argument in arguments:
         check_type_name(argument)
 
@@ -210,22 +199,20 @@ def parse_partition_term(text: str) -> PartitionTerm:
         return PartitionTerm("identity", term)
     call = _CALL.fullmatch(term)
     if call is None:
-        raise UnreadableValueError(f"{text!r} is not a partition transform", _TRANSFORM_HINT)
+        raise wrong_value("not-a-transform", text=text, how=_TRANSFORM_HINT)
     transform = call[1].lower()
     if transform not in TRANSFORMS:
         hint = did_you_mean(closest(transform, TRANSFORMS), _TRANSFORM_HINT)
-        raise UnreadableValueError(f"{call[1]!r} is not an Iceberg partition transform", hint)
+        raise wrong_value("unknown-transform", text=call[1], how=hint)
     *width, column = (argument.strip() for argument in call[2].split(","))
     is_column = _COLUMN.fullmatch(column) is not None
     if transform in _WITH_WIDTH:
         is_width = len(width) == 1 and width[0].isdecimal() and int(width[0]) > 0
         if not (is_width and is_column):
-            raise UnreadableValueError(
-                f"{text!r}: {transform} takes a width and a column", f"Write {transform}(16, column)."
-            )
+            raise wrong_value("transform-with-width", text=text, transform=transform)
         return PartitionTerm(transform, column, int(width[0]))
     if width or not is_column:
-        raise UnreadableValueError(f"{text!r}: {transform} takes one column", f"Write {transform}(column).")
+        raise wrong_value("transform-of-one", text=text, transform=transform)
     return PartitionTerm(transform, column)
 
 
@@ -256,22 +243,11 @@ def check_partition_by(terms: Iterable[str], types: Mapping[str, str]) -> Findin
 _UNSORTED = ("struct", "list", "map")
 
 
-def sort_column(text: str) -> str:
-    """Return the column's name; raises ``UnreadableValueError`` for what is inside one."""
-    if "." in text or not text:
-        raise UnreadableValueError(
-            f"{text!r} is no column by itself",
-            "Name a column of the table itself.",
-        )
-    return text
-
-
 def check_sort_by(sort_by: Sequence[str], columns: Mapping[str, str]) -> Finding | None:
     """Return what speaks against sorting by these; ``columns`` are declared types."""
     if twice := next((name for name in sort_by if sort_by.count(name) > 1), None):
-        return Finding(("sort_by",), f"names the column {twice} twice", "Keep the first.")
+        return mistake("sorted-twice", ("sort_by",), name=twice)
     for name in sort_by:
         if (kind := columns.get(name, "")).startswith(_UNSORTED):
-            told = f"names {name}, a {kind}: such values have no order"
-            return Finding(("sort_by",), told, "Name columns with single values.")
+            return mistake("without-order", ("sort_by",), name=name, type=kind)
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,20 @@ def wrong_value(way: str, /, **places: object) -> UnreadableValueError:
     """Return the same as what a value is refused with, where only pydantic knows the key."""
     found = mistake(way, **places)
     return UnreadableValueError(found.message, found.hint)
+
+
+def only(way: str, is_right: Callable[[str], object], *, is_shown: bool = True) -> Callable[[str], str]:
+    """Return what gives a text back if it is right, and refuses it as the mistake of this way if not.
+
+    Without ``is_shown`` the text is kept from the mistake: it may hold a password.
+    """
+
+    def take(text: str) -> str:
+        if not is_right(text):
+            raise wrong_value(way, **({"text": text} if is_shown else {}))
+        return text
+
+    return take
 
 
 def closest(word: str, known: Collection[str], *, cutoff: float = 0.6) -> str | None:

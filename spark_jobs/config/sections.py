@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from spark_jobs.config import values
 from spark_jobs.config.columns import Growth, Incompatible, LetterColumn, NewFields
-from spark_jobs.config.problems import Finding, UnreadableValueError, closest, did_you_mean
+from spark_jobs.config.problems import Finding, closest, did_you_mean, mistake, wrong_value
 from spark_jobs.config.values import (
     AwsRegion,
     Frozen,
@@ -43,7 +43,7 @@ def _read(value: object) -> object:
     if not isinstance(value, str):
         return value
     if value not in {"true", "false"}:
-        raise UnreadableValueError(f"{value!r} is neither true nor false", "Write hot: true, or a map.")
+        raise wrong_value("not-hot", text=value)
     return {} if value == "true" else None
 
 
@@ -122,9 +122,8 @@ def check_route_tables(route: RouteSettings, table: str, beside: Mapping[str, st
     """Return which routed table is one that the pipeline writes otherwise, ``beside`` by lower case."""
     for value, routed in route.tables.items():
         if routed != table and routed.lower() in beside:
-            told = f"{routed} is {beside[routed.lower()]}"
-            hint = f"Give it another name; {table} itself says that these rows stay there."
-            return Finding(("route", "tables", value), told, hint)
+            path, otherwise = ("route", "tables", value), beside[routed.lower()]
+            return mistake("routed-to-itself", path, routed=routed, otherwise=otherwise, own=table)
     return None
 
 
@@ -252,9 +251,6 @@ FIXED_PROPERTIES = {
 # Not librdkafka's: properties are text wherever they travel, and each client makes its callback of this.
 AWS_MSK_IAM_REGION = "kafka_auth.aws_msk_iam.region"
 
-_LOST_OR_DOUBLED = "Leave it out: another value would lose or double records."
-_WHY_FIXED = {"group.id": "Leave it out: no consumer group is joined."}
-
 ALIASES = {
     "metadata.broker.list": "bootstrap.servers",
     "sasl.mechanism": "sasl.mechanisms",
@@ -278,8 +274,7 @@ def validate_kafka_properties(properties: Mapping[str, str]) -> list[Finding]:
     findings = [finding for name, value in properties.items() if (finding := _judge(name, value))]
     for alias, name in ALIASES.items():
         if alias in properties and name in properties and properties[alias] != properties[name]:
-            told = f"contradicts {name}, which is the same property"
-            findings.append(Finding((alias,), told, f"Keep {name}."))
+            findings.append(mistake("same-property", (alias,), name=name))
     return findings
 
 
@@ -288,14 +283,14 @@ def _judge(name: str, value: str) -> Finding | None:
     if fixed is not None:
         if str(value).lower() == fixed:
             return None
-        return Finding((name,), f"is always {fixed}", _WHY_FIXED.get(name, _LOST_OR_DOUBLED))
+        return mistake("fixed-group" if name == "group.id" else "fixed", (name,), value=fixed)
     if name in _JAVA_NAMES:
-        return Finding((name,), "is a property of Kafka's Java client", _JAVA_NAMES[name])
+        return mistake("property-of-java", (name,), how=_JAVA_NAMES[name])
     if name in KAFKA_PROPERTY_NAMES:
         return None
     meant = closest(name.lower().replace("_", ".").replace("-", "."), KAFKA_PROPERTY_NAMES)
     hint = did_you_mean(meant, "See the list of properties in librdkafka's CONFIGURATION.md.")
-    return Finding((name,), "is not a property librdkafka knows", hint)
+    return mistake("unknown-property", (name,), how=hint)
 
 
 class AwsMskIam(Frozen):

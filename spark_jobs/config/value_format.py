@@ -6,7 +6,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated
 
-from spark_jobs.config.problems import Finding
+from spark_jobs.config.problems import Finding, mistake
 from spark_jobs.config.values import (
     ColumnName,
     Delimiter,
@@ -170,62 +170,53 @@ def check_place(value: SchemaPlace, registries: Collection[str], own: Collection
     if (finding := _check_format(value, own)) is not None or not value.format.has_schema:
         return finding
     if value.registry is not None and value.file is not None:
-        return Finding((), "has both registry and file", "Keep one: where the schema is.")
+        return mistake("both-schemas")
     if value.registry is None and value.file is None:
-        hint = "Add registry: NAME, or file: PATH."
-        return Finding((), f"{value.format} cannot be read without a schema", hint)
+        return mistake("no-schema", format=value.format)
     if value.registry is not None and value.registry not in registries:
         known = ", ".join(sorted(registries)) or "none"
-        return Finding(("registry",), f"names no registry: {value.registry}", f"`registries` has {known}.")
+        return mistake("no-such-registry", ("registry",), name=value.registry, known=known)
     return _check_framing(value) or _check_text(value, own)
 
 
 def _check_format(value: SchemaPlace, own: Collection[str]) -> Finding | None:
     for each, formats in _USED_BY.items():
         if each in own and value.format not in formats:
+            if value.format.has_schema:
+                return mistake("not-used-by", (each,), format=value.format)
             others = "csv" if formats is _CSV else "avro, protobuf or json_schema"
-            hint = "Leave it out." if value.format.has_schema else f"Leave it out, or say format: {others}."
-            return Finding((each,), f"is not used by {value.format}", hint)
+            return mistake("used-by-others", (each,), format=value.format, others=others)
     names = value.columns if isinstance(value, ValueSettings) else ()
     if value.format is ValueFormat.CSV and len({*names, ""}) <= max(len(names), 1):
-        hint = "Write columns: [a, b], in the order of the fields."
-        return Finding(("columns",), "csv needs a name of its own for each field", hint)
+        return mistake("csv-columns", ("columns",))
     return None
 
 
 def _check_text(value: SchemaPlace, own: Collection[str]) -> Finding | None:
     if "message" in own and value.is_framed:
-        hint = "Leave it out, or add framing: none."
-        return Finding(("message",), "is said where each names its schema", hint)
+        return mistake("said-where-framed", ("message",))
     if "include" in own and value.file is None:
-        hint = "Leave it out: the registry has what they refer to."
-        return Finding(("include",), "is said of a registry's schemas", hint)
+        return mistake("said-of-a-registry", ("include",))
     return None
 
 
 def _check_framing(value: SchemaPlace) -> Finding | None:
     written = value.model_fields_set
     if value.file is not None and "framing" in written and value.framing is not Framing.NONE:
-        return Finding(("framing",), "is said of a schema in a file", "Leave it out: a file has no ids.")
+        return mistake("framing-of-a-file", ("framing",))
     for each in ("subject", "version"):
         if each in written and not value.is_by_version:
-            told = (
-                "is said where each names its schema" if value.is_framed else "is said of a schema in a file"
-            )
-            hint = "Leave it out, or add framing: none." if value.is_framed else "Leave it out."
-            return Finding((each,), told, hint)
+            return mistake("said-where-framed" if value.is_framed else "said-of-a-file", (each,))
     return None
 
 
 def _check_key(key: KeySettings) -> Finding | None:
     if key.format in (ValueFormat.JSON, ValueFormat.CSV):
-        hint = "Keep it as `string`, or say where its schema is."
-        return Finding(("format",), f"keys are not read as {key.format}", hint)
+        return mistake("format-of-keys", ("format",), format=key.format)
     if not key.format.has_schema and "column" in key.model_fields_set:
-        hint = "Leave it out: the column is `_kafka_key`."
-        return Finding(("as",), f"a key of {key.format} has no column of its own", hint)
+        return mistake("key-without-column", ("as",), format=key.format)
     if not key.column:
-        return Finding(("as",), "is empty", "Name a column, or leave it out: `key`.")
+        return mistake("key-column-empty", ("as",))
     if key.column.startswith("_"):
-        return Finding(("as",), "names that begin so are Sluice's own", "Call it otherwise.")
+        return mistake("key-column-of-ours", ("as",))
     return None

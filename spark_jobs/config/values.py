@@ -24,8 +24,8 @@ from pydantic import (
     model_validator,
 )
 
-from spark_jobs.config.iceberg_terms import check_type_name, parse_partition_term, sort_column
-from spark_jobs.config.problems import UnreadableValueError, wrong_value
+from spark_jobs.config.iceberg_terms import check_type_name, parse_partition_term
+from spark_jobs.config.problems import UnreadableValueError, only, wrong_value
 from spark_jobs.config.quantities import (
     DAY_SECONDS,
     parse_cron,
@@ -43,6 +43,8 @@ _AWS_REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _OWNER = r"team:\S+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}"
+_WEB = ("https://", "http://", "${")
+_POSTGRES = ("postgresql://", "postgres://", "${")
 
 
 def parsed(parse: Callable[[str], object], kind: type | tuple[type, ...] = ()) -> BeforeValidator:
@@ -56,32 +58,6 @@ def parsed(parse: Callable[[str], object], kind: type | tuple[type, ...] = ()) -
         return parse(value)
 
     return BeforeValidator(read)
-
-
-def _read_name(pattern: str, what: str, hint: str) -> BeforeValidator:
-    """Take a text that ``pattern`` matches whole."""
-
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text) or text in {".", ".."}:
-            raise wrong_value("not-so-named", text=text, what=what, how=hint)
-        return text
-
-    return parsed(parse)
-
-
-def _read_identifier(what: str) -> BeforeValidator:
-    return _read_name(_NAME, what, "Letters, digits and '_', not starting with a digit.")
-
-
-def _read_address(starts: tuple[str, ...], what: str, hint: str) -> BeforeValidator:
-    """Take an address that begins with one of ``starts``; no message shows it, it may hold a password."""
-
-    def parse(text: str) -> str:
-        if not text.startswith(starts):
-            raise wrong_value("not-such-an-address", what=what, how=hint)
-        return text
-
-    return parsed(parse, SecretStr)
 
 
 def _positive(text: str) -> int:
@@ -126,12 +102,6 @@ def _type_name(text: str) -> str:
     return text.strip()
 
 
-def _column_name(text: str) -> str:
-    if text.startswith("_kafka_") or text == "_ingested_at":
-        raise wrong_value("column-of-ours", text=text)
-    return text
-
-
 def _orphan_age(text: str) -> int:
     seconds = parse_duration_seconds(text)
     if seconds < DAY_SECONDS:
@@ -141,16 +111,10 @@ def _orphan_age(text: str) -> int:
 
 def _registry_url(text: str) -> str:
     # What a reference gives is looked at again when it is known.
-    if not text.startswith(("https://", "http://", "${")):
+    if not text.startswith(_WEB):
         raise wrong_value("registry-url")
     if not is_bare_url(text):
         raise wrong_value("registry-url-with-more")
-    return text
-
-
-def _absolute_path(text: str) -> str:
-    if not text.startswith("/"):
-        raise wrong_value("not-absolute", text=text)
     return text
 
 
@@ -160,18 +124,15 @@ def _storage_path(text: str) -> str:
     return text.rstrip("/")
 
 
+_absolute = only("not-absolute", lambda text: text.startswith("/"))
+
+
 def _command(value: object) -> object:
     words = list(value) if isinstance(value, list | tuple) else [value]
     if not words or not all(isinstance(word, str) and word for word in words):
         raise wrong_value("not-a-command")
-    _absolute_path(str(words[0]))
+    _absolute(str(words[0]))
     return words
-
-
-def _file_below(text: str) -> str:
-    if text.startswith("/") or ".." in text.split("/"):
-        raise wrong_value("not-below", text=text)
-    return text
 
 
 def _share(text: str) -> float:
@@ -224,7 +185,7 @@ Size = Annotated[int, parsed(parse_size_bytes, int), _matches(r"^\d+\s*([KMGT]i?
 Count = Annotated[int, parsed(_positive, int), WithJsonSchema({"type": "integer", "minimum": 1})]
 Topic = Annotated[
     str,
-    _read_name(_TOPIC, "a topic name", "Letters, digits, '.', '_' and '-', at most 249."),
+    parsed(only("not-a-topic", re.compile(rf"(?!\.\.?$){_TOPIC}").fullmatch)),
     _matches(f"^{_TOPIC}$"),
 ]
 # Whether RE2 knows it is judged with the expressions (``expressions.py``).
@@ -233,20 +194,17 @@ LayoutName = Annotated[
     InstanceOf[Layout], parsed(_layout, Layout), WithJsonSchema({"type": "string", "enum": [*LAYOUTS]})
 ]
 Table = Annotated[str, parsed(_table), _matches(r"^[^.\s]+(\.[^.\s]+)+$")]
-PipelineName = Annotated[str, _read_identifier("a pipeline name"), _matches(f"^{_NAME}$")]
-RegistryName = Annotated[str, _read_identifier("a registry's name"), _matches(f"^{_NAME}$")]
-SourceName = Annotated[str, _read_identifier("a source's name"), _matches(f"^{_NAME}$")]
+_is_name = re.compile(_NAME).fullmatch
+PipelineName = Annotated[str, parsed(only("not-a-pipelines-name", _is_name)), _matches(f"^{_NAME}$")]
+RegistryName = Annotated[str, parsed(only("not-a-registrys-name", _is_name)), _matches(f"^{_NAME}$")]
+SourceName = Annotated[str, parsed(only("not-a-sources-name", _is_name)), _matches(f"^{_NAME}$")]
 SourceUrl = Annotated[
     SecretStr,
-    _read_address(
-        ("postgresql://", "postgres://", "${"),
-        "the address of a PostgreSQL",
-        "Write ${VARIABLE} or ${file:…} that holds postgresql://user:password@host/database.",
-    ),
+    parsed(only("not-of-postgres", lambda text: text.startswith(_POSTGRES), is_shown=False), SecretStr),
     _matches(r"^(postgres(ql)?://|\$\{)"),
 ]
 AwsRegion = Annotated[
-    str, _read_name(_AWS_REGION, "a region of AWS", "Write eu-central-1."), _matches(f"^{_AWS_REGION}$")
+    str, parsed(only("not-a-region", re.compile(_AWS_REGION).fullmatch)), _matches(f"^{_AWS_REGION}$")
 ]
 RegistryUrl = Annotated[str, parsed(_registry_url), _matches(r"^(https?://|\$\{)")]
 Command = Annotated[
@@ -254,9 +212,13 @@ Command = Annotated[
     BeforeValidator(_command),
     WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1}),
 ]
-AbsolutePath = Annotated[str, parsed(_absolute_path), _matches("^/")]
+AbsolutePath = Annotated[str, parsed(_absolute), _matches("^/")]
 StoragePath = Annotated[str, parsed(_storage_path), _matches("^/|://")]
-FileBelow = Annotated[str, parsed(_file_below), _matches(r"^[^/]")]
+FileBelow = Annotated[
+    str,
+    parsed(only("not-below", lambda text: text[:1] != "/" and ".." not in text.split("/"))),
+    _matches(r"^[^/]"),
+]
 SchemaVersion = Annotated[
     int | None,
     parsed(_schema_version, (int, type(None))),
@@ -268,27 +230,26 @@ TextEncoding = Annotated[str | None, parsed(_text_encoding, type(None)), _matche
 HasHeader = Annotated[bool | None, AfterValidator(lambda said: said or None)]
 Secret = Annotated[SecretStr, parsed(str, SecretStr), WithJsonSchema({"type": "string"})]
 PartitionField = Annotated[str, parsed(lambda text: str(parse_partition_term(text)))]
-SortColumn = Annotated[str, parsed(sort_column)]
+SortColumn = Annotated[str, parsed(only("not-a-column", lambda text: text and "." not in text))]
 # Dagster refuses all definitions for one owner that it cannot read.
-Owner = Annotated[str, _read_name(_OWNER, "an owner", "Write an e-mail address or team:name.")]
+Owner = Annotated[str, parsed(only("not-an-owner", re.compile(_OWNER).fullmatch))]
 Properties = dict[str, Scalar]
 # Those that may hold secrets are never dumped.
 SecretProperties = Annotated[Properties, PlainSerializer(redact_properties)]
-ColumnName = Annotated[str, parsed(_column_name)]
+ColumnName = Annotated[
+    str,
+    parsed(only("column-of-ours", lambda text: not text.startswith("_kafka_") and text != "_ingested_at")),
+]
 TypeName = Annotated[str, parsed(_type_name)]
 ConnectUrl = Annotated[
     str,
-    _read_address(
-        ("sc://",), "a Spark Connect URL", "Write sc://host:15002, or use master for a Spark master."
-    ),
+    parsed(only("not-of-spark-connect", lambda text: text.startswith("sc://"), is_shown=False), SecretStr),
     _matches("^sc://"),
     PlainSerializer(redact_urls),
 ]
 Webhook = Annotated[
     SecretStr,
-    _read_address(
-        ("https://", "http://", "${"), "a URL", "Write https://…, or ${VARIABLE} or ${file:…} that holds it."
-    ),
+    parsed(only("not-a-webhook", lambda text: text.startswith(_WEB), is_shown=False), SecretStr),
     _matches(r"^(https?://|\$\{)"),
 ]
 Version = Annotated[int, BeforeValidator(_version), WithJsonSchema({"const": 1})]
