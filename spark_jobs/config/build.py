@@ -11,7 +11,7 @@ from typing import Any
 from spark_jobs.config.columns import from_text
 from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order, mistake
-from spark_jobs.config.sections import ALIASES, check_route_tables
+from spark_jobs.config.sections import ALIASES
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,
@@ -179,9 +179,14 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
 
 
 def _clash_with_itself(entry: PipelineConfig) -> Finding | None:
-    beside = {entry.table: "the pipeline's own table, written otherwise"}
-    beside |= {entry.dead_letter_table: "the table of its dead letters"}
-    return check_route_tables(entry.route, entry.table, {name.lower(): is_ for name, is_ in beside.items()})
+    """Return which routed table is one that the pipeline writes otherwise."""
+    beside = {entry.table.lower(): "the pipeline's own table, written otherwise"}
+    beside |= {entry.dead_letter_table.lower(): "the table of its dead letters"}
+    for value, routed in entry.route.tables.items():
+        if routed != entry.table and (otherwise := beside.get(routed.lower())) is not None:
+            path = ("route", "tables", value)
+            return mistake("routed-to-itself", path, routed=routed, otherwise=otherwise, own=entry.table)
+    return None
 
 
 def _unreadable(

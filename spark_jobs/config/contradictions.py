@@ -6,7 +6,7 @@ These look at the raw content, so that a file with a wrong type elsewhere still 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -150,10 +150,11 @@ class Lent:
 
 def check_borrowed(team: Document, lent: Lent) -> Iterator[Finding]:
     """Give a finding for every registry, source, secret of webhooks and host that is not lent."""
-    for path, kind, name in _named(team.content):
+    for path, name in _said(team.content, "(value|key)/registry|mirror/source"):
+        kind = "sources" if path[-1] == "source" else "registries"
         if name not in getattr(lent, kind):
             yield _not_lent(team, path, f"uses {name}", f"{kind}: [{name}]")
-    for path, webhook in _said(team.content, "notify", ("webhook", "trouble", "secret")):
+    for path, webhook in _said(team.content, "notify/(webhook|trouble|secret)"):
         references = REFERENCE.findall(webhook)
         for name in references:
             if name not in lent.secrets:
@@ -182,20 +183,9 @@ def _exact(origin: str) -> str:
     return lower.removesuffix(":443" if lower.startswith("https:") else ":80")
 
 
-def _named(content: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """Give what is used by its name, and under which key of the main file it stands."""
-    for section, key, kind in (
-        ("value", "registry", "registries"),
-        ("key", "registry", "registries"),
-        ("mirror", "source", "sources"),
-    ):
-        for path, name in _said(content, section, (key,)):
-            yield path, kind, name
-
-
-def _said(content: dict[str, Any], section: str, keys: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """Give the texts under these keys of a section, of the file's defaults and of each pipeline."""
-    return _texts_at(rf"(defaults|pipelines/[^/]+)/{section}/({'|'.join(keys)})", content)
+def _said(content: dict[str, Any], keys: str) -> Iterator[tuple[Path, str]]:
+    """Give the texts under keys of this pattern, of the file's defaults and of each pipeline."""
+    return _texts_at(rf"(defaults|pipelines/[^/]+)/({keys})", content)
 
 
 def _texts(value: object) -> frozenset[str]:

@@ -9,21 +9,11 @@ from typing import Annotated
 
 from pydantic import Field, WithJsonSchema
 
+from spark_jobs.config import values
 from spark_jobs.config.listener import DEFAULT_GATEWAY, AddressOrOff, ListenerSettings
 from spark_jobs.config.problems import wrong_value
 from spark_jobs.config.quantities import parse_duration_seconds
-from spark_jobs.config.values import (
-    Count,
-    Duration,
-    Frozen,
-    OneOrMany,
-    Secret,
-    Size,
-    Topic,
-    choice,
-    key,
-    parsed,
-)
+from spark_jobs.config.values import Frozen, choice, key, parsed
 
 # Of the hash of a source; fixed, since transactional ids and the partitions of states are made of it.
 SLOTS = 8
@@ -60,7 +50,7 @@ class StreamEnvelope(StrEnum):
 class StreamSettings(Frozen):
     """A stream: what clients name, and the topic that its events go to."""
 
-    topic: Topic = Field(description="The topic, which is there already.")
+    topic: values.Topic = Field(description="The topic, which is there already.")
     envelope: Annotated[StreamEnvelope, choice(StreamEnvelope)] | None = key(
         None,
         "`sluice`: a record is the whole event, with its operation and key, for a pipeline with"
@@ -77,7 +67,7 @@ class SpoolSettings(Frozen):
     """Where batches lie while Kafka is away."""
 
     path: str = key("spool.db", "An SQLite file on a disk of the gateway's own, from the state folder on.")
-    max_bytes: Size = key(
+    max_bytes: values.Size = key(
         "1GiB",
         "Most bytes of batches in it, 1,000 of each beside its events; beyond them clients wait.",
         alias="max",
@@ -87,14 +77,14 @@ class SpoolSettings(Frozen):
 class MemorySettings(Frozen):
     """What a gateway keeps in memory of a stream; beyond these it reads Kafka, or says so."""
 
-    sources: Count = key(
+    sources: values.Count = key(
         100_000,
         "Most sources whose last numbers are kept; others' are read from Kafka when they come.",
     )
-    event_ids: Count = key(
+    event_ids: values.Count = key(
         1_000_000, "Most ids within `event_ids`; beyond them batches with ids are `buffer_full` for a while."
     )
-    persisted: Count = key(
+    persisted: values.Count = key(
         10_000, "Most batches that wait to be told `persisted`, a tenth of these of one source."
     )
 
@@ -109,7 +99,7 @@ class GatewaySettings(ListenerSettings):
         " with `off` `up` does not. Not written, `up` takes a free port when this one is taken.",
     )
     # References in them are unresolved.
-    tokens: OneOrMany[Secret] = key(
+    tokens: values.OneOrMany[values.Secret] = key(
         (),
         "Who may send what, a line each: the SHA-256 of a token in hex, its streams (`a,b`, or `*`), events a"
         " second, bytes a second (`1MiB`), connections; `-` is no limit. Best as `${file:…}`.",
@@ -126,7 +116,7 @@ class GatewaySettings(ListenerSettings):
         "How long ids of events and batches are remembered, so that they count once; `0` is not at all.",
         alias="event_ids",
     )
-    max_batch_bytes: Size = key("1MiB", "Most bytes of one batch as it is sent.")
+    max_batch_bytes: values.Size = key("1MiB", "Most bytes of one batch as it is sent.")
     memory: MemorySettings = key(
         MemorySettings(), "What it remembers of a stream: `sources`, `event_ids`, `persisted`."
     )
@@ -135,10 +125,12 @@ class GatewaySettings(ListenerSettings):
         parsed(_slots, tuple),
         WithJsonSchema({"type": "string", "pattern": r"^\d-\d/8$"}),
     ] = key("0-7/8", "Which of eight slots of sources this gateway serves; others have the rest.")
-    trusted_proxies: OneOrMany[Annotated[str, parsed(_network)]] = key(
+    trusted_proxies: values.OneOrMany[Annotated[str, parsed(_network)]] = key(
         (), "Networks of proxies whose `X-Forwarded-Proto` says that a client came by TLS.", shown="none"
     )
-    idle_seconds: Duration = key("10m", "A connection that says nothing for so long is closed.", alias="idle")
+    idle_seconds: values.Duration = key(
+        "10m", "A connection that says nothing for so long is closed.", alias="idle"
+    )
 
     def stream_of(self, topic: str) -> str | None:
         """Return the name of the stream that writes a topic, None where none does."""

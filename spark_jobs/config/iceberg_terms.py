@@ -96,7 +96,8 @@ def check_type_name(text: str) -> None:
     elif nested := _NESTED.fullmatch(name):
         _check_nested(text, nested[1], split_arguments(nested[2]))
     else:
-        raise wrong_value("not-a-type", text=text, how=_suggest(name))
+        meant = _OTHER_NAMES.get(name.lower()) or closest(name.lower(), PRIMITIVES)
+        raise wrong_value("not-a-type", text=text, how=did_you_mean(meant, _HINT))
 
 
 def split_arguments(text: str, at: str = ",", most: int = -1) -> list[str]:
@@ -144,11 +145,6 @@ def _check_nested(text: str, kind: str, arguments: list[str]) -> None:
         raise wrong_value("types-inside", text=text)
     for argument in arguments:
         check_type_name(argument)
-
-
-def _suggest(name: str) -> str:
-    lower = name.lower()
-    return did_you_mean(_OTHER_NAMES.get(lower) or closest(lower, PRIMITIVES), _HINT)
 
 
 # Iceberg partition transforms as written: ``day(time_hour)``, ``bucket(16, id)``, ``origin``.

@@ -9,18 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, WithJsonSchema
 
+from spark_jobs.config import values
 from spark_jobs.config.problems import wrong_value
-from spark_jobs.config.values import (
-    AbsolutePath,
-    Count,
-    Duration,
-    Frozen,
-    OneOrMany,
-    Secret,
-    Size,
-    key,
-    parsed,
-)
+from spark_jobs.config.values import Frozen, key, parsed
 
 # An address of a machine that answers at all of its addresses, as the machine itself reaches it.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
@@ -91,8 +82,10 @@ def _origin(text: str) -> str:
 class TlsSettings(Frozen):
     """The certificate that a listener shows; it is read when the listener starts."""
 
-    cert: AbsolutePath = Field(description="File of the certificate and those that it is signed by (PEM).")
-    private_key: AbsolutePath | None = key(
+    cert: values.AbsolutePath = Field(
+        description="File of the certificate and those that it is signed by (PEM)."
+    )
+    private_key: values.AbsolutePath | None = key(
         None, "File of its private key (PEM), when `cert` does not hold it.", alias="key"
     )
 
@@ -100,12 +93,12 @@ class TlsSettings(Frozen):
 class ListenerDefaults(Frozen):
     """What `ui`, `metrics`, `catalog_server` and `serve` have, where their own section says nothing else."""
 
-    hosts: OneOrMany[str] = key(
+    hosts: values.OneOrMany[str] = key(
         (),
         "Names it is asked under beside its own address, as by a proxy, with a port or without.",
         shown="none",
     )
-    origins: OneOrMany[Annotated[str, parsed(_origin)]] = key(
+    origins: values.OneOrMany[Annotated[str, parsed(_origin)]] = key(
         (),
         "Origins whose pages may ask it to do things beside its own, as where a proxy changes the Host.",
         shown="none",
@@ -121,7 +114,7 @@ class ListenerSettings(ListenerDefaults):
     section: ClassVar[str]
     listen: Address | None = None
     # References in them are unresolved.
-    tokens: OneOrMany[Secret] = key(
+    tokens: values.OneOrMany[values.Secret] = key(
         (),
         "Who does not bring one of these is turned away: as a bearer token, or as the password of any user,"
         " as browsers ask for it. Best as `${TOKEN}`.",
@@ -190,24 +183,24 @@ class ServeSettings(ListenerSettings):
         "Where they are answered over Flight SQL beside that, for the same tokens and with the same `tls`;"
         " `off` is nowhere. Not written, a free port is taken when this one is.",
     )
-    memory_bytes: Size = key(
+    memory_bytes: values.Size = key(
         "2GB",
         "Most memory of the process, `hot.memory` of all pipelines in it; queries have `query_memory` beside"
         " it. Beyond it nothing more is read from Kafka until drains have taken some.",
         alias="memory",
     )
-    query_memory_bytes: Size = key(
+    query_memory_bytes: values.Size = key(
         "1GB",
         "Memory of a query that is alone; one beside it has a half, the next a third, and so on: eight"
         " together have 2.7 times as much. Beyond its own a query uses a temporary folder.",
         alias="query_memory",
     )
-    query_timeout_seconds: Duration = key(
+    query_timeout_seconds: values.Duration = key(
         "30s",
         "How long a query may take, its answer sent; a request may ask for less.",
         alias="query_timeout",
     )
-    max_queries: Count = key(
+    max_queries: values.Count = key(
         "8",
         "Queries at once, each in a process of its own; more wait a second and are refused"
         " (`too-many-queries`).",

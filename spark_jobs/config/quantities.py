@@ -35,19 +35,20 @@ def parse_size_bytes(text: str) -> int:
 
 def format_size(size_bytes: int) -> str:
     """Return the shortest exact binary form: ``268435456`` is ``256MiB``."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        factor = _BYTES[unit.lower()]
-        if size_bytes and size_bytes % factor == 0:
-            return f"{size_bytes // factor}{unit}"
-    return f"{size_bytes}B"
+    return _shortest(size_bytes, {unit: _BYTES[unit.lower()] for unit in ("TiB", "GiB", "MiB", "KiB", "B")})
 
 
 def format_duration(seconds: int) -> str:
     """Return the shortest exact form: ``3600`` is ``1h``."""
-    for unit in ("d", "h", "m"):
-        if seconds and seconds % _SECONDS[unit] == 0:
-            return f"{seconds // _SECONDS[unit]}{unit}"
-    return f"{seconds}s"
+    return _shortest(seconds, dict(reversed(_SECONDS.items())))
+
+
+def _shortest(quantity: int, units: dict[str, int]) -> str:
+    """Return it in the largest unit, the smallest being 1, that it is a whole number of."""
+    unit = next(
+        unit for unit, factor in units.items() if factor == 1 or (quantity and quantity % factor == 0)
+    )
+    return f"{quantity // units[unit]}{unit}"
 
 
 def _parse(text: str, units: dict[str, int], kind: str, examples: str) -> int:

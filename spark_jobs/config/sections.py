@@ -118,15 +118,6 @@ class RouteSettings(Frozen):
     )
 
 
-def check_route_tables(route: RouteSettings, table: str, beside: Mapping[str, str]) -> Finding | None:
-    """Return which routed table is one that the pipeline writes otherwise, ``beside`` by lower case."""
-    for value, routed in route.tables.items():
-        if routed != table and routed.lower() in beside:
-            path, otherwise = ("route", "tables", value), beside[routed.lower()]
-            return mistake("routed-to-itself", path, routed=routed, otherwise=otherwise, own=table)
-    return None
-
-
 class UpkeepSettings(Frozen):
     """When a table is tidied up by itself; `./sluice upkeep` does it at any time."""
 

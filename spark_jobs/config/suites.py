@@ -13,18 +13,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, cre
 from spark_jobs.checks.check import Check, LimitKind
 from spark_jobs.checks.check import Severity as CheckSeverity
 from spark_jobs.checks.registry import BY_NAME, CHECKS
+from spark_jobs.config import values
 from spark_jobs.config.problems import closest, did_you_mean, wrong_value
-from spark_jobs.config.values import (
-    Count,
-    Duration,
-    Frozen,
-    OneOrMany,
-    PipelineName,
-    Share,
-    choice,
-    key,
-    parsed,
-)
+from spark_jobs.config.values import Frozen, choice, key, parsed
 
 # What each looks at, by Great Expectations' own name; importing the library to ask it takes seconds. `rows`:
 # each meets it or not. `figures`: all rows together. `columns`: names and types. `sql`: it needs a database.
@@ -166,7 +157,7 @@ Expectations = Annotated[
 class Suite(Frozen):
     """Expectations that are judged together, each under Great Expectations' own name."""
 
-    name: PipelineName = Field(description="Name of the suite and of its check in Dagster.")
+    name: values.PipelineName = Field(description="Name of the suite and of its check in Dagster.")
     when: Annotated[When, choice(When)] = key(
         "after",
         "`after`: judged on what was committed. `gate`: judged on the written files of each"
@@ -217,12 +208,12 @@ def _check_name(text: str) -> str:
     return text
 
 
-CheckNames = OneOrMany[Annotated[str, parsed(_check_name)]]
+CheckNames = values.OneOrMany[Annotated[str, parsed(_check_name)]]
 WARNING = tuple(check.name for check in CHECKS if check.severity is CheckSeverity.WARN)
 _LIMITS: dict[LimitKind, Any] = {
-    LimitKind.DURATION: Duration,
-    LimitKind.COUNT: Count,
-    LimitKind.SHARE: Share,
+    LimitKind.DURATION: values.Duration,
+    LimitKind.COUNT: values.Count,
+    LimitKind.SHARE: values.Share,
 }
 
 if TYPE_CHECKING:

@@ -6,20 +6,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated
 
+from spark_jobs.config import values
 from spark_jobs.config.problems import Finding, mistake
-from spark_jobs.config.values import (
-    ColumnName,
-    Delimiter,
-    FileBelow,
-    Frozen,
-    HasHeader,
-    OneOrMany,
-    RegistryName,
-    SchemaVersion,
-    TextEncoding,
-    choice,
-    key,
-)
+from spark_jobs.config.values import Frozen, choice, key
 
 
 class ValueFormat(StrEnum):
@@ -73,7 +62,7 @@ class SchemaPlace(Frozen):
     """Where the schemas are that something is written with."""
 
     format: ValueFormat
-    registry: RegistryName | None = key(
+    registry: values.RegistryName | None = key(
         None,
         "The registry, by its name under `registries`.",
     )
@@ -87,12 +76,12 @@ class SchemaPlace(Frozen):
         "Where no id says it: what the schema is registered as.",
         shown="TOPIC-value, of keys TOPIC-key",
     )
-    version: SchemaVersion = key(
+    version: values.SchemaVersion = key(
         "latest",
         "Where no id says it: the subject's version. `latest` is asked for whenever a batch is planned; what"
         " was drained by one is read by it for ever.",
     )
-    file: FileBelow | None = key(
+    file: values.FileBelow | None = key(
         None,
         "A file with the one schema, where there are no ids: a path below the folder of `sluice.yaml`.",
     )
@@ -101,7 +90,7 @@ class SchemaPlace(Frozen):
         "Protobuf: the message in that file, or of that subject, by its full name or the last part of it.",
         shown="the only one",
     )
-    include: OneOrMany[FileBelow] = key(
+    include: values.OneOrMany[values.FileBelow] = key(
         (),
         "Protobuf, JSON Schema: folders below that of `sluice.yaml` whose files (`.proto`, `.json`) it may"
         " refer to, by their path in there.",
@@ -132,16 +121,18 @@ class ValueSettings(SchemaPlace):
         "`json` objects; `avro`, `protobuf` or `json_schema`, by a schema; a line of `csv`; or one column"
         " `value` of all there is: `string` (UTF-8), `raw` (bytes).",
     )
-    columns: OneOrMany[ColumnName] = key(
+    columns: values.OneOrMany[values.ColumnName] = key(
         (),
         "CSV: the names of all fields, in their order. The pipeline's `columns` give them types.",
         shown="none",
     )
-    delimiter: Delimiter = key(",", "CSV: the character between two fields.")
-    header: HasHeader = key(
+    delimiter: values.Delimiter = key(",", "CSV: the character between two fields.")
+    header: values.HasHeader = key(
         None, "CSV: a line that is the names in `columns` is no row: passed over and counted.", shown="false"
     )
-    encoding: TextEncoding = key("utf-8", "CSV: what the bytes are, by Python's name: `latin-1`, `cp1252`.")
+    encoding: values.TextEncoding = key(
+        "utf-8", "CSV: what the bytes are, by Python's name: `latin-1`, `cp1252`."
+    )
 
 
 class KeySettings(SchemaPlace):
