@@ -111,7 +111,9 @@ class _Rows:
         for name, result in results.items():
             if name not in self.shaping.of_rows:
                 self._note(name, result.errors)
-                made[name] = self._placed(name, result.values)
+                values = result.values.combine_chunks()
+                made[name], misfits = placed(values, self.schema.field(name).type)
+                self._note(name, misfits)
         later = {name: each for name, each in self.shaping.of_rows.items() if name not in results}
         results |= self._evaluated(later, made) if later else {}
         self._refuse_nulls(made)
@@ -184,11 +186,6 @@ class _Rows:
     @cached_property
     def _values(self) -> Sequence[bytes]:
         return cast("Sequence[bytes]", pick(self.records.values, self.decoded.rows))
-
-    def _placed(self, name: str, values: pa.ChunkedArray) -> pa.Array:
-        made, misfits = placed(values.combine_chunks(), self.schema.field(name).type)
-        self._note(name, misfits)
-        return made
 
     def _refuse_nulls(self, made: Mapping[str, pa.Array]) -> None:
         for name, column in made.items():

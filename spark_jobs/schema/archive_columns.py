@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -54,7 +54,7 @@ class ArchiveColumns:
         columns = made_of(_every_archive()).then(of_values.under(_of_value))
         if self.keys is not None:
             columns = columns.then(self.keys.beside(made_of(key_alone(Schema()))))
-        return _without_own(columns), told
+        return columns.under(_not_own), told
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
@@ -65,7 +65,7 @@ class ArchiveColumns:
         if self.keys is not None:
             of_keys, _ = self.keys.evolution(key_alone(table), bound, evidence)
             lacks = lacks.then(of_keys)
-        return _without_own(lacks), told
+        return lacks.under(_not_own), told
 
 
 def inside_value(table: Schema) -> Schema:
@@ -90,19 +90,9 @@ def _of_value(path: Path) -> Path:
     return VALUE, *path
 
 
-def _without_own(lacks: Evolution) -> Evolution:
+def _not_own(path: Path) -> Path | None:
     """Leave out fields that are called as the bytes are: these stand in the bytes alone."""
-
-    def is_own(path: Path) -> bool:
-        return len(path) > 1 and path[1] in _OWN
-
-    return replace(
-        lacks,
-        additions=[each for each in lacks.additions if not is_own(each[0])],
-        widenings={path: kind for path, kind in lacks.widenings.items() if not is_own(path)},
-        docs={path: doc for path, doc in lacks.docs.items() if not is_own(path)},
-        bindings=[each for each in lacks.bindings if not is_own(each[2])],
-    )
+    return None if len(path) > 1 and path[1] in _OWN else path
 
 
 def _every_archive() -> Schema:

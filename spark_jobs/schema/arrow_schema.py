@@ -33,7 +33,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
     Columns that were added later stand after the metadata columns: find columns by name.
     """
-    return pa.schema([_short(field) for field in schema_to_pyarrow(schema)])
+    return pa.schema([field.with_type(_short(field.type)) for field in schema_to_pyarrow(schema)])
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -49,14 +49,10 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 def _stored(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type
-    return _inside(kind, lambda field: field.with_type(_stored(field.type)))
+    return _inside(kind, _stored)
 
 
-def _short(field: pa.Field) -> pa.Field:
-    return field.with_type(_short_type(field.type))
-
-
-def _short_type(kind: pa.DataType) -> pa.DataType:
+def _short(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):
@@ -64,8 +60,12 @@ def _short_type(kind: pa.DataType) -> pa.DataType:
     return _inside(kind, _short)
 
 
-def _inside(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
-    """Return a nested type with its fields changed, its lists with 32-bit offsets; any other as it is."""
+def _inside(kind: pa.DataType, changed: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a nested type with its fields' changed, its lists with 32-bit offsets; any other as it is."""
+
+    def change(field: pa.Field) -> pa.Field:
+        return field.with_type(changed(field.type))
+
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(change(kind.value_field))
     if pa.types.is_struct(kind):

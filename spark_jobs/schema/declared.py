@@ -226,7 +226,10 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
     ``takes_types`` gives columns those that were declared.
     """
     refuse_newer_format(table)
-    _check_layout(pipeline, table)
+    name = ".".join(table.name())
+    there = progress_from_properties(table.properties, table=name).table_layout
+    if there != pipeline.layout:
+        raise fault("column-clash.layout", there=there, layout=pipeline.layout, **pipeline.where)
     passed_over = unlike_declared(pipeline, table.schema()) if takes_types else {}
     check_columns(
         table,
@@ -254,13 +257,6 @@ def unlike_declared(pipeline: PipelineConfig, schema: Schema) -> dict[str, Icebe
     there = {field.name: field.field_type for field in schema.fields}
     declared = {name: declared_type(text) for name, text in pipeline.declared.items() if name in there}
     return {name: kind for name, kind in declared.items() if widenings_to(there[name], kind, (name,)) is None}
-
-
-def _check_layout(pipeline: PipelineConfig, table: Table) -> None:
-    name = ".".join(table.name())
-    there = progress_from_properties(table.properties, table=name).table_layout
-    if there != pipeline.layout:
-        raise fault("column-clash.layout", there=there, layout=pipeline.layout, **pipeline.where)
 
 
 def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:

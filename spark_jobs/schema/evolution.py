@@ -52,13 +52,13 @@ class Evolution:
             [*self.bindings, *more.bindings],
         )
 
-    def under(self, place: Callable[[Path], Path]) -> Evolution:
-        """Return the same changes at the paths that ``place`` gives."""
+    def under(self, place: Callable[[Path], Path | None]) -> Evolution:
+        """Return the same changes at the paths that ``place`` gives, without those that it gives none."""
         return Evolution(
-            [(place(path), kind, doc) for path, kind, doc in self.additions],
-            {place(path): kind for path, kind in self.widenings.items()},
-            {place(path): doc for path, doc in self.docs.items()},
-            [(identity, kind, place(path)) for identity, kind, path in self.bindings],
+            [(at, kind, doc) for path, kind, doc in self.additions if (at := place(path))],
+            {at: kind for path, kind in self.widenings.items() if (at := place(path))},
+            {at: doc for path, doc in self.docs.items() if (at := place(path))},
+            [(identity, kind, at) for identity, kind, path in self.bindings if (at := place(path))],
         )
 
     @property

@@ -104,11 +104,6 @@ def documents_of(schema: WriterSchema) -> AvroDocuments:
     return _documents(cast("AvroSchema", bare).source)
 
 
-@lru_cache(_MOST_SCHEMAS)
-def _documents(source: SchemaText) -> AvroDocuments:
-    return AvroDocuments(source)
-
-
 class AvroDocuments:
     """Reads values of one schema; everything of it is made once in a process."""
 
@@ -134,6 +129,9 @@ class AvroDocuments:
 
     def _columns(self, members: Mapping[str, Sequence[Any] | pa.ChunkedArray]) -> _Columns:
         return _Columns(self._schema, self._is_record, members, self._shows)
+
+
+_documents = lru_cache(_MOST_SCHEMAS)(AvroDocuments)
 
 
 def _bare(source: SchemaText) -> SchemaText:

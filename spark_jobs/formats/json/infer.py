@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -37,36 +37,12 @@ def observe(
     of a field are looked at as times until the first that is none. Of more than ``max_fields`` fields, at any
     depth, those of short values and the first are kept: a record with thousands hides no other's.
     """
-    walker, undecodable = _walked(values, range(len(values)), partition, offsets, max_fields)
+    every = range(len(values))
+    walker = _Walker(partition, max_fields).over(values, every, offsets or every)
     if walker.is_full:
-        by_size = sorted(range(len(values)), key=lambda index: len(values[index]))
-        walker, undecodable = _walked(values, by_size, partition, offsets, max_fields)
-    return Evidence(len(values) - undecodable, undecodable, walker.evidence())
-
-
-def _walked(
-    values: Sequence[bytes],
-    indices: Sequence[int],
-    partition: int,
-    offsets: Sequence[int] | None,
-    max_fields: int,
-) -> tuple[_Walker, int]:
-    walker = _Walker(partition, max_fields)
-    undecodable = 0
-    for index in indices:
-        value = values[index]
-        walker.offset = index if offsets is None else offsets[index]
-        try:
-            record = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            record = None
-        if type(record) is not dict or is_too_deep(value):
-            undecodable += 1
-            continue
-        walker.walk(record, walker.fields)
-        if walker.huge:
-            walker.settle_huge(value)
-    return walker, undecodable
+        by_size = sorted(every, key=lambda index: len(values[index]))
+        walker = _Walker(partition, max_fields).over(values, by_size, offsets or every)
+    return Evidence(len(values) - walker.undecodable, walker.undecodable, walker.evidence())
 
 
 @dataclass(slots=True)
@@ -93,6 +69,7 @@ class _Walker:
     def __init__(self, partition: int, max_fields: int) -> None:
         self.fields: dict[str, _Seen] = {}
         self.offset = 0
+        self.undecodable = 0
         self.huge: list[tuple[_Seen, float]] = []
         self._partition = partition
         self._room = max_fields
@@ -104,6 +81,22 @@ class _Walker:
 
     def evidence(self) -> dict[str, FieldEvidence]:
         return {name: seen.evidence() for name, seen in self.fields.items()}
+
+    def over(self, values: Sequence[bytes], indices: Sequence[int], offsets: Sequence[int]) -> Self:
+        """Count the fields of all values, in the order of these indices."""
+        for index in indices:
+            value, self.offset = values[index], offsets[index]
+            try:
+                record = orjson.loads(value)
+            except orjson.JSONDecodeError:
+                record = None
+            if type(record) is not dict or is_too_deep(value):
+                self.undecodable += 1
+                continue
+            self.walk(record, self.fields)
+            if self.huge:
+                self.settle_huge(value)
+        return self
 
     def walk(self, record: dict[str, Any], fields: dict[str, _Seen]) -> None:
         """Count the fields of an object."""

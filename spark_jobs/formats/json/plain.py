@@ -47,19 +47,7 @@ class _Reading:
         self.has_more: set[int] = set()
         self.rounded: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._values = values
-        self._objects = self.each(values, _exactly if needs_digits else _object)
-
-    def each(self, items: Sequence[Any], read: Read) -> list[Any]:
-        """Return what is read of each, None of None and of what is unreadable."""
-        made = list(items)
-        for index, item in enumerate(items):
-            if item is not None:
-                try:
-                    made[index] = read(item)
-                except UNREADABLE:
-                    self.unreadable.add(index)
-                    made[index] = None
-        return made
+        self._objects = [_if_readable(_exactly if needs_digits else _object, value) for value in values]
 
     def look_for_more(self, names: frozenset[str]) -> None:
         """Note the records that say something under other names, and pass over those that are none."""
@@ -118,6 +106,13 @@ def _are_stored_as_they_are(items: Sequence[Any], kind: pa.DataType) -> bool:
         return bool(min(numbers) >= -_MAX_LONG and max(numbers) <= _MAX_LONG)
     plain = next((python for is_kind, python in _PLAIN if is_kind(kind)), None)
     return plain is not None and kinds <= {plain}
+
+
+def _if_readable(read: Read, value: bytes | None) -> Any:
+    try:
+        return None if value is None else read(value)
+    except UNREADABLE:
+        return None
 
 
 def _object(value: bytes) -> Any:

@@ -44,8 +44,12 @@ def compiled(source: SchemaText) -> bytes:
     texts: dict[str, str] = {}
     files: dict[str, FileDescriptorProto] = {}
     for name, text in (*source.references, (MAIN, source.text)):
-        _refuse_path(name)
-        if (file := _descriptor(text)) is None:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not name.isprintable():
+            raise unreadable(f"it refers to {name!r}, which is no name to import by")
+        try:
+            file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        except (ValueError, DecodeError):
             texts[name] = text
         else:
             # Who imports it does so by the name it was registered under.
@@ -56,20 +60,6 @@ def compiled(source: SchemaText) -> bytes:
         files |= {file.name: file for file in _compile(texts, known.values())}
     whole = FileDescriptorSet(file=_in_order(MAIN, files, set()))
     return bytes(whole.SerializeToString(deterministic=True))
-
-
-def _descriptor(text: str) -> FileDescriptorProto | None:
-    """Return the descriptor that a text is in base64; None for any other text."""
-    try:
-        return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (ValueError, DecodeError):
-        return None
-
-
-def _refuse_path(name: str) -> None:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not name.isprintable():
-        raise unreadable(f"it refers to {name!r}, which is no name to import by")
 
 
 def _imported(
