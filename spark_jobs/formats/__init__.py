@@ -8,6 +8,6 @@ connect          change events of Kafka Connect: the row, the schema beside it, 
 tree             the types of all languages, and how they become columns
 lanes            what readers of many values at once share
 
-In a folder ``types`` is a schema as a tree, ``columns`` the tree as columns, ``block`` many values at once,
-``plain`` a value by itself, which audits rest on, ``schema`` the seam.
+In a folder ``types`` is a schema as a tree, ``columns`` (or ``schema``) the tree as columns, ``block`` reads
+many values at once, ``plain`` one by itself, which audits rest on; ``schema`` is the seam.
 """
