@@ -15,8 +15,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.iceberg_types import declared_type
 from spark_jobs.schema.inference import Field as Column
 from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
-from spark_jobs.schema.told import Form, Forms
-from spark_jobs.schema.writer_schema import WriterColumns
+from spark_jobs.schema.writer_schema import Form, Forms, WriterColumns
 
 # Parquet's reader opens no file with a column of more than a hundred levels, of which a list takes two.
 MAX_NESTING = 40

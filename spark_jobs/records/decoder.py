@@ -18,7 +18,7 @@ from spark_jobs.config.columns import GROWTH, ColumnSettings, FieldForm, Growth
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import KEY
-from spark_jobs.schema.told import Form, Forms
+from spark_jobs.schema.writer_schema import Form, Forms
 
 if TYPE_CHECKING:
     import numpy as np

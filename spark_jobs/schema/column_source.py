@@ -25,9 +25,8 @@ from spark_jobs.schema.inference import RESERVED_COLUMNS, Field, choose_types, e
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.proposals import minorities, told_of_columns
-from spark_jobs.schema.told import Forms, under
 from spark_jobs.schema.unknown_fields import MOST_ALONE, without_bursts
-from spark_jobs.schema.writer_schema import WriterSchema
+from spark_jobs.schema.writer_schema import Forms, WriterSchema, under
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec

@@ -22,8 +22,7 @@ from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Binding, Evolution, Path, holds, innermost, may_hold, widened
 from spark_jobs.schema.iceberg_types import METADATA_COLUMNS, incompatible, type_text
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
-from spark_jobs.schema.told import Forms
-from spark_jobs.schema.writer_schema import Names, WriterColumns
+from spark_jobs.schema.writer_schema import Forms, Names, WriterColumns
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -18,9 +18,16 @@ import pyarrow.compute as pc
 from spark_jobs.config.columns import ColumnSettings
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.values.fitting import MisfitError, fit_value
-from spark_jobs.values.literals import FractionLiteral, NearestLiteral, shortened
+from spark_jobs.values.literals import (
+    FINER,
+    SHORT_INTEGER,
+    WITHOUT_FINER,
+    FractionLiteral,
+    NearestLiteral,
+    number_of,
+    shortened,
+)
 from spark_jobs.values.ranges import DAY_US, bounds, is_certain
-from spark_jobs.values.texts import FINER, SHORT_INTEGER, WITHOUT_FINER, number_of
 
 # From here on a column of floating point has no place for every integer.
 _EXACT_SINGLE, _EXACT_DOUBLE = 2.0**24, 2.0**53

@@ -19,23 +19,21 @@ from spark_jobs.schema.inference import DeclaredType, Field, by_lower_case, name
 from spark_jobs.schema.unknown_fields import MOST_ALONE
 from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN
 from spark_jobs.values.literals import (
+    FINER,
+    WITHOUT_FINER,
     FractionLiteral,
     HugeIntegerLiteral,
     NearestLiteral,
+    is_decimal,
     json_kind,
     json_text,
-    says_something,
-    shortened,
-)
-from spark_jobs.values.texts import (
-    FINER,
-    WITHOUT_FINER,
-    is_decimal,
     nearest_single,
     parse_date,
     parse_local,
     parse_time,
     parse_zoned,
+    says_something,
+    shortened,
 )
 
 Fit: TypeAlias = Callable[[Any], Any]

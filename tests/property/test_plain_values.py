@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.values import plain
 from spark_jobs.values.exact import converted, from_epoch, may_convert, placed
+from spark_jobs.values.literals import nearest_single, parse_date, parse_local, parse_time, parse_zoned
 from spark_jobs.values.ranges import bounds, is_certain
-from spark_jobs.values.texts import nearest_single, parse_date, parse_local, parse_time, parse_zoned
 from tests.property.test_retyped_values import KINDS
 
 _CUTS = [

@@ -22,8 +22,7 @@ from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.json_schema.schema import json_schema
 from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.told import Form, under
-from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
+from spark_jobs.schema.writer_schema import Form, Language, SchemaText, WriterSchema, under
 from tests.support.change_rows import Table
 from tests.support.shaped import Shaped
 from tests.unit.test_protobuf_schema import schema_of

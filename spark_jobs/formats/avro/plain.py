@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 from spark_jobs.formats.avro.columns import DURATION, MOST_DIGITS, VALUE, has_columns, is_whole
 from spark_jobs.formats.avro.types import Again, Field, Kind, Leaf, ParsedSchema, Type, Union, is_null
 from spark_jobs.formats.tree import Array, Map, Record
-from spark_jobs.schema.told import clock_text, instant_text
-from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
+from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError, clock_text, instant_text
 from spark_jobs.values import plain
 
 # A value's types may nest so deep in themselves: a frame of Python each, of a thousand.

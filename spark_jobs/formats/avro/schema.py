@@ -12,8 +12,7 @@ from spark_jobs.formats.avro.types import Field, Kind, Leaf, Type, Union, parse
 from spark_jobs.formats.lanes.lanes import BlockReader
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
 from spark_jobs.formats.tree import Record, fields_told
-from spark_jobs.schema.told import Form, Forms
-from spark_jobs.schema.writer_schema import SchemaText
+from spark_jobs.schema.writer_schema import Form, Forms, SchemaText
 
 
 @dataclass(frozen=True, slots=True)

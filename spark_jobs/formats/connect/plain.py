@@ -15,8 +15,7 @@ import pyarrow as pa
 from spark_jobs.formats.connect.types import Field, Kind, Leaf, Type
 from spark_jobs.formats.json.plain import UNREADABLE, read_exactly
 from spark_jobs.formats.tree import Array, Map, Record
-from spark_jobs.schema.told import clock_text, instant_text
-from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
+from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError, clock_text, instant_text
 from spark_jobs.values import plain
 
 

@@ -16,7 +16,7 @@ from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.lanes.packed_values import MadeOnce, PackedValues, Readers
 from spark_jobs.formats.tree import Record
 from spark_jobs.schema.arrow_schema import one_array
-from spark_jobs.schema.told import Forms
+from spark_jobs.schema.writer_schema import Forms
 
 _FEWEST_VALUES = 20
 _GROWTH = Growth(NewFields.DEAD_LETTER, is_by_schema=True)

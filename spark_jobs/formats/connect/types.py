@@ -13,7 +13,7 @@ from spark_jobs.formats import tree
 from spark_jobs.formats.connect.documents import unique_names
 from spark_jobs.formats.tree import Array, Map, Record, fields_told
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.schema.told import Form, Forms
+from spark_jobs.schema.writer_schema import Form, Forms
 
 _MOST_DIGITS = 38
 

@@ -12,8 +12,7 @@ import orjson
 
 from spark_jobs.formats.json.nesting import is_too_deep
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
-from spark_jobs.values.literals import shortened
-from spark_jobs.values.texts import parse_zoned
+from spark_jobs.values.literals import parse_zoned, shortened
 
 _MAX_LONG = 2**63 - 1
 _MAX_EXACT = 2**53  # up to here every integer is a double

@@ -20,8 +20,7 @@ from spark_jobs.formats.json_schema.types import VALUE, Kind, Type, are_closed, 
 from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
 from spark_jobs.formats.tree import Field, fields_told
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.told import Form, Forms
-from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, UnreadableValueError
+from spark_jobs.schema.writer_schema import Form, Forms, ReadValues, SchemaText, Unread, UnreadableValueError
 from spark_jobs.values.literals import says_something
 
 _AROUND = b'{"%s":%%b}' % VALUE.encode()

@@ -14,8 +14,7 @@ from spark_jobs.formats.lanes.lanes import Rows
 from spark_jobs.formats.protobuf.plain import moment
 from spark_jobs.formats.protobuf.types import Kind, Leaf, Message, Type
 from spark_jobs.protocol.errors import fault
-from spark_jobs.schema.told import Form
-from spark_jobs.schema.writer_schema import WriterColumns
+from spark_jobs.schema.writer_schema import Form, WriterColumns
 from spark_jobs.values.ranges import bounds
 
 UINT64_DIGITS = 20

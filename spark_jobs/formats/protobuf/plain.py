@@ -26,8 +26,13 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from spark_jobs.formats.protobuf.types import WELL_KNOWN, Field, Kind, Leaf, Message, Type
 from spark_jobs.formats.tree import Array, Map, Record
-from spark_jobs.schema.told import Form, instant_text, seconds_text
-from spark_jobs.schema.writer_schema import FINER_THAN_COLUMN, UnreadableValueError
+from spark_jobs.schema.writer_schema import (
+    FINER_THAN_COLUMN,
+    Form,
+    UnreadableValueError,
+    instant_text,
+    seconds_text,
+)
 from spark_jobs.values import plain
 
 # As functions: a field may have the name of a method.

@@ -18,8 +18,7 @@ from spark_jobs.formats.protobuf.plain import PlainReader
 from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Type, comments, tree_of
 from spark_jobs.formats.tree import Record, fields_told
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.schema.told import Form, Forms
-from spark_jobs.schema.writer_schema import SchemaText
+from spark_jobs.schema.writer_schema import Form, Forms, SchemaText
 
 _AS_TEXT = (Kind.DURATION, Form.TEXT)
 

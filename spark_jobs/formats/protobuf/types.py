@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from spark_jobs.formats import tree
 from spark_jobs.formats.tree import Array, Bounded, Map, Record
 from spark_jobs.protocol.errors import fault
-from spark_jobs.schema.told import Form
+from spark_jobs.schema.writer_schema import Form
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
