@@ -28,6 +28,7 @@ from spark_jobs.records.row_maker import ChunkRows, RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.column_source import lacking
 from spark_jobs.schema.iceberg_types import dead_letter_schema
 
 if TYPE_CHECKING:
@@ -73,8 +74,12 @@ def _routed(tables: list[Table], prefix: str) -> float:
     listed = {f"k{n}": name for n, name in enumerate(["l.orders0", *names])}
     route = {"by": "kind", "tables": listed}
     writer = _writer(own, prefix)
+    schemas = {name: table.schema() for name, table in names.items()}
     routed = RoutedWriters(
-        {name: RoutedTable.of(table.metadata, own.schema()) for name, table in names.items()},
+        {
+            name: RoutedTable(arrow_schema(schema), frozenset(lacking(own.schema(), schema)))
+            for name, schema in schemas.items()
+        },
         lambda name: _writer(names[name], prefix, len(names)),
     )
 

@@ -18,9 +18,9 @@ from spark_jobs.commit.swap import Committed, land
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import shape_of
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, planned_line, read_line
-from spark_jobs.drain.gate import GateVerdict, can_reject, check, held_error, judge_written, log_held
+from spark_jobs.drain.gate import GateVerdict, can_reject, held_error, judge_written, log_held
 from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed
-from spark_jobs.drain.write_splits import read_and_write, summary_of
+from spark_jobs.drain.write_splits import check, read_and_write, summary_of
 from spark_jobs.kafka.reader import cut_below
 from spark_jobs.lake.tables import data_location, progress_of
 from spark_jobs.protocol.batch import Batch, Written

@@ -42,7 +42,6 @@ from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
@@ -252,17 +251,22 @@ class SplitTask:
     def routed_tables(self) -> dict[str, RoutedTable]:
         """What tables take of the rows that are routed to them."""
         own = self.data.metadata.schema()
-        return {name: RoutedTable.of(target.metadata, own) for name, target in self.routed.items()}
+        schemas = {name: target.metadata.schema() for name, target in self.routed.items()}
+        return {
+            name: RoutedTable(arrow_schema(schema), frozenset(lacking(own, schema)))
+            for name, schema in schemas.items()
+        }
 
 
 def run_split(task: SplitTask, split: Split) -> SplitOutcome:
     """Write one split's files; OBSERVED when it met fields without a column (its files are swept)."""
     try:
-        return _write_split(task, split)
+        try:
+            return _write_split(task, split)
+        except ColumnsLacking:
+            return _observe_routed(task, split)
     except NewFieldsSeen:
         return observe_split(task.source, task.rows.decoder, task.rows.growth, split)
-    except ColumnsLacking:
-        return _observe_routed(task, split)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
 
@@ -282,14 +286,9 @@ def _observe_routed(task: SplitTask, split: Split) -> SplitOutcome:
     """Read one split for the columns that routed rows need; write nothing."""
     tables = task.routed_tables
     needed: dict[str, set[str]] = {name: set() for name in tables}
-    try:
-        for chunk in task.source.read(split, Tally()):
-            for name, rows in task.rows.make(chunk).routed.items():
-                needed[name] |= tables[name].lacks(rows)
-    except NewFieldsSeen:
-        return observe_split(task.source, task.rows.decoder, task.rows.growth, split)
-    except SluiceError as error:
-        return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
+    for chunk in task.source.read(split, Tally()):
+        for name, rows in task.rows.make(chunk).routed.items():
+            needed[name] |= tables[name].lacks(rows)
     lacking = {name: tuple(sorted(columns)) for name, columns in needed.items() if columns}
     return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, lacking=lacking)
 
@@ -347,11 +346,6 @@ class RoutedTable:
 
     columns: pa.Schema
     lacking: frozenset[str]
-
-    @classmethod
-    def of(cls, metadata: TableMetadata, own: Schema) -> RoutedTable:
-        """Look at the table beside the pipeline's own columns."""
-        return cls(arrow_schema(metadata.schema()), frozenset(lacking(own, metadata.schema())))
 
     def lacks(self, rows: pa.Table) -> frozenset[str]:
         """Return the columns in which these rows have values that it cannot take."""

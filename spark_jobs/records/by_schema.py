@@ -19,8 +19,8 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.lanes.packed_values import joined
 from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.records.framing import Encoded, Framed, Naming, bare, by_place, unframe
+from spark_jobs.records.decoder import BadValue, Decoded, Encoded, Phase
+from spark_jobs.records.framing import Framed, Naming, bare, by_place, unframe
 from spark_jobs.records.projection import project
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.column_source import KnownSchemas

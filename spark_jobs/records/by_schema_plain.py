@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.records.by_schema import framed_values
-from spark_jobs.records.decoder import Decoded
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import Decoded, Encoded
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import NoRowError, UnreadableValueError
 from spark_jobs.values.plain import NO_VALUE, in_column, stored

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.columns import GROWTH, ColumnSettings, FieldForm, Growth
@@ -21,7 +22,6 @@ from spark_jobs.schema.iceberg_types import KEY
 from spark_jobs.schema.writer_schema import Form, Forms
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from spark_jobs.config.settings import PipelineConfig
@@ -56,6 +56,7 @@ class BadValue:
         return BadValue(index, phase, self.field or KEY, f"the key: {self.error}")
 
 
+Headers = Sequence[tuple[str, bytes | None]] | None
 STAYS = -1  # the place of a row in the pipeline's own table
 
 
@@ -69,6 +70,57 @@ class Routes:
     tables: tuple[str, ...]
     places: NDArray[np.int16]
     unlisted: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The bytes of these ``rows`` of a chunk; none of them is null."""
+
+    records: Chunk
+    rows: Sequence[int]
+    items: Sequence[bytes]
+
+    @classmethod
+    def values(cls, records: Chunk, rows: Sequence[int] | None = None) -> Encoded:
+        """Return the values of these records, or of all, which have one."""
+        if rows is None:
+            return cls(records, range(len(records.values)), cast("Sequence[bytes]", records.values))
+        return cls(records, rows, [cast("bytes", records.values[row]) for row in rows])
+
+    @classmethod
+    def there(cls, records: Chunk) -> Encoded:
+        """Return the values of the records that have one."""
+        return cls.values(records, [row for row, value in enumerate(records.values) if value is not None])
+
+    @classmethod
+    def keys(cls, records: Chunk, rows: Sequence[int] | None = None) -> Encoded:
+        """Return the keys of these records, or of all that have one."""
+        if rows is None:
+            rows = [row for row, key in enumerate(records.keys) if key is not None]
+        return cls(records, rows, [cast("bytes", records.keys[row]) for row in rows])
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        """The headers beside each."""
+        beside = self.records.headers
+        return beside if self._is_all else [beside[row] for row in self.rows]
+
+    @property
+    def partitions(self) -> np.ndarray:
+        """The partition that each stands in."""
+        return self._taken(self.records.partitions)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """The offset that each stands at."""
+        return self._taken(np.asarray(self.records.offsets, np.int64))
+
+    @property
+    def _is_all(self) -> bool:
+        return len(self.rows) == len(self.records.offsets)
+
+    def _taken(self, column: np.ndarray) -> np.ndarray:
+        return column if self._is_all else column[np.asarray(self.rows, np.intp)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
@@ -21,7 +21,7 @@ from spark_jobs.formats.lanes.packed_values import PackedValues, words_at
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, Spans
 
 if TYPE_CHECKING:
-    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.records.decoder import Encoded, Headers
 
 
 VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
@@ -47,9 +47,6 @@ class Framed:
     indices: dict[SchemaKey | None, np.ndarray] = field(default_factory=dict)
     values: dict[SchemaKey | None, PackedValues] = field(default_factory=dict)
     unframed: dict[int, str] = field(default_factory=dict)
-
-
-Headers = Sequence[tuple[str, bytes | None]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,57 +215,3 @@ def spans_at(partitions: np.ndarray, offsets: np.ndarray, spans: Spans) -> np.nd
         here = partitions == partition
         found[here] = np.array([0, *begun], np.intp)[np.searchsorted(starts, offsets[here], "right")]
     return found
-
-
-# Values, or keys, of a chunk's records, and what may say by which schema each is to be read.
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """The bytes of these ``rows`` of a chunk; none of them is null."""
-
-    records: Chunk
-    rows: Sequence[int]
-    items: Sequence[bytes]
-
-    @classmethod
-    def values(cls, records: Chunk, rows: Sequence[int] | None = None) -> Encoded:
-        """Return the values of these records, or of all, which have one."""
-        if rows is None:
-            return cls(records, range(len(records.values)), cast("Sequence[bytes]", records.values))
-        return cls(records, rows, [cast("bytes", records.values[row]) for row in rows])
-
-    @classmethod
-    def there(cls, records: Chunk) -> Encoded:
-        """Return the values of the records that have one."""
-        return cls.values(records, [row for row, value in enumerate(records.values) if value is not None])
-
-    @classmethod
-    def keys(cls, records: Chunk, rows: Sequence[int] | None = None) -> Encoded:
-        """Return the keys of these records, or of all that have one."""
-        if rows is None:
-            rows = [row for row, key in enumerate(records.keys) if key is not None]
-        return cls(records, rows, [cast("bytes", records.keys[row]) for row in rows])
-
-    @property
-    def headers(self) -> Sequence[Headers]:
-        """The headers beside each."""
-        beside = self.records.headers
-        return beside if self._is_all else [beside[row] for row in self.rows]
-
-    @property
-    def partitions(self) -> np.ndarray:
-        """The partition that each stands in."""
-        return self._taken(self.records.partitions)
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """The offset that each stands at."""
-        return self._taken(np.asarray(self.records.offsets, np.int64))
-
-    @property
-    def _is_all(self) -> bool:
-        return len(self.rows) == len(self.records.offsets)
-
-    def _taken(self, column: np.ndarray) -> np.ndarray:
-        return column if self._is_all else column[np.asarray(self.rows, np.intp)]

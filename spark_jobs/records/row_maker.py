@@ -16,8 +16,16 @@ import pyarrow.compute as pc
 from spark_jobs.config.columns import GROWTH, Growth, LetterColumn
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.records.decoder import NO_SHAPING, STAYS, BadValue, Decoded, Decoder, Phase, Shaping
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import (
+    NO_SHAPING,
+    STAYS,
+    BadValue,
+    Decoded,
+    Decoder,
+    Encoded,
+    Phase,
+    Shaping,
+)
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.schema.column_source import fitted
 from spark_jobs.schema.iceberg_types import OFFSET, ORIGIN_COLUMNS

@@ -13,7 +13,7 @@ from spark_jobs.commit import batch_commit
 from spark_jobs.commit.batch_commit import DrainCommit, commit_of
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.drain_batch import plan_of
-from spark_jobs.drain.gate import check
+from spark_jobs.drain.write_splits import check
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import Balance, Written
 from spark_jobs.protocol.errors import BadRecord, SourceChanged

@@ -11,7 +11,8 @@ import pytest
 from spark_jobs.config.suites import Expectation, OnFailure, Suite, When
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.drain_batch import plan_of
-from spark_jobs.drain.gate import GateVerdict, can_reject, check, judge_written, log_held
+from spark_jobs.drain.gate import GateVerdict, can_reject, judge_written, log_held
+from spark_jobs.drain.write_splits import check
 from spark_jobs.protocol.batch import Balance, Written
 from spark_jobs.protocol.errors import BadRecord, BatchHeld, CorruptLog, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges

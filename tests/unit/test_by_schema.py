@@ -21,7 +21,7 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import Encoded
 from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KnownSchemas, WrittenColumns

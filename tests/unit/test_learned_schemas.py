@@ -20,7 +20,7 @@ from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import Encoded
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.arrow_schema import arrow_schema

@@ -16,8 +16,7 @@ from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.formats.lanes.packed_values import PackedValues
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import Decoded, Format
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import Decoded, Encoded, Format
 from spark_jobs.records.layouts.flat import JsonDecoder, PlainJsonDecoder, PlainValues, Values
 from spark_jobs.records.shape import headers_column
 from spark_jobs.schema.archive_columns import (

@@ -21,8 +21,7 @@ from spark_jobs.formats.json.parsing import parse_object
 from spark_jobs.protocol.errors import ConfigError, fault
 from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import BadValue, Decoded, Format, Phase, shaping_of
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import BadValue, Decoded, Encoded, Format, Phase, shaping_of
 from spark_jobs.records.layouts.change_columns import ChangeColumns, PlacedRows
 from spark_jobs.records.layouts.events import (
     AvroEvents,

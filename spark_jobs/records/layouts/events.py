@@ -24,8 +24,7 @@ from spark_jobs.formats.connect.events import (
 from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.formats.json.parsing import parse_object
 from spark_jobs.records.by_schema import SchemaDecoder, framed_values
-from spark_jobs.records.decoder import BadValue, Phase
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import BadValue, Encoded, Phase
 from spark_jobs.records.shape import NO_TIMESTAMP, is_unshowable
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import UnreadableValueError

@@ -30,8 +30,7 @@ from spark_jobs.formats.connect.plain_keys import plain_key, plain_object_key
 from spark_jobs.formats.json.plain import UNREADABLE, read_exactly
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.by_schema import framed_values
-from spark_jobs.records.decoder import BadValue, Phase
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import BadValue, Encoded, Phase
 from spark_jobs.records.layouts.events import enveloped, upsert
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import UnreadableValueError

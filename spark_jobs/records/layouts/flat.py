@@ -23,8 +23,7 @@ from spark_jobs.formats.json.plain import read_rows
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
-from spark_jobs.records.decoder import BadValue, Decoded, Format, Phase, shaping_of
-from spark_jobs.records.framing import Encoded
+from spark_jobs.records.decoder import BadValue, Decoded, Encoded, Format, Phase, shaping_of
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.column_source import (
