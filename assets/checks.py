@@ -4,6 +4,7 @@ And the check ``hot``: whether the running ``serve`` shows what Kafka has of a p
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from dagster import (
@@ -32,7 +33,6 @@ from spark_jobs.protocol.errors import SluiceError
 
 HOT = "hot"
 HOT_RUNBOOK = "docs/OPERATIONS.md#check-hot"
-_RUNBOOK = {"runbook": MetadataValue.url(f"/{HOT_RUNBOOK}")}
 _WANT_A_PERSON = {State.BLOCKED, State.FAILED}
 
 
@@ -89,16 +89,40 @@ def judge_new_table(context: AssetExecutionContext, pipeline: PipelineConfig, sl
 
 
 def _result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
-    return AssetCheckResult(
+    return check_result(
+        pipeline,
+        result.name,
+        result.severity.name,
+        result.fact,
+        runbook=result.runbook,
+        mend=result.mend,
         passed=result.passed,
+        metadata={name: float(number) for name, number in result.numbers.items()},
+    )
+
+
+def check_result(
+    pipeline: PipelineConfig,
+    name: str,
+    severity: str,
+    told: str,
+    *,
+    runbook: str,
+    mend: str | None,
+    passed: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+) -> AssetCheckResult:
+    """Return how a check of the pipeline's table went, with what mends it and where to read on."""
+    return AssetCheckResult(
+        passed=passed,
         asset_key=table_key(pipeline),
-        check_name=result.name,
-        severity=AssetCheckSeverity[result.severity.name],
-        description=result.fact,
+        check_name=name,
+        severity=AssetCheckSeverity[severity],
+        description=told,
         metadata={
-            **({"what mends it": result.mend} if result.mend else {}),
-            "runbook": MetadataValue.url(f"/{result.runbook}"),
-            **{name: float(number) for name, number in result.numbers.items()},
+            **({"what mends it": mend} if mend else {}),
+            "runbook": MetadataValue.url(f"/{runbook}"),
+            **(metadata or {}),
         },
     )
 
@@ -148,20 +172,19 @@ def hot_check(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
 
 
 def _judged(pipeline: PipelineConfig, sluice: Sluice) -> AssetCheckResult:
+    result = partial(check_result, pipeline, HOT, runbook=HOT_RUNBOOK)
     try:
         every = followed(sluice.config) or ()
     except SluiceError as error:
-        return _hot_result(pipeline, AssetCheckSeverity.ERROR, error.message, mend=error.hint)
+        return result("ERROR", error.message, mend=error.hint)
     seen = next((each for each in every if each["pipeline"] == pipeline.name), None)
     if seen is None:
         mend = f"./sluice up, or ./sluice serve {pipeline.name}"
-        return _hot_result(pipeline, AssetCheckSeverity.WARN, "no serve that runs follows it", mend=mend)
+        return result("WARN", "no serve that runs follows it", mend=mend)
     state, reason = State(seen["state"]), seen["reason"] or {}
-    severity = AssetCheckSeverity.ERROR if state in _WANT_A_PERSON else AssetCheckSeverity.WARN
+    severity = "ERROR" if state in _WANT_A_PERSON else "WARN"
     told = f"{state}: {reason['message']} [{reason['code']}]" if reason else state.value
-    return _hot_result(
-        pipeline, severity, told, mend=reason.get("hint"), passed=state is State.LIVE, metadata=_shown(seen)
-    )
+    return result(severity, told, mend=reason.get("hint"), passed=state is State.LIVE, metadata=_shown(seen))
 
 
 def _shown(seen: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,22 +193,3 @@ def _shown(seen: Mapping[str, Any]) -> dict[str, Any]:
     age_ms = seen["age_ms"]
     shown["age_seconds"] = None if age_ms is None else age_ms / 1000
     return {name: value for name, value in shown.items() if value is not None}
-
-
-def _hot_result(
-    pipeline: PipelineConfig,
-    severity: AssetCheckSeverity,
-    told: str,
-    *,
-    mend: str | None,
-    passed: bool = False,
-    metadata: Mapping[str, Any] | None = None,
-) -> AssetCheckResult:
-    return AssetCheckResult(
-        passed=passed,
-        asset_key=table_key(pipeline),
-        check_name=HOT,
-        severity=severity,
-        description=told,
-        metadata={**({"what mends it": mend} if mend else {}), **_RUNBOOK, **(metadata or {})},
-    )

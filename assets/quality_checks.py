@@ -7,7 +7,6 @@ from dagster import (
     AssetCheckExecutionContext,
     AssetCheckResult,
     AssetChecksDefinition,
-    AssetCheckSeverity,
     AssetCheckSpec,
     MetadataValue,
     ResourceParam,
@@ -16,6 +15,7 @@ from dagster import (
     multi_asset_check,
 )
 
+from assets.checks import check_result
 from assets.pipeline_asset import QUALITY, named_failures, pool_of, step_name, table_key
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
@@ -79,19 +79,19 @@ def _spec(pipeline: PipelineConfig, suite: Suite) -> AssetCheckSpec:
 
 def _result(pipeline: PipelineConfig, suite: Suite, result: SuiteResult, ranges: str) -> AssetCheckResult:
     is_held = suite.when is When.GATE and result.failed
-    return AssetCheckResult(
+    return check_result(
+        pipeline,
+        check_name(suite),
+        suite.severity.name,
+        "every expectation is met" if result.is_met else result.story,
+        runbook=RUNBOOK,
+        mend=None if result.is_met else _mend(pipeline, suite),
         passed=result.is_met,
-        asset_key=table_key(pipeline),
-        check_name=check_name(suite),
-        severity=AssetCheckSeverity[suite.severity.name],
-        description="every expectation is met" if result.is_met else result.story,
         metadata={
             "rows": result.rows,
             "unexpected_rows": sum(each.unexpected for each in result.results),
             "offsets": "those of the held batch" if is_held else ranges,
             "expectations": _table(result),
-            "runbook": MetadataValue.url(f"/{RUNBOOK}"),
-            **({} if result.is_met else {"what mends it": _mend(pipeline, suite)}),
         },
     )
 
