@@ -1,8 +1,10 @@
-"""The built-in checks of a pipeline's table; the numbers are plotted over their evaluations.
+"""The checks of a pipeline's table: built-in ones, its quality suites, and ``hot``.
 
-And the check ``hot``: whether the running ``serve`` shows what Kafka has of a pipeline beyond its table.
+The numbers are plotted over their evaluations. ``hot`` is whether the running ``serve`` shows what Kafka has
+of a pipeline beyond its table. What is heavy is imported when suites are judged.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -17,19 +19,24 @@ from dagster import (
     AssetExecutionContext,
     MetadataValue,
     ResourceParam,
+    TableRecord,
+    TableSchema,
     multi_asset_check,
 )
 
-from assets.pipeline_asset import CHECKS, named_failures, pool_of, step_name, table_key
+from assets.pipeline_asset import CHECKS, QUALITY, named_failures, pool_of, step_name, table_key
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from servers.asking import followed
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.suites import Suite, When
 from spark_jobs.health.judge import CheckResult, checks_of
 from spark_jobs.hot.told import State
 from spark_jobs.monitoring.audit_notes import audit_newest, is_due
 from spark_jobs.monitoring.checkup import Health
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.quality.results import SuiteResult
 
 HOT = "hot"
 HOT_RUNBOOK = "docs/OPERATIONS.md#check-hot"
@@ -193,3 +200,109 @@ def _shown(seen: Mapping[str, Any]) -> dict[str, Any]:
     age_ms = seen["age_ms"]
     shown["age_seconds"] = None if age_ms is None else age_ms / 1000
     return {name: value for name, value in shown.items() if value is not None}
+
+
+# A pipeline's quality suites as checks of its table; the heavy imports happen when they run.
+
+
+# Offsets by partition, JSON, from which on a run judges; without it the last drain's batch.
+TAG_SINCE = ".dagster/sluice-since"
+QUALITY_RUNBOOK = "docs/OPERATIONS.md#quality-and-held-batches"
+
+
+def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
+    """Return all suites of one pipeline in one step: the rows are read once. None without suites."""
+    if not pipeline.quality:
+        return None
+
+    @multi_asset_check(
+        name=step_name("judge", pipeline.name),
+        specs=[_suite_spec(pipeline, suite) for suite in pipeline.quality],
+        pool=pool_of(pipeline, QUALITY),
+    )
+    def judge_table(
+        context: AssetCheckExecutionContext,
+        sluice: ResourceParam[Sluice],
+        spark: ResourceParam[SparkSessions],
+    ) -> Iterator[AssetCheckResult]:
+        from spark_jobs.quality.check import check_quality
+
+        since = json.loads(context.run.tags.get(TAG_SINCE, "null"))
+        with (
+            named_failures(),
+            sluice.connections(
+                pipeline.name, spark, kind="quality", run_id=context.run.run_id
+            ) as connections,
+        ):
+            offsets = None if since is None else {int(p): offset for p, offset in since.items()}
+            judged = check_quality(pipeline, connections, since=offsets)
+        for suite, result in zip(pipeline.quality, judged.suites, strict=True):
+            yield _suite_result(pipeline, suite, result, str(judged.ranges))
+
+    return judge_table
+
+
+def check_name(suite: Suite) -> str:
+    """Return the check's name in Dagster: built-in checks have names of their own."""
+    return f"quality_{suite.name}"
+
+
+def _suite_spec(pipeline: PipelineConfig, suite: Suite) -> AssetCheckSpec:
+    is_gate, runbook = suite.when is When.GATE, QUALITY_RUNBOOK
+    when = "before a batch is committed; fails while one is held" if is_gate else "on what was committed"
+    return AssetCheckSpec(
+        check_name(suite),
+        asset=table_key(pipeline),
+        description=f"The suite `{suite.name}`, judged {when}. When it fails: [{runbook}](/{runbook})",
+        metadata={"expectations": "\n".join(map(str, suite.expectations)), "when": suite.when.value},
+    )
+
+
+def _suite_result(
+    pipeline: PipelineConfig, suite: Suite, result: SuiteResult, ranges: str
+) -> AssetCheckResult:
+    is_held = suite.when is When.GATE and result.failed
+    return check_result(
+        pipeline,
+        check_name(suite),
+        suite.severity.name,
+        "every expectation is met" if result.is_met else result.story,
+        runbook=QUALITY_RUNBOOK,
+        mend=None if result.is_met else _mend(pipeline, suite),
+        passed=result.is_met,
+        metadata={
+            "rows": result.rows,
+            "unexpected_rows": sum(each.unexpected for each in result.results),
+            "offsets": "those of the held batch" if is_held else ranges,
+            "expectations": _table(result),
+        },
+    )
+
+
+def _mend(pipeline: PipelineConfig, suite: Suite) -> str:
+    if suite.when is When.GATE:
+        return mends.command("held list", pipeline.name)
+    replay = mends.act("replay", pipeline.name, "--range P:START-END")
+    return f"mend the records at their source, or the suite, then {replay}"
+
+
+def _table(result: SuiteResult) -> MetadataValue:
+    columns = {"expectation": "string", "met": "bool", "checked": "int", "unexpected": "int"}
+    texts = ("found", "failing_rows", "error")
+    return MetadataValue.table(
+        [
+            TableRecord(
+                {
+                    "expectation": each.expectation,
+                    "met": each.is_met,
+                    "checked": each.checked,
+                    "unexpected": each.unexpected,
+                    "found": each.observed or "",
+                    "failing_rows": ", ".join(f"{r.partition}:{r.offset} ({r.value})" for r in each.examples),
+                    "error": each.error or "",
+                }
+            )
+            for each in result.results
+        ],
+        schema=TableSchema.from_name_type_dict(columns | dict.fromkeys(texts, "string")),
+    )

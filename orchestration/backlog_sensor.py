@@ -16,7 +16,7 @@ from dagster import (
 )
 
 from assets.pipeline_asset import table_key, topic_key
-from orchestration.jobs import drain_job
+from orchestration.jobs import drain_job, watching
 from orchestration.run_requests import (
     Backlog,
     RunHistory,
@@ -25,7 +25,6 @@ from orchestration.run_requests import (
     state_key,
     uncompacted_files,
 )
-from orchestration.switches import watching
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.endpoints import beat

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dagster import Definitions, in_process_executor
 
-from assets.checks import hot_check, table_checks
+from assets.checks import hot_check, quality_checks, table_checks
 from assets.pipeline_asset import CHECKS, QUALITY
-from assets.quality_checks import quality_checks
 from assets.replays import rebuild_asset, redrive_asset, replay_asset
 from assets.tables import table_asset, topic_assets
 from assets.upkeep import upkeep_assets

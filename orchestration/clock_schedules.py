@@ -30,9 +30,8 @@ from assets.pipeline_asset import (
     named_failures,
     step_name,
 )
-from orchestration import switches
 from orchestration.backlog_sensor import drains
-from orchestration.jobs import drain_job, upkeep_job
+from orchestration.jobs import SCHEDULE, drain_job, upkeep_job
 from orchestration.run_requests import UNDER_WAY, RunHistory, announce_pools, should_drain_now
 from orchestration.upkeep_sensor import tidying
 from resources.sluice import Sluice
@@ -70,7 +69,7 @@ def _schedule(work: str, cron: str, timezone: str, pipelines: Sequence[PipelineC
         job=job,
         cron_schedule=cron,
         execution_timezone=timezone,
-        default_status=switches.SCHEDULE,
+        default_status=SCHEDULE,
         description=f"At {cron} {timezone}, {work} of {', '.join(names[:NAMES_SHOWN])}{further}.",
     )
     @named_failures()
@@ -115,7 +114,7 @@ def _upkeeps(
     name="checks",
     job_name=CHECKS,
     cron_schedule=EVERY_FIVE_MINUTES,
-    default_status=switches.SCHEDULE,
+    default_status=SCHEDULE,
     description="Judges every pipeline, unless the last judgement is still under way.",
 )
 def checks_schedule(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:

@@ -18,8 +18,7 @@ from dagster import (
 )
 
 from assets.pipeline_asset import OTHER_MAX_RUNTIME_SECONDS
-from orchestration import switches
-from orchestration.jobs import run_tags
+from orchestration.jobs import SCHEDULE, run_tags
 
 FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 TAG_CODE_LOCATION = "dagster/code_location"  # set by Dagster on each run that a workspace started
@@ -86,5 +85,5 @@ event_log_upkeep_schedule = ScheduleDefinition(
     cron_schedule="23 * * * *",
     description="Deletes this code location's runs older than two days with their event logs;"
     " the newest of each asset stays.",
-    default_status=switches.SCHEDULE,
+    default_status=SCHEDULE,
 )

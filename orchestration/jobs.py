@@ -1,14 +1,24 @@
-"""The jobs that sensors, schedules and people start: bounded in time, and never retried by Dagster.
+"""What sensors and schedules share: the jobs that they start, and whether they are loaded switched on.
 
-Their steps run in the run's own process (`Definitions(executor=...)`): a second one costs seconds.
+Jobs are bounded in time, and never retried by Dagster. Their steps run in the run's own process
+(`Definitions(executor=...)`): a second one costs seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from dagster import AssetChecksDefinition, AssetSelection, define_asset_job
+from dagster import (
+    AssetChecksDefinition,
+    AssetSelection,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    SensorDefinition,
+    define_asset_job,
+    sensor,
+)
 
 from assets.pipeline_asset import (
     CHECKS,
@@ -19,10 +29,13 @@ from assets.pipeline_asset import (
     OTHER_MAX_RUNTIME_SECONDS,
     QUALITY,
     TAG_MAX_RUNTIME,
+    named_failures,
 )
+from spark_jobs.protocol.errors import fault
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
 
 _JUDGED = {
     CHECKS: "Judges every pipeline by the built-in checks; hourly it audits the newest records.",
@@ -58,3 +71,35 @@ def judging_job(name: str, checks: Sequence[AssetChecksDefinition]) -> Unresolve
         description=_JUDGED[name],
         tags=run_tags(OTHER_MAX_RUNTIME_SECONDS),
     )
+
+
+# What sensors have in common, and whether they and schedules are loaded switched on.
+#
+# In a Dagster that is shared one may not want them.
+
+
+VARIABLE = "SLUICE_AUTOMATION"
+
+
+def _begins_running(word: str) -> bool:
+    if word not in {"running", "stopped"}:
+        raise fault("automation-unknown", word=word)
+    return word == "running"
+
+
+IS_RUNNING = _begins_running(os.environ.get(VARIABLE) or "running")
+_SENSOR = DefaultSensorStatus.RUNNING if IS_RUNNING else DefaultSensorStatus.STOPPED
+SCHEDULE = DefaultScheduleStatus.RUNNING if IS_RUNNING else DefaultScheduleStatus.STOPPED
+
+
+def watching(
+    seconds: int, description: str, **of_sensor: Any
+) -> Callable[[Callable[..., Any]], SensorDefinition]:
+    """Return the decorator of a sensor that ticks every so many seconds; its errors have their names."""
+    return lambda tick: sensor(
+        name=tick.__name__,
+        minimum_interval_seconds=seconds,
+        default_status=_SENSOR,
+        description=description,
+        **of_sensor,
+    )(named_failures()(tick))

@@ -6,10 +6,10 @@ from typing import Any
 
 from dagster import AssetCheckKey, ResourceParam, RunRequest, SensorEvaluationContext, SensorResult
 
+from assets.checks import TAG_SINCE, check_name
 from assets.pipeline_asset import QUALITY, table_key
-from assets.quality_checks import TAG_SINCE, check_name
+from orchestration.jobs import watching
 from orchestration.run_requests import TAG_PIPELINE, short_hash
-from orchestration.switches import watching
 from resources.sluice import Sluice
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.errors import SluiceError

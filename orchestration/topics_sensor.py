@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from dagster import ResourceParam, SensorEvaluationContext, SkipReason
 
-from orchestration.switches import watching
+from orchestration.jobs import watching
 from resources.sluice import Sluice
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.words import count

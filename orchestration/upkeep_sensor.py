@@ -17,9 +17,8 @@ from dagster import (
 )
 
 from assets.pipeline_asset import table_key, upkeep_key
-from orchestration.jobs import drain_job, upkeep_job
+from orchestration.jobs import drain_job, upkeep_job, watching
 from orchestration.run_requests import RunHistory, state_key
-from orchestration.switches import watching
 from resources.sluice import Sluice
 from spark_jobs.books.entries import is_due
 from spark_jobs.monitoring.survey import Problem

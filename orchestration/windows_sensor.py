@@ -11,7 +11,7 @@ from dagster import (
 )
 
 from assets.replays import windows_of
-from orchestration.switches import watching
+from orchestration.jobs import watching
 from resources.sluice import Sluice
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.replay.ranges import window_keys

@@ -32,10 +32,8 @@ from spark_jobs.commit.swap import Swap, stage
 from spark_jobs.formats.connect.keys import Spelling
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.mirror.fold import FILE, ROW, Folded, fold
-from spark_jobs.mirror.identity import each_once
-from spark_jobs.mirror.keys import other_among, other_in
-from spark_jobs.mirror.live_rows import locate
-from spark_jobs.mirror.written_events import events_of
+from spark_jobs.mirror.keys import each_once, other_among, other_in
+from spark_jobs.mirror.live_rows import events_of, locate
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.schema.iceberg_types import ROW_ID
 from spark_jobs.storage.errors import storage_error

@@ -25,8 +25,8 @@ from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import Fate, Folded, first_new, fold, had_by
 from spark_jobs.mirror.keys import first_of_others, refuse_other_spellings
+from spark_jobs.mirror.live_rows import events_of, rows_at
 from spark_jobs.mirror.lookup import made_whole
-from spark_jobs.mirror.written_events import events_of, rows_at
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Written
 from spark_jobs.protocol.cdc import Cdc

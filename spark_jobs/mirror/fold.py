@@ -17,8 +17,7 @@ from pyiceberg.table import FileScanTask, Table
 from spark_jobs.formats.connect.events import DELETE, NAMELESS, TRUNCATE
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_between
-from spark_jobs.mirror.identity import Cut, each_once, identities_of
-from spark_jobs.mirror.keys import fields_of
+from spark_jobs.mirror.keys import Cut, each_once, fields_of, identities_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position
 from spark_jobs.schema.iceberg_types import (

@@ -26,7 +26,8 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_among
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.mirror.fold import Fate, Folded
-from spark_jobs.mirror.identity import identity_of
+from spark_jobs.mirror.keys import identity_of
+from spark_jobs.mirror.live_rows import in_file_order, rows_at
 from spark_jobs.mirror.unavailable import (
     NotToldYetError,
     Telling,
@@ -35,7 +36,6 @@ from spark_jobs.mirror.unavailable import (
     keys_to_look_up,
     source_of,
 )
-from spark_jobs.mirror.written_events import in_file_order, rows_at
 from spark_jobs.protocol.cdc import Position
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.iceberg_types import (

@@ -16,7 +16,7 @@ from dagster import (
     build_sensor_context,
 )
 
-from assets.quality_checks import TAG_SINCE
+from assets.checks import TAG_SINCE
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from resources.sluice import Sluice

@@ -19,7 +19,7 @@ from prove.lab.generated_changes import UNAVAILABLE, MadeUp, Told
 from spark_jobs.audit.plain_fold import OLD_KEY
 from spark_jobs.audit.plain_fold import fold as plain_fold
 from spark_jobs.mirror.fold import FILE, ROW, Fate, first_new, fold
-from spark_jobs.mirror.identity import identity_of
+from spark_jobs.mirror.keys import identity_of
 from spark_jobs.mirror.unavailable import NotToldYetError, Telling, source_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.cdc import Cdc, Position

@@ -18,7 +18,7 @@ from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import load_table, progress_of
-from spark_jobs.mirror.identity import Cut
+from spark_jobs.mirror.keys import Cut
 from spark_jobs.mirror.live_rows import locate
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.progress import Progress
