@@ -32,7 +32,7 @@ from bench.records import JSON_SCHEMA, ORDERS, Shape, fill, generate, order_valu
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.protobuf.schema import protobuf_schema
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.layouts.flat import FlatDecoder

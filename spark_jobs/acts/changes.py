@@ -9,9 +9,8 @@ from spark_jobs.protocol import kept
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import kept_below, with_skipped
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, spans_after_rollback
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
-from spark_jobs.protocol.schema_id import after_rollback
 from spark_jobs.protocol.source import SourceState
 
 
@@ -128,7 +127,7 @@ def rewound(
         rollbacks=progress.rollbacks + 1,
         compacted_files=0,
         skipped=with_skipped(skipped, progress.generation, rewind.lost, reason),
-        schema_spans=after_rollback(progress.schema_spans, rewind.next_offsets),
+        schema_spans=spans_after_rollback(progress.schema_spans, rewind.next_offsets),
         shaped_by=kept.after_rollback(progress.shaped_by, rewind.next_offsets),
     )
     return back.owing_routes(attempt, rewind.undone, {}, replaces=True) if rewind.undone else back

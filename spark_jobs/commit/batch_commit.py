@@ -21,9 +21,8 @@ from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.kept import MOST_NAMED
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges, SchemaKey
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
-from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.source import is_in_epoch, may_replay, stands_at_starts
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from spark_jobs.config.value_format import SchemaPlace
 from spark_jobs.protocol.errors import RetryableError, fault
+from spark_jobs.protocol.offsets import SchemaKey, SchemaSpan, Spans, spans_of
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.schema_id import SchemaKey, SchemaSpan, Spans, spans_of
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.writer_schema import Language, SchemaText
 

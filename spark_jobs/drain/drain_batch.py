@@ -26,9 +26,8 @@ from spark_jobs.lake.tables import data_location, progress_of
 from spark_jobs.protocol.batch import Batch, Written
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.offsets import OffsetRanges, SchemaKey
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from spark_jobs.hot.prefix import Held
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.kafka.tail_reader import TailReader, Taken
+    from spark_jobs.protocol.offsets import SchemaKey
     from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.schema_id import SchemaKey
     from spark_jobs.records.row_maker import RowMaker
     from spark_jobs.schema.column_source import KnownSchemas
 

@@ -18,7 +18,7 @@ from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.schema_id import SchemaId
+from spark_jobs.protocol.offsets import SchemaId
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import ASK_THE_REGISTRY
 from spark_jobs.records.decoder import Decoder

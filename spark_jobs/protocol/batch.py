@@ -11,8 +11,7 @@ from typing import Any
 
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept import KeptColumn, KeptLetters, Skip
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, SchemaKey
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN
 

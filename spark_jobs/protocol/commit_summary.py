@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from spark_jobs.protocol.batch import TERMS, Balance, Batch
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.offsets import OffsetRanges, SchemaKey
 from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR, Progress
-from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.work import Work, work_of
 from spark_jobs.protocol.works.drain import DRAIN
 

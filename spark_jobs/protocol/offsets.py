@@ -1,9 +1,11 @@
-"""Offset ranges: what a batch covers, how it is cut, and how ranges compare. Pure."""
+"""Offset ranges, how they are cut and compared, and by which schemas the records of each are read. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from spark_jobs.protocol.json_codec import stored_as
 
@@ -123,3 +125,134 @@ def gaps(whole: OffsetRange, parts: Iterable[OffsetRange]) -> tuple[OffsetRange,
     if position < whole.end:
         missing.append(OffsetRange(whole.partition, position, whole.end))
     return tuple(missing)
+
+
+# What names a schema in its registry.
+
+
+_END_OF_NUMBERS = 1 << 32
+_OF_KEY = "key/"
+_GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@stored_as(str, write=str, read=lambda text: SchemaId.parse(text))  # noqa: PLW0108  (is not there yet)
+@dataclass(frozen=True, slots=True)
+class SchemaId:
+    """A number, as values begin with, or a GUID, as headers hold (``str(UUID(bytes=…))``).
+
+    Numbers come first in order. Its text, also as JSON and as a key of JSON's maps, is ``7`` or the GUID.
+    """
+
+    value: int | str
+
+    def __post_init__(self) -> None:
+        value = self.value
+        is_id = 0 <= value < _END_OF_NUMBERS if isinstance(value, int) else _GUID.fullmatch(value)
+        if not is_id:
+            raise ValueError(f"not a schema id: {value!r}")
+
+    @classmethod
+    def parse(cls, text: str) -> SchemaId:
+        """Read ``str`` back; raises ``ValueError`` for any other text, another spelling of the same too."""
+        found = cls(int(text) if text.isdecimal() else text)
+        if str(found) != text:
+            raise ValueError(f"not a schema id: {text!r}")
+        return found
+
+    def __lt__(self, other: SchemaId) -> bool:
+        return self._place < other._place
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    @property
+    def _place(self) -> tuple[int, str]:
+        return (self.value, "") if isinstance(self.value, int) else (_END_OF_NUMBERS, self.value)
+
+
+@stored_as(str, write=str, read=lambda text: SchemaKey.parse(text))  # noqa: PLW0108  (is not there yet)
+@dataclass(frozen=True, slots=True)
+class SchemaKey:
+    """What a value, or a record's key, names as its schema.
+
+    An id, and in Protobuf which message of it, by index at each level. Its text is that of the id, with
+    indexes ``7:0.1``, of a record's key ``key/7``. Those of values come first in order.
+    """
+
+    schema_id: SchemaId
+    indexes: tuple[int, ...] = ()
+    of_key: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> SchemaKey:
+        """Read ``str`` back; raises ``ValueError`` for any other text."""
+        name, _, indexes = text.removeprefix(_OF_KEY).partition(":")
+        numbers = tuple(map(int, indexes.split("."))) if indexes else ()
+        found = cls(SchemaId.parse(name), numbers, of_key=text.startswith(_OF_KEY))
+        if str(found) != text:
+            raise ValueError(f"not a schema and a message in it: {text!r}")
+        return found
+
+    def __lt__(self, other: SchemaKey) -> bool:
+        return (self.of_key, self.schema_id, self.indexes) < (other.of_key, other.schema_id, other.indexes)
+
+    def __str__(self) -> str:
+        indexes = ".".join(map(str, self.indexes))
+        whose = _OF_KEY if self.of_key else ""
+        return f"{whose}{self.schema_id}:{indexes}" if indexes else f"{whose}{self.schema_id}"
+
+
+# By which schema a record is read that does not name its own: by where it stands.
+#
+# Offsets ascend from batch to batch, so the spans of a partition begin in the order in which they are kept.
+
+
+@stored_as(
+    tuple[SchemaKey, dict[int, int]],
+    write=lambda span: (str(span.key), span.starts),
+    read=lambda stored: SchemaSpan(*stored),
+)
+@dataclass(frozen=True, slots=True)
+class SchemaSpan:
+    """``key`` reads what stands at these offsets, by partition, and after them, until a later span begins.
+
+    The first one reads all that is before any, too: what was drained when something else was configured.
+    """
+
+    key: SchemaKey
+    starts: dict[int, int]
+
+
+Spans: TypeAlias = tuple[SchemaSpan, ...]
+
+
+def spans_of(spans: Spans, *, of_key: bool) -> Spans:
+    """Return those of records' keys, or those of values."""
+    return tuple(span for span in spans if span.key.of_key is of_key)
+
+
+def spans_after_drain(spans: Spans, keys: Iterable[SchemaKey], starts: Mapping[int, int]) -> Spans:
+    """Return the spans with a batch that begins at these offsets; there is a new one for another schema."""
+    for key in keys:
+        last = next(reversed(spans_of(spans, of_key=key.of_key)), None)
+        if last is not None and last.key == key:
+            longer = replace(last, starts={**starts, **last.starts})
+            spans = tuple(longer if span is last else span for span in spans)
+        else:
+            spans = (*spans, SchemaSpan(key, dict(starts)))
+    return spans
+
+
+def spans_after_replay(spans: Spans, keys: Iterable[SchemaKey], starts: Mapping[int, int]) -> Spans:
+    """Return the spans with a replay that was planned when there were none: all others are behind it."""
+    return (*(SchemaSpan(key, dict(starts)) for key in keys), *spans)
+
+
+def spans_after_rollback(spans: Spans, next_offsets: Mapping[int, int]) -> Spans:
+    """Return the spans of a table that went back to these offsets: it is asked anew what reads the others."""
+    kept = [
+        replace(span, starts={p: at for p, at in span.starts.items() if at < next_offsets.get(p, 0)})
+        for span in spans
+    ]
+    first = {span.key.of_key: span for span in reversed(kept)}
+    return tuple(span for span in kept if span.starts or span is first[span.key.of_key])

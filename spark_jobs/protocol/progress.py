@@ -16,8 +16,7 @@ from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept import KeptLetters, ShapedSpans
 from spark_jobs.protocol.layout import Layout, layout_named
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
-from spark_jobs.protocol.schema_id import SchemaKey, Spans
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges, SchemaKey, Spans
 
 FORMAT_VERSION = 5  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import ClassVar, Protocol, TypeVar
 
 from spark_jobs.protocol.json_codec import stored_as
-from spark_jobs.protocol.schema_id import after_drain, after_replay
+from spark_jobs.protocol.offsets import spans_after_drain, spans_after_replay
 
 _T = TypeVar("_T")
 
@@ -116,7 +116,7 @@ class Work:
     writes_files: bool = True
     fence: Fence = BY_OFFSETS
     settler: ClassVar[Settler] = Settler.DRAIN
-    spans_after: ClassVar = staticmethod(after_drain)
+    spans_after: ClassVar = staticmethod(spans_after_drain)
 
     def __post_init__(self) -> None:
         """Have it found by its name."""
@@ -147,7 +147,7 @@ class Behind(Work):
     asks_anew: bool = False
     fence: Fence = BY_EPOCH
     settler: ClassVar[Settler] = Settler.REPLAY
-    spans_after: ClassVar = staticmethod(after_replay)
+    spans_after: ClassVar = staticmethod(spans_after_replay)
 
 
 _OF_ANOTHER_VERSION = Work("")

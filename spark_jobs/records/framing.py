@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.formats.lanes.packed_values import PackedValues, words_at
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, Spans
+from spark_jobs.protocol.offsets import SchemaId, SchemaKey, Spans
 
 if TYPE_CHECKING:
     from spark_jobs.records.decoder import Encoded, Headers

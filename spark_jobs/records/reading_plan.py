@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.cdc import Cdc
+    from spark_jobs.protocol.offsets import SchemaKey
     from spark_jobs.protocol.progress import ColumnMap
-    from spark_jobs.protocol.schema_id import SchemaKey
 
 
 JSON = Format(FlatDecoder(JsonDecoder()), PlainFlatDecoder(PlainJsonDecoder()), SeenColumns(GROWTH))

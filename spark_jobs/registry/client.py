@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.protocol.schema_id import SchemaId
+from spark_jobs.protocol.offsets import SchemaId
 from spark_jobs.registry.http_get import HttpGet, RegistryAccess, garbage
 from spark_jobs.schema.writer_schema import Language, SchemaText
 

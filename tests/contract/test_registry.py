@@ -27,7 +27,7 @@ from prove.lab.kafka_server import unique_name
 from prove.lab.registry_stand_in import RegistryStandIn, basic
 from spark_jobs.config.settings import RegistryAuth, RegistrySettings
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
-from spark_jobs.protocol.schema_id import SchemaId
+from spark_jobs.protocol.offsets import SchemaId
 from spark_jobs.registry.client import RegistryClient
 from spark_jobs.registry.http_get import access_of
 from spark_jobs.registry.kept_schemas import KeptSchemas

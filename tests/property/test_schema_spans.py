@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.acts.changes import Rewind, follow_source, rewound
 from spark_jobs.protocol.batch import Batch
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges, SchemaKey, spans_of
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
-from spark_jobs.protocol.schema_id import SchemaKey, spans_of
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.records.framing import spans_at

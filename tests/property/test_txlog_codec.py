@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.protocol.batch import Balance, Batch, WrittenFile
 from spark_jobs.protocol.kept import KeptLetters
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, SchemaId, SchemaKey
 from spark_jobs.protocol.work import WORKS
 from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold, object_name
 

@@ -14,7 +14,7 @@ from spark_jobs.config.columns import GROWTH
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.json_schema.schema import json_schema
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.layouts.archive import ArchiveDecoder, PlainArchiveDecoder

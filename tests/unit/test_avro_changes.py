@@ -21,7 +21,7 @@ from spark_jobs.formats.connect.types import Kind, Leaf, Type, row_type
 from spark_jobs.formats.tree import Map
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.layout import Layout, layout_named
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.placed import OneColumn

@@ -18,7 +18,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.formats.avro.schema import AvroSchema, avro_schema
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey, SchemaSpan
+from spark_jobs.protocol.offsets import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.decoder import Encoded

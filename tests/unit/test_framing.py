@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.records.framing import VALUE_HEADER, Framed, Naming, bare, unframe
 
 GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.errors import ConfigError, CorruptLog
-from spark_jobs.protocol.schema_id import SchemaId
+from spark_jobs.protocol.offsets import SchemaId
 from spark_jobs.registry.kept_schemas import FOLDER, KeptSchemas
 from spark_jobs.schema.writer_schema import Language, SchemaText
 from spark_jobs.storage.create_only import CreateOnlyStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.protocol.schema_id import SchemaId
+from spark_jobs.protocol.offsets import SchemaId
 
 GUID = "0a0b0c0d-0000-4000-8000-00000000000f"
 

@@ -15,7 +15,7 @@ import pytest
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.records.row_maker import NewFieldsSeen
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import Language, SchemaText

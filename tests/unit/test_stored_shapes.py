@@ -8,7 +8,7 @@ from dataclasses import replace
 from spark_jobs.protocol.batch import Balance, Pause, WrittenFile
 from spark_jobs.protocol.cdc import Cdc, Position
 from spark_jobs.protocol.kept import KeptColumn, KeptLetters, ShapedSpan, Skip
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges, SchemaKey, SchemaSpan
 from spark_jobs.protocol.progress import (
     CommitRecord,
     LastDrain,
@@ -16,7 +16,6 @@ from spark_jobs.protocol.progress import (
     Progress,
     progress_from_properties,
 )
-from spark_jobs.protocol.schema_id import SchemaKey, SchemaSpan
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import make_batch
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.schema_id import SchemaKey
+    from spark_jobs.protocol.offsets import SchemaKey
 
 _OWN_NAME = b'"_cdc_'
 
