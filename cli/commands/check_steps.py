@@ -26,7 +26,6 @@ from spark_jobs.connections.writer_schemas import schema_sources
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.client_properties import certificate_ends
-from spark_jobs.kafka.errors import not_authorised
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
@@ -359,7 +358,10 @@ def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
     if not filled:
         rights = KafkaAdmin(kafka).rights(source.topic)  # none at all: a broker that does not tell them
         if rights and "READ" not in rights:
-            raise not_authorised("Read", "looking at the rights", topic=source.topic)
+            said = "it is not granted"
+            raise fault(
+                "not-authorised", right="Read", doing="looking at the rights", said=said, topic=source.topic
+            )
         return True, "granted, nothing to read yet"
     start = source.low[filled[0]]
     reader = RangeReader(

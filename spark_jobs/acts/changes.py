@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from spark_jobs.protocol import kept
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import kept_below, with_skipped
+from spark_jobs.protocol.kept import kept_below, shapes_after_rollback, with_skipped
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, spans_after_rollback
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.source import SourceState
@@ -128,6 +127,6 @@ def rewound(
         compacted_files=0,
         skipped=with_skipped(skipped, progress.generation, rewind.lost, reason),
         schema_spans=spans_after_rollback(progress.schema_spans, rewind.next_offsets),
-        shaped_by=kept.after_rollback(progress.shaped_by, rewind.next_offsets),
+        shaped_by=shapes_after_rollback(progress.shaped_by, rewind.next_offsets),
     )
     return back.owing_routes(attempt, rewind.undone, {}, replaces=True) if rewind.undone else back

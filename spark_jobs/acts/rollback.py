@@ -24,7 +24,7 @@ from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import UNKNOWN, after_replay
+from spark_jobs.protocol.kept import UNKNOWN, shapes_after_replay
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.works.changes import ROLLBACK
@@ -97,7 +97,7 @@ class _RollbackCommit(BatchIntent):
         progress = progress_of(table)
         pay_debts(connections, self.identifier, progress, self.summary)
         # What a replay has made is as before again, and no snapshot says how that was made.
-        shaped_by = after_replay(progress.shaped_by, UNKNOWN, earlier.replayed_since)
+        shaped_by = shapes_after_replay(progress.shaped_by, UNKNOWN, earlier.replayed_since)
         progress = replace(progress, shaped_by=shaped_by)
         last = earlier.last_drain, earlier.last_drain_offsets
         back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason)

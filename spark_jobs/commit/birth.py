@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -181,7 +182,10 @@ def give_birth(
         with staging(table):
             swap = stage_birth(table, progress)
         send(catalog, table, swap)
-        _rename(catalog, private_name, identifier)
+        # Another creator was first, or a gateway repeated the request of a rename that had landed: the table
+        # that bears the name now decides.
+        with suppress(TableAlreadyExistsError, NoSuchTableError):
+            catalog.rename_table(private_name, identifier)
     except SluiceError:
         raise
     except Exception as error:
@@ -215,20 +219,9 @@ def _refuse_older_dead_letters(catalog: Catalog, table: Table, identifier: str, 
         raise fault("dead-letters-of-another-table", table=identifier, dead_letters=".".join(table.name()))
 
 
-def _rename(catalog: Catalog, private_name: str, identifier: str) -> None:
-    try:
-        catalog.rename_table(private_name, identifier)
-    except (TableAlreadyExistsError, NoSuchTableError):
-        # Another creator was first, or a gateway repeated the request of a rename that had landed: the table
-        # that bears the name now decides.
-        return
-
-
 def _forget(catalog: Catalog, private_name: str) -> None:
-    try:
+    with suppress(NoSuchTableError):
         catalog.drop_table(private_name)
-    except NoSuchTableError:
-        return
 
 
 def _create_namespace(catalog: Catalog, identifier: str) -> None:
@@ -286,10 +279,8 @@ def create_routed_table(
 
 def refuse_other_origin(table: Table, own_uuid: str) -> None:
     """Raise ``ConfigError`` (``not-routed-from``) unless the table was made for rows of that one."""
-    if progress_of(table).routed_from == own_uuid:
-        return
-    name = ".".join(table.name())
-    raise fault("not-routed-from", table=name)
+    if progress_of(table).routed_from != own_uuid:
+        raise fault("not-routed-from", table=".".join(table.name()))
 
 
 def _schema(own: Schema, named: set[str]) -> Schema:

@@ -165,11 +165,6 @@ def is_no_answer(error: KafkaError) -> bool:
     return error.code() in _NO_ANSWER
 
 
-def not_authorised(right: str, doing: str, said: str = "it is not granted", **where: object) -> SluiceError:
-    """Return the error of a right that lacks: its operation, and on what."""
-    return fault("not-authorised", right=right, doing=doing, said=said, **where)
-
-
 def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where: object) -> SluiceError:
     """Return the error to raise; ``doing`` completes "while ...", ``right`` is the operation it asks for."""
     code, said = error.code(), error.str()
@@ -178,7 +173,7 @@ def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where
     if code in _CREDENTIALS:
         return fault("authentication-failed", doing=doing, said=said, **where)
     if code in _RIGHTS:
-        return not_authorised(right, doing, said, **where)
+        return fault("not-authorised", right=right, doing=doing, said=said, **where)
     if is_of_tls(error):
         return fault("tls-failed", doing=doing, said=said, **where)
     if code == KafkaError.MSG_SIZE_TOO_LARGE:

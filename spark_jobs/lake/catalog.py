@@ -67,7 +67,9 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     except (RequestException, InvalidAnswer) as error:
         raise catalog_error(error, "could not be opened", catalog=name) from error
     except _SETTINGS_ERRORS as error:
-        raise settings_error(error, name) from error
+        lacks_driver = isinstance(error, NotInstalledError | ImportError)
+        code = "catalog-settings.driver" if lacks_driver else "catalog-settings"
+        raise fault(code, why=first_line(error), catalog=name) from error
     except Exception as error:
         raise catalog_error(error, "could not be opened", catalog=name) from error
 
@@ -210,10 +212,3 @@ def refuse_remote_signing(properties: Mapping[str, str], **where: object) -> Non
     """Raise ``ConfigError`` (``remote-signing``) where a catalog would sign each request to the storage."""
     if properties.get("s3.signer") or properties.get("s3.remote-signing-enabled", "").lower() == "true":
         raise fault("remote-signing", **where)
-
-
-def settings_error(error: Exception, name: str) -> SluiceError:
-    """Return the error for a catalog that could not even be set up."""
-    if isinstance(error, NotInstalledError | ImportError):
-        return fault("catalog-settings.driver", why=first_line(error), catalog=name)
-    return fault("catalog-settings", why=first_line(error), catalog=name)

@@ -171,7 +171,7 @@ def may_leave_out(shape: str, today: str) -> bool:
     return shape.startswith(LEAVES_OUT) and shape != today
 
 
-def after_drain(spans: ShapedSpans, shape: str, starts: Mapping[int, int]) -> ShapedSpans:
+def shapes_after_drain(spans: ShapedSpans, shape: str, starts: Mapping[int, int]) -> ShapedSpans:
     """Return the spans with a batch that begins at these offsets, behind all others."""
     runs = _runs_of(spans)
     for partition, start in starts.items():
@@ -179,7 +179,7 @@ def after_drain(spans: ShapedSpans, shape: str, starts: Mapping[int, int]) -> Sh
     return _bounded(_spans_of(runs))
 
 
-def after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetRange]) -> ShapedSpans:
+def shapes_after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetRange]) -> ShapedSpans:
     """Return the spans with these ranges shaped anew; what lies behind them stays as it was."""
     runs = _runs_of(spans)
     for r in ranges:
@@ -191,7 +191,7 @@ def after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetRange]) 
     return _bounded(_spans_of(runs))
 
 
-def after_redrive(
+def shapes_after_redrive(
     spans: ShapedSpans, shape: str, coordinates: Iterable[OffsetRange] | None, hull: Iterable[OffsetRange]
 ) -> ShapedSpans:
     """Return the spans with the records at these coordinates shaped anew.
@@ -201,12 +201,12 @@ def after_redrive(
     outdated there.
     """
     if coordinates is not None:
-        return after_replay(spans, shape, coordinates)
+        return shapes_after_replay(spans, shape, coordinates)
     others = [piece for r in hull for piece, held in cut_at_shapes(r, spans) if held != shape]
-    return after_replay(spans, SEVERAL, others)
+    return shapes_after_replay(spans, SEVERAL, others)
 
 
-def after_rollback(spans: ShapedSpans, next_offsets: Mapping[int, int]) -> ShapedSpans:
+def shapes_after_rollback(spans: ShapedSpans, next_offsets: Mapping[int, int]) -> ShapedSpans:
     """Return the spans of a table that went back to these offsets."""
     runs = _runs_of(spans)
     return _spans_of({p: [each for each in runs[p] if each[0] < next_offsets.get(p, 0)] for p in runs})

@@ -218,8 +218,8 @@ class Progress(ActState):
         """Return the offsets of the last drain; none when there was none, or nobody knows them any more."""
         if self.last_drain is None:
             return next((c.ranges for c in reversed(self.last_commits) if c.ranges), NO_RANGES)
-        attempt, kept = self.last_drain.attempt, self.last_drain_offsets
-        return kept.ranges if kept and kept.attempt == attempt else self.ranges_of(attempt)
+        attempt, known = self.last_drain.attempt, self.last_drain_offsets
+        return known.ranges if known and known.attempt == attempt else self.ranges_of(attempt)
 
     def recorded(self, attempt: str, ranges: OffsetRanges = NO_RANGES) -> Progress:
         """Return the same with one more landed attempt; the offsets of those before it are not kept.
@@ -251,7 +251,7 @@ class Progress(ActState):
             topic_id=self.topic_id or batch.topic_id,
             leader_epochs={**self.leader_epochs, **epochs},
             schema_spans=self.spans_with(batch),
-            shaped_by=kept.after_drain(self.shaped_by, batch.shaped_by, starts),
+            shaped_by=kept.shapes_after_drain(self.shaped_by, batch.shaped_by, starts),
             pending_dead_letters=dead_letters,
             owed_routes=None,
             last_drain=last_drain or self.last_drain,
@@ -268,7 +268,7 @@ class Progress(ActState):
             pending_dead_letters=dead_letters,
             owed_routes=None,
             schema_spans=self.spans_with(batch),
-            shaped_by=kept.after_replay(self.shaped_by, batch.shaped_by, batch.ranges),
+            shaped_by=kept.shapes_after_replay(self.shaped_by, batch.shaped_by, batch.ranges),
         )
 
     def owing_routes(
@@ -307,7 +307,7 @@ class Progress(ActState):
             redrives=self.redrives + 1,
             pending_dead_letters=owed,
             schema_spans=self.spans_with(batch),
-            shaped_by=kept.after_redrive(self.shaped_by, batch.shaped_by, coordinates, batch.ranges),
+            shaped_by=kept.shapes_after_redrive(self.shaped_by, batch.shaped_by, coordinates, batch.ranges),
         )
 
     def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:

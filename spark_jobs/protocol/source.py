@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import OffsetsUnavailable, SluiceError, fault
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.protocol.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class SourceState:
 
 def held_back(records: int) -> str:
     """Return what is said of records that nobody may read yet."""
-    return f"held back by an open transaction: {records:,} record{'s' if records != 1 else ''}"
+    return f"held back by an open transaction: {count(records, 'record')}"
 
 
 def check_identity(progress: Progress, source: SourceState, *, table: str | None = None) -> None:
@@ -136,18 +137,12 @@ def has_new_leader(progress: Progress, source: SourceState, partition: int) -> b
 def check_starts(starts: Mapping[int, int], source: SourceState) -> None:
     """Raise ``OffsetsUnavailable`` when reading a partition cannot begin at its offset in ``starts``."""
     for partition, start in sorted(starts.items()):
-        _check_start(source, partition, start)
-
-
-def _check_start(source: SourceState, partition: int, start: int) -> None:
-    """Raise ``OffsetsUnavailable`` when reading cannot begin at ``start``."""
-    low, end = source.low[partition], source.end[partition]
-    if start < low:
-        raise fault(
-            "retention-passed", start=start, last=low - 1, low=low, topic=source.topic, partition=partition
-        )
-    if start > end:
-        raise fault("log-truncated", end=end, start=start, topic=source.topic, partition=partition)
+        low, end = source.low[partition], source.end[partition]
+        where = {"start": start, "topic": source.topic, "partition": partition}
+        if start < low:
+            raise fault("retention-passed", last=low - 1, low=low, **where)
+        if start > end:
+            raise fault("log-truncated", end=end, **where)
 
 
 # What still fences a batch that has not landed: offsets, source, replay epoch, rollbacks.

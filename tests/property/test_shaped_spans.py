@@ -13,11 +13,11 @@ from spark_jobs.protocol.kept import (
     MAX_BYTES,
     UNKNOWN,
     ShapedSpan,
-    after_drain,
-    after_rollback,
     cut_at_shapes,
     is_outdated,
     may_leave_out,
+    shapes_after_drain,
+    shapes_after_rollback,
 )
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
@@ -53,7 +53,7 @@ def test_every_offset_has_the_shape_it_was_last_made_by(
         at = progress.next_offsets
         if kind == "rollback":
             back = {p: max(0, offset - lengths.get(p, 0)) for p, offset in at.items()}
-            spans = after_rollback(progress.shaped_by, back)
+            spans = shapes_after_rollback(progress.shaped_by, back)
             progress = replace(progress, next_offsets=back, shaped_by=spans)
             made = {place: each for place, each in made.items() if place[1] < back[place[0]]}
             continue
@@ -73,9 +73,9 @@ def test_every_offset_has_the_shape_it_was_last_made_by(
 
 def test_one_configuration_is_one_span_for_ever() -> None:
     """Also of partitions that come later, and what was replayed by it joins it again."""
-    spans = after_drain((), "a", {0: 0})
+    spans = shapes_after_drain((), "a", {0: 0})
     for start in range(10, 100, 10):
-        spans = after_drain(spans, "a", {0: start, start: 0})
+        spans = shapes_after_drain(spans, "a", {0: start, start: 0})
     assert len(spans) == 1
     assert spans[0].starts == {0: 0} | dict.fromkeys(range(10, 100, 10), 0)
 
@@ -85,7 +85,7 @@ def test_the_oldest_are_forgotten_beyond_a_bound() -> None:
     spans: tuple[ShapedSpan, ...] = ()
     for number in range(40):
         shape = LEAVES_OUT + str(number) if number == 0 else str(number)
-        spans = after_drain(spans, shape, dict.fromkeys(range(200), number * 1000000))
+        spans = shapes_after_drain(spans, shape, dict.fromkeys(range(200), number * 1000000))
         assert sum(len(str(span.starts)) for span in spans) < 2 * MAX_BYTES
     ((_, oldest),) = cut_at_shapes(OffsetRange(0, 0, 10), spans)
     assert oldest == LEAVES_OUT + UNKNOWN

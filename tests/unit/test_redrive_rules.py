@@ -14,11 +14,11 @@ from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.kept import (
     SEVERAL,
     KeptLetters,
-    after_drain,
-    after_redrive,
     cut_at_shapes,
     is_outdated,
     may_leave_out,
+    shapes_after_drain,
+    shapes_after_redrive,
 )
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
@@ -28,7 +28,7 @@ from spark_jobs.replay.redrive_plan import BATCH_BYTES, BYTES, RedrivePlan
 from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 
 LETTERS = KeptLetters("letters/u/a-00ff.parquet", 2)
-TABLE = Progress("t", 1, {0: 10}, replay_epoch=3, shaped_by=after_drain((), "old", {0: 0}))
+TABLE = Progress("t", 1, {0: 10}, replay_epoch=3, shaped_by=shapes_after_drain((), "old", {0: 0}))
 BATCH = Batch(
     "p",
     "a.b",
@@ -80,7 +80,7 @@ def test_other_letters_of_the_same_ranges_are_other_work() -> None:
 
 def test_what_lies_between_letters_stays_as_it_was_made() -> None:
     """Each letter by itself, until they are too many: then nothing between is taken for wrong any more."""
-    few = after_redrive(TABLE.shaped_by, "new", PLACES, ())
+    few = shapes_after_redrive(TABLE.shaped_by, "new", PLACES, ())
     assert [(str(r), shape) for r, shape in cut_at_shapes(OffsetRange(0, 0, 10), few)] == [
         ("0:0-2", "old"),
         ("0:2-3", "new"),
@@ -88,15 +88,15 @@ def test_what_lies_between_letters_stays_as_it_was_made() -> None:
         ("0:7-8", "new"),
         ("0:8-10", "old"),
     ]
-    assert after_redrive(few, "new", PLACES, ()) == few
+    assert shapes_after_redrive(few, "new", PLACES, ()) == few
     end = 2_000
     hull = [OffsetRange(0, 0, end - 1), OffsetRange(1, 0, end - 1)]
-    many = after_redrive(after_drain((), "old", {0: 0, 1: 0}), "new", None, hull)
+    many = shapes_after_redrive(shapes_after_drain((), "old", {0: 0, 1: 0}), "new", None, hull)
     for partition in (0, 1):
         cut = [*cut_at_shapes(OffsetRange(partition, 0, end), many)]
         assert [shape for _, shape in cut] == [SEVERAL, "old"]
-    assert after_redrive(after_drain((), "new", {0: 0, 1: 0}), "new", None, hull) == (
-        after_drain((), "new", {0: 0, 1: 0})
+    assert shapes_after_redrive(shapes_after_drain((), "new", {0: 0, 1: 0}), "new", None, hull) == (
+        shapes_after_drain((), "new", {0: 0, 1: 0})
     )
     assert all(is_outdated(SEVERAL, today) and may_leave_out(SEVERAL, today) for today in ("old", "new"))
 
