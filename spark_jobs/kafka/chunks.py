@@ -277,12 +277,3 @@ def retention_passed(topic: str, cursor: Cursor, offset: int, low: int) -> Sluic
 def log_truncated(topic: str, cursor: Cursor, log_end: int) -> SluiceError:
     """Return the error for a log that ends below the range."""
     return fault("log-truncated.during-read", log_end=log_end, topic=topic, range=cursor.wanted)
-
-
-def lost_behind(topic: str, partition: int, position: int, low: int, high: int) -> SluiceError:
-    """Return the error for a log that does not go on from where it was followed to."""
-    if position < low:
-        return fault(
-            "retention-passed.followed", position=position, last=low - 1, topic=topic, partition=partition
-        )
-    return fault("log-truncated.followed", position=position, high=high, topic=topic, partition=partition)

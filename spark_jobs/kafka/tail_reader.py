@@ -12,10 +12,10 @@ from operator import lt
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from spark_jobs.kafka.chunks import Chunk, by_partition, chunk_of, joined, lost_behind, offset_of
+from spark_jobs.kafka.chunks import Chunk, by_partition, chunk_of, joined, offset_of
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
 from spark_jobs.kafka.errors import ClientTroubles, is_of_group, is_settling, translate
-from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 MAX_RECORDS = 10_000
@@ -170,7 +170,11 @@ class TailReader:
             )
         except KafkaException as error:
             return self._translated(error.args[0])
-        return lost_behind(self._topic, partition, self._positions[partition], low, high)
+        position = self._positions[partition]
+        where = {"position": position, "topic": self._topic, "partition": partition}
+        if position < low:
+            return fault("retention-passed.followed", last=low - 1, **where)
+        return fault("log-truncated.followed", high=high, **where)
 
     def _check_silence(self) -> None:
         """Nothing came, as is usual where nothing is produced: raise what the client says against it."""

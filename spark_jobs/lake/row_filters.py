@@ -29,29 +29,27 @@ FEWEST_OF_A_RANGE = 1_000
 
 def equals(column: str, value: Any) -> BooleanExpression:
     """Return rows whose column has the value."""
-    return EqualTo(**_of(column, value))
+    return EqualTo(**_of(column, value=value))
 
 
 def is_null(column: str) -> BooleanExpression:
     """Return rows whose column has no value."""
-    unset: dict[str, Any] = {"term": column}
-    return IsNull(**unset)
+    return IsNull(**_of(column))
 
 
 def is_among(column: str, values: Iterable[Any]) -> BooleanExpression:
     """Return rows whose column has one of the values."""
-    wanted: dict[str, Any] = {"term": column, "values": set(values)}
-    return In(**wanted)
+    return In(**_of(column, values=set(values)))
 
 
 def is_below(column: str, end: Any) -> BooleanExpression:
     """Return rows whose column is less than ``end``."""
-    return LessThan(**_of(column, end))
+    return LessThan(**_of(column, value=end))
 
 
 def is_between(column: str, start: Any, end: Any) -> BooleanExpression:
     """Return rows whose column is in ``[start, end)``."""
-    return And(GreaterThanOrEqual(**_of(column, start)), LessThan(**_of(column, end)))
+    return And(GreaterThanOrEqual(**_of(column, value=start)), LessThan(**_of(column, value=end)))
 
 
 def is_in_range(offsets: OffsetRange, generation: int) -> BooleanExpression:
@@ -113,5 +111,5 @@ def offsets_in(
     return found
 
 
-def _of(column: str, value: Any) -> dict[str, Any]:
-    return {"term": column, "value": value}
+def _of(column: str, **values: Any) -> dict[str, Any]:
+    return {"term": column, **values}
