@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.output import Report
 from cli.work import Work, pipeline_command, reason_option
-from spark_jobs.protocol.words import paused_line
+from spark_jobs.protocol.batch import paused_line
 
 
 @pipeline_command("pause")

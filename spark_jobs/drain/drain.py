@@ -22,11 +22,11 @@ from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import Batch, Pause, add_ignored
+from spark_jobs.protocol.batch import Batch, Pause, add_ignored, counts, paused_line
 from spark_jobs.protocol.errors import BatchHeld, RetryableError, SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState, held_back
-from spark_jobs.protocol.words import count, counts, paused_line, seconds
+from spark_jobs.protocol.words import count, seconds
 from spark_jobs.recovery.decide import HeldBatch, RecoveryResult
 from spark_jobs.recovery.recover import recover
 from spark_jobs.spark.tasks import is_crash

@@ -12,6 +12,7 @@ from typing import Any
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept import KeptColumn, KeptLetters, Skip
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, SchemaKey
+from spark_jobs.protocol.words import count, when
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN
 
@@ -229,6 +230,36 @@ class WrittenFile:
     nan_value_counts: dict[int, int]
     lower_bounds: dict[int, str]
     upper_bounds: dict[int, str]
+
+
+def counts(
+    balance: Balance,
+    phases: Mapping[str, int] | None = None,
+    reasons: Mapping[str, int] | None = None,
+    tables: Mapping[str, int] | None = None,
+) -> str:
+    """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name.
+
+    With ``phases`` dead letters are told apart: ``3 dead letters (2 decode, 1 key)``; with ``reasons`` those
+    that a filter left out, with ``tables`` those that are routed to others.
+    """
+    named = {"filtered": reasons, "routed": tables}
+    letters = count(balance.dead_letters, "dead letter") + _told_apart(phases)
+    further = "".join(
+        f", {offsets:,} {term.replace('_', ' ')}{_told_apart(named.get(term))}"
+        for term, offsets in balance.further.items()
+    )
+    return f"{count(balance.rows, 'row')}, {letters}, {count(balance.tombstones, 'tombstone')}{further}"
+
+
+def _told_apart(numbers: Mapping[str, int] | None) -> str:
+    told = ", ".join(f"{number:,} {name}" for name, number in sorted((numbers or {}).items()))
+    return f" ({told})" if told else ""
+
+
+def paused_line(paused: Pause) -> str:
+    """Return since when, by whom and why a pipeline is paused."""
+    return f"paused since {when(paused.at_ms * 1000)} by {paused.actor}: {paused.reason}"
 
 
 # What a task hands back to the driver: a row, never an exception whose type Spark would lose.

@@ -13,9 +13,8 @@ from spark_jobs.drain.write_splits import add_up
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import TableTotals, _add_totals, _family
-from spark_jobs.protocol.batch import Balance, OutcomeKind, SplitOutcome, Written, outcome_from_json
+from spark_jobs.protocol.batch import Balance, OutcomeKind, SplitOutcome, Written, counts, outcome_from_json
 from spark_jobs.protocol.commit_summary import CommitSummary, counts_summary
-from spark_jobs.protocol.words import counts
 from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
