@@ -24,12 +24,12 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.protocol import words
+from spark_jobs.protocol import batch, texts
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
 
 _Said = ParamSpec("_Said")
-count, counts, seconds, when = words.count, words.counts, words.seconds, words.when
+count, counts, seconds, when = texts.count, batch.counts, texts.seconds, texts.when
 _NAME_OF = attrgetter("name")
 _LAST_LINE = "Print one JSON object as the last line."
 MOST_UNEXPECTED_CHARACTERS = 400

@@ -16,7 +16,7 @@ from dagster import AssetKey, DagsterInstance, DagsterRunStatus, RunRequest, Run
 from assets.pipeline_asset import pools_of
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.protocol.words import records_wait
+from spark_jobs.protocol.texts import records_wait
 from spark_jobs.upkeep.figures import SMALL
 
 UNDER_WAY = [

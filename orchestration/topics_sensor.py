@@ -15,7 +15,7 @@ from dagster import ResourceParam, SensorEvaluationContext, SkipReason
 from orchestration.jobs import watching
 from resources.sluice import Sluice
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 SECONDS_BETWEEN_TICKS = 30
 _LOAD_SECONDS = 120

@@ -23,7 +23,7 @@ from resources.sluice import Sluice
 from spark_jobs.books.entries import is_due
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.monitoring.upkeep_survey import UpkeepState
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 from spark_jobs.txlog.entries import is_held
 from spark_jobs.upkeep.registry import KINDS, due_upkeep
 

@@ -14,7 +14,7 @@ import yaml
 
 from spark_jobs.config.build import safe_name, tables_written
 from spark_jobs.preview.recognition import Recognized, Use, together
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 if TYPE_CHECKING:
     from spark_jobs.preview.prospects import Prospect

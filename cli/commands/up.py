@@ -21,7 +21,7 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics, refresh_topics
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 if TYPE_CHECKING:
     from cli.stand.running import Servers

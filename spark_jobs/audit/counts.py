@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.audit.findings import RoundedColumn, merged
-from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.offsets import OffsetRange, merge
+from spark_jobs.protocol.work import Layout
 
 if TYPE_CHECKING:
     import numpy as np

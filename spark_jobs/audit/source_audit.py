@@ -18,7 +18,7 @@ from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault, needs
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 # What a filter is of a record that it leaves out, by the reason that it is counted under.
 FILTERED_AS = {"missing": "null", "excluded": "false"}

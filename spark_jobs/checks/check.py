@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.layout import Layout
-from spark_jobs.protocol.words import records_wait
+from spark_jobs.protocol.texts import records_wait
+from spark_jobs.protocol.work import Layout
 
 MINUTE_SECONDS = 60
 DAY_SECONDS = 24 * 3600

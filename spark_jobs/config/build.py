@@ -24,7 +24,7 @@ from spark_jobs.config.suites import OnFailure, When
 from spark_jobs.config.value_format import ValueFormat, check_place
 from spark_jobs.config.values import Frozen
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile, validate
-from spark_jobs.protocol.layout import LAYOUTS, layout_named
+from spark_jobs.protocol.work import LAYOUTS, layout_named
 from spark_jobs.storage.paths import is_inside
 
 _UNSAID = PipelineSettings()

@@ -34,7 +34,7 @@ from spark_jobs.config.quantities import (
     parse_timezone,
 )
 from spark_jobs.config.redaction import is_bare_url, redact_properties, redact_urls
-from spark_jobs.protocol.layout import LAYOUTS, Layout, layout_named
+from spark_jobs.protocol.work import LAYOUTS, Layout, layout_named
 
 # One for all pipelines of a namespace, beside their tables.
 BOOKS_TABLE = "sluice_batches"

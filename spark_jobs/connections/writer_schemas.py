@@ -20,9 +20,9 @@ from spark_jobs.formats.csv.lines import CsvLines
 from spark_jobs.formats.json_schema.schema import json_schema
 from spark_jobs.formats.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError, RetryableError, fault
-from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import Layout
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.placed import WholeValue

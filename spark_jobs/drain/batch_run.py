@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, Split, counts, total
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.protocol.words import count, rate, seconds
+from spark_jobs.protocol.texts import count, rate, seconds
 from spark_jobs.txlog.entries import Entry
 
 if TYPE_CHECKING:

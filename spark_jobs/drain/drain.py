@@ -26,7 +26,7 @@ from spark_jobs.protocol.batch import Batch, Pause, add_ignored, counts, paused_
 from spark_jobs.protocol.errors import BatchHeld, RetryableError, SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState, held_back
-from spark_jobs.protocol.words import count, seconds
+from spark_jobs.protocol.texts import count, seconds
 from spark_jobs.recovery.decide import HeldBatch, RecoveryResult
 from spark_jobs.recovery.recover import recover
 from spark_jobs.spark.tasks import is_crash

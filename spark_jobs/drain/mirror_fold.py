@@ -32,7 +32,7 @@ from spark_jobs.protocol.batch import Written
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 from spark_jobs.records.layouts.changes import spelling_of
 from spark_jobs.schema.iceberg_types import (
     COMMIT_SEQUENCE,

@@ -8,7 +8,7 @@ from spark_jobs.config.problems import Finding
 from spark_jobs.config.settings import PipelineSettings
 from spark_jobs.layouts.flat import Flat
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.layout import Above, Layout
+from spark_jobs.protocol.work import Above, Layout
 
 _HAS_ALL = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
 

@@ -11,7 +11,7 @@ from spark_jobs.config.settings import PipelineSettings
 from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
 from spark_jobs.layouts.flat import Flat
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.layout import Above, Layout
+from spark_jobs.protocol.work import Above, Layout
 
 _OWN_NAMES = "_cdc_"
 

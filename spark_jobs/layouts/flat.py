@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.layout import Layout
+from spark_jobs.protocol.work import Layout
 
 
 class Flat(Layout):

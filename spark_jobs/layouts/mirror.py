@@ -12,7 +12,7 @@ from spark_jobs.config.settings import PipelineConfig, PipelineSettings
 from spark_jobs.layouts.changes import Changes
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.layout import Above
+from spark_jobs.protocol.work import Above
 
 _BESIDE = "Leave it out: a view, or a pipeline of layout: changes, can have some rows alone."
 

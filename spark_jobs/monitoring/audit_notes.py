@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.checks.facts import AuditNote
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.texts import JsonCodec
 from spark_jobs.storage.latest import read_latest, write_latest
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.notices.notice import NOTICE_FORMAT, UPKEEP, Failure, iso
 from spark_jobs.notices.sender import Delivery, receiver_of
 from spark_jobs.protocol.errors import CommitConflict, SluiceError
-from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.texts import JsonCodec
 from spark_jobs.storage.state_files import write_whole
 
 _log = logging.getLogger(__name__)

@@ -26,8 +26,8 @@ from spark_jobs.preview.recognition import Recognized, Sample, recognize
 from spark_jobs.preview.sample import is_compacted, look_at, read_sample
 from spark_jobs.protocol.batch import Balance, add_ignored, total
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.work import Layout
 from spark_jobs.records.appearance import unreadable_chunks
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.row_maker import ChunkRows

@@ -22,7 +22,7 @@ from spark_jobs.config.columns import FieldForm
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 from spark_jobs.records.appearance import is_event, values_of
 from spark_jobs.records.reading_plan import JSON
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind

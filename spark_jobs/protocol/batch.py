@@ -9,10 +9,9 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept import KeptColumn, KeptLetters, Skip
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, SchemaKey
-from spark_jobs.protocol.words import count, when
+from spark_jobs.protocol.texts import JsonCodec, count, stored_as, when
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN
 

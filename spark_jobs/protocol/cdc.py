@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from spark_jobs.protocol.json_codec import stored_as
+from spark_jobs.protocol.texts import stored_as
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from spark_jobs.protocol.batch import TERMS, Balance, Batch
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import OffsetRanges, SchemaKey
 from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR, Progress
+from spark_jobs.protocol.texts import JsonCodec
 from spark_jobs.protocol.work import Work, work_of
 from spark_jobs.protocol.works.drain import DRAIN
 

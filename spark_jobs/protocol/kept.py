@@ -11,8 +11,8 @@ from dataclasses import astuple, dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from spark_jobs.protocol.json_codec import stored_as
 from spark_jobs.protocol.offsets import OffsetRange, gaps
+from spark_jobs.protocol.texts import stored_as
 
 # Columns that others took the place of, and what they still hold.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from spark_jobs.protocol.json_codec import stored_as
+from spark_jobs.protocol.texts import stored_as
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -13,10 +13,10 @@ from spark_jobs.protocol import kept
 from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.kept import KeptLetters, ShapedSpans
-from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges, SchemaKey, Spans
+from spark_jobs.protocol.texts import JsonCodec, stored_as
+from spark_jobs.protocol.work import Layout, layout_named
 
 FORMAT_VERSION = 5  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20

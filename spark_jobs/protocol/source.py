@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import OffsetsUnavailable, SluiceError, fault
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 
 @dataclass(frozen=True, slots=True)

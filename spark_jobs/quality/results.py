@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.texts import JsonCodec
 
 FAILING_ROWS_SHOWN = 20
 

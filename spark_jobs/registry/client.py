@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import SchemaId
+from spark_jobs.protocol.texts import JsonCodec
 from spark_jobs.registry.http_get import HttpGet, RegistryAccess, garbage
 from spark_jobs.schema.writer_schema import Language, SchemaText
 

@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import Protocol
 
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import SchemaId
+from spark_jobs.protocol.texts import JsonCodec
 from spark_jobs.schema.writer_schema import SchemaText
 from spark_jobs.storage.create_only import CreateOnlyStore
 

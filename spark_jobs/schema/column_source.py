@@ -12,10 +12,10 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.config.columns import Growth
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.offsets import SchemaKey, Spans
 from spark_jobs.protocol.progress import ColumnMap
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
+from spark_jobs.protocol.work import Layout
 from spark_jobs.schema.arrow_schema import project
 from spark_jobs.schema.declared import free_name, held_names
 from spark_jobs.schema.evidence import Evidence

@@ -34,7 +34,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.kept import unfinished
 from spark_jobs.protocol.progress import Progress, progress_from_properties
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 from spark_jobs.schema.evolution import Evolution, Path
 from spark_jobs.schema.iceberg_types import (
     GENERATION,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import SchemaKey
+from spark_jobs.protocol.texts import JsonCodec
 
 # Of values, and of keys. Who sends bytes that look like ids must not have a registry asked for all of them.
 MOST_SCHEMAS = 200

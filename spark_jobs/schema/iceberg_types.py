@@ -24,7 +24,7 @@ from pyiceberg.types import (
 
 from spark_jobs.config.iceberg_terms import field_text, split_arguments, split_field
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.layout import Layout, layout_named
+from spark_jobs.protocol.work import Layout, layout_named
 from spark_jobs.schema.evolution import Evolution, Path, widened
 from spark_jobs.schema.inference import (
     RESERVED_COLUMNS,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from spark_jobs.config.columns import Incompatible
-from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.progress import ColumnMap
+from spark_jobs.protocol.work import Layout, layout_named
 from spark_jobs.schema.evolution import Binding, Evolution, Path, holds, innermost, may_hold, widened
 from spark_jobs.schema.iceberg_types import METADATA_COLUMNS, incompatible, type_text
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash

@@ -20,9 +20,9 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, WrittenFile
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import stands_at_starts
+from spark_jobs.protocol.texts import JsonCodec
 
 # What a listing alone tells.
 

@@ -16,9 +16,9 @@ from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
 from spark_jobs.protocol.kept import ShapedSpan
-from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.work import layout_named
 
 NOW_MS = 1_800_000_000_000
 PAUSE = Pause("the broker moves", "ada@box", NOW_MS - 5_000)

@@ -17,7 +17,7 @@ from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.config.suites import CheckSettings
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyspark", "pyarrow", "pyiceberg", "confluent_kafka", "great_expectations", "pandas")

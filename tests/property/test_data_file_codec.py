@@ -27,7 +27,7 @@ from pyiceberg.types import (
 
 from spark_jobs.lake.data_files import to_data_file, to_written_file
 from spark_jobs.protocol.batch import WrittenFile
-from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.texts import JsonCodec
 from spark_jobs.storage.paths import normalise_path
 
 _TYPES = (

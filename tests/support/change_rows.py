@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.config.sections import CdcSettings, Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.layout import Layout, layout_named
+from spark_jobs.protocol.work import Layout, layout_named
 from spark_jobs.records.decoder import Decoded
 from spark_jobs.records.reading_plan import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema

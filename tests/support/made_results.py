@@ -31,10 +31,10 @@ from spark_jobs.preview.preview import DeadLetterExample, PartitionUse, Preview
 from spark_jobs.preview.recognition import Recognized, Use
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, Pause
 from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.recovery.decide import HeldBatch, RecoveryResult
 from spark_jobs.replay.diff import Change, ReplayDiff
 from spark_jobs.replay.plan import FileCounts, ReplayPlan

@@ -14,8 +14,8 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey
+from spark_jobs.protocol.work import Layout, layout_named
 from spark_jobs.records.appearance import appearance, first_batch_unreadable, frequent_reason
 from spark_jobs.records.reading_plan import JSON, format_of
 from spark_jobs.schema.column_source import KnownSchemas

@@ -16,7 +16,7 @@ from spark_jobs.audit import audit as audits
 from spark_jobs.audit.counts import AuditResult
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 
 NAMES = {"pipeline": "orders", "topic": "orders", "table": "lake.orders"}
 

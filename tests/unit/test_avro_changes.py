@@ -20,8 +20,8 @@ from spark_jobs.formats.connect.avro_documents import connect_schema
 from spark_jobs.formats.connect.types import Kind, Leaf, Type, row_type
 from spark_jobs.formats.tree import Map
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.layout import Layout, layout_named
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey
+from spark_jobs.protocol.work import Layout, layout_named
 from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.placed import OneColumn

@@ -11,7 +11,7 @@ import pytest
 from prove.lab.beside_changes import BESIDE
 from prove.lab.connect_avro import AvroConverter
 from prove.lab.debezium_events import Column, Source
-from spark_jobs.protocol.layout import Layout, layout_named
+from spark_jobs.protocol.work import Layout, layout_named
 from tests.support.change_rows import Table
 from tests.unit.test_avro_changes import IN_AVRO, TOPIC, Registry
 

@@ -14,7 +14,7 @@ from spark_jobs.config.problems import Document
 from spark_jobs.config.sections import BadChanges
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.replay.plan import plan_replay
 from spark_jobs.replay.redrive_plan import Wanted, plan_redrive
 from spark_jobs.reshape.repartition import repartition

@@ -14,7 +14,7 @@ from assets.pipeline_asset import named_failures
 from cli.output import error_lines
 from docs.pages.errors import PAGE, ROOT, entries, render
 from spark_jobs.protocol.errors import KINDS, ConfigError, _catalogue, fault
-from spark_jobs.protocol.layout import LAYOUTS, layout_named
+from spark_jobs.protocol.work import LAYOUTS, layout_named
 
 ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
 ANCHOR = re.compile(r"docs/ERRORS\.md#(\S+)")

@@ -25,7 +25,7 @@ from spark_jobs.health.judge import CheckResult, checks_of, judge
 from spark_jobs.monitoring.audit_notes import is_due
 from spark_jobs.protocol.batch import Balance, Pause
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 
 NOW = 1_800_000_000_000
 PIPELINE = PipelineConfig(name="orders", topic="orders", table="lake.orders")

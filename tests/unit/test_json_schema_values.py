@@ -13,7 +13,7 @@ from spark_jobs.config.value_format import KeySettings, UnknownFields, ValueForm
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.formats.json_schema.schema import JsonSchema, json_schema
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError, WriterSchema
 

@@ -27,8 +27,8 @@ from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import write_files
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.layouts.flat import Flat
-from spark_jobs.protocol.layout import FOLDER, LAYOUTS, Above, Layout, layout_named
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import FOLDER, LAYOUTS, Above, Layout, layout_named
 from spark_jobs.records.layouts.flat import flat
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.schema.column_source import KnownSchemas

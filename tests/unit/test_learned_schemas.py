@@ -16,9 +16,9 @@ from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.sample import look_at
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.decoder import Encoded
 from spark_jobs.records.reading_plan import ReadingPlan

@@ -23,7 +23,7 @@ from cli.listing import COMMANDS
 from docs.pages.errors import CATALOGUE, PAGE, ROOT, entries
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.schema.iceberg_types import check_columns, with_metadata_columns
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import BadRecord, ConfigError
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.decoder import Phase
 from spark_jobs.records.reading_plan import format_of

@@ -20,7 +20,7 @@ from spark_jobs.protocol.batch import (
     outcome_from_json,
 )
 from spark_jobs.protocol.errors import ConfigError, error_from_json, error_to_json
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.schema.column_source import told_ignored
 from tests.support.log_entries import written_file
 

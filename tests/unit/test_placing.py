@@ -28,8 +28,8 @@ from pyiceberg.types import (
 from spark_jobs.config.columns import Incompatible
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.progress import ColumnMap
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.schema.evolution import Evolution, bind, evolved, holds, may_hold, moved, widened
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place, unlike

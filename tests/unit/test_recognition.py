@@ -20,7 +20,7 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.preview.prospects import Prospect, prospect
 from spark_jobs.preview.recognition import Sample, Use, recognize
 from spark_jobs.preview.sample import read_as
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.schema.inference import choose_types
 from tests.support.shaped import NOON_MS, Shaped, column, letters
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import SchemaId
+from spark_jobs.protocol.texts import JsonCodec
 
 GUID = "0a0b0c0d-0000-4000-8000-00000000000f"
 

@@ -11,7 +11,7 @@ from spark_jobs.config.sections import CdcSettings, Envelope, SchemaSettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import KeySettings, UnknownFields, ValueFormat, ValueSettings
 from spark_jobs.connections.connect import SHAPING, shape_digest
-from spark_jobs.protocol.layout import layout_named
+from spark_jobs.protocol.work import layout_named
 
 PLAIN = PipelineConfig(name="a", topic="t", table="l.a")
 # Rows are the same by any of these: when, where, how fast, in which order and who is told.

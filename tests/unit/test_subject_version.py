@@ -12,9 +12,9 @@ import pytest
 from spark_jobs.config.value_format import KeySettings, ValueSettings
 from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.protocol.layout import layout_named
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import layout_named
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.writer_schema import Language, SchemaText
 from spark_jobs.storage.create_only import CreateOnlyStore

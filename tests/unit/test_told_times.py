@@ -20,7 +20,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Framing, ValueFormat, ValueSettings
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.json_schema.schema import json_schema
-from spark_jobs.protocol.layout import Layout, layout_named
+from spark_jobs.protocol.work import Layout, layout_named
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import Form, Language, SchemaText, WriterSchema, under
 from tests.support.change_rows import Table

@@ -8,7 +8,7 @@ from spark_jobs.checks.check import Case, Check, Severity, Verdict, no_table, sp
 from spark_jobs.checks.facts import AuditNote, TableFacts
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 
 def judge(case: Case) -> Verdict:

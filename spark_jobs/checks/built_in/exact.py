@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_jobs.checks.check import Case, Check, Severity, Verdict, no_table
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 
 def judge(case: Case) -> Verdict:

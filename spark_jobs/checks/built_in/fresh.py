@@ -16,7 +16,7 @@ from spark_jobs.checks.check import (
     stalled_after_seconds,
 )
 from spark_jobs.protocol.source import held_back
-from spark_jobs.protocol.words import records_wait
+from spark_jobs.protocol.texts import records_wait
 
 
 def judge(case: Case) -> Verdict:

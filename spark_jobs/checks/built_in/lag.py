@@ -12,7 +12,7 @@ from spark_jobs.checks.check import (
     drain_or_resume,
     seconds_late,
 )
-from spark_jobs.protocol.words import records_wait
+from spark_jobs.protocol.texts import records_wait
 
 # A full batch starts a run at once, so more than two waiting means that arrivals are faster than drains.
 LAG_BATCHES = 2

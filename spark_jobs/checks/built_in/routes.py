@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 from spark_jobs.checks.check import LATELY_SECONDS, Case, Check, Severity, Verdict, no_table
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 MOST_SHOWN = 10
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")

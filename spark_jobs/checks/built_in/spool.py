@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.checks.check import MINUTE_SECONDS, Case, Check, LimitKind, Severity, Verdict, spoken_duration
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 
 OLDEST_SECONDS = 5 * MINUTE_SECONDS
 # From here on clients are soon told to wait.

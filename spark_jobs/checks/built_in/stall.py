@@ -15,7 +15,7 @@ from spark_jobs.checks.check import (
 )
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.source import held_back
-from spark_jobs.protocol.words import count, records_wait
+from spark_jobs.protocol.texts import count, records_wait
 
 
 def judge(case: Case) -> Verdict:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.sections import UpkeepSettings
-from spark_jobs.protocol.words import count
+from spark_jobs.protocol.texts import count
 from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
