@@ -97,14 +97,22 @@ def may_be_meant(snapshot: Snapshot) -> bool:
 
 def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> NoReturn:
     operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
-    is_meant = may_be_meant(snapshot)
+    main = table.metadata.current_snapshot_id
+    if not may_be_meant(snapshot):
+        raise fault(
+            "table-rewritten.added",
+            snapshot=snapshot.snapshot_id,
+            how=operation,
+            anchor=progress.anchor,
+            table=".".join(table.name()),
+        )
     raise fault(
-        "table-rewritten" if is_meant else "table-rewritten.added",
+        "table-rewritten",
         snapshot=snapshot.snapshot_id,
         how=operation,
+        main=main,
         anchor=progress.anchor,
         table=".".join(table.name()),
-        **({"main": table.metadata.current_snapshot_id} if is_meant else {}),
     )
 
 

@@ -39,8 +39,7 @@ from spark_jobs.protocol.batch import (
 )
 from spark_jobs.protocol.commit_summary import actor_summary, counts_summary, schemas_summary
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.offsets import OffsetRange, SchemaKey
 from spark_jobs.protocol.source import check_identity
 from spark_jobs.protocol.work import Check
 from spark_jobs.records.reading_plan import MAX_ROUNDS, ReadingPlan

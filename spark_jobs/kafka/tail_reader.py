@@ -171,10 +171,10 @@ class TailReader:
         except KafkaException as error:
             return self._translated(error.args[0])
         position = self._positions[partition]
-        where = {"position": position, "topic": self._topic, "partition": partition}
+        where = {"topic": self._topic, "partition": partition}
         if position < low:
-            return fault("retention-passed.followed", last=low - 1, **where)
-        return fault("log-truncated.followed", high=high, **where)
+            return fault("retention-passed.followed", position=position, last=low - 1, **where)
+        return fault("log-truncated.followed", position=position, high=high, **where)
 
     def _check_silence(self) -> None:
         """Nothing came, as is usual where nothing is produced: raise what the client says against it."""

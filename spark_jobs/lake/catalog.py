@@ -68,8 +68,11 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         raise catalog_error(error, "could not be opened", catalog=name) from error
     except _SETTINGS_ERRORS as error:
         lacks_driver = isinstance(error, NotInstalledError | ImportError)
-        code = "catalog-settings.driver" if lacks_driver else "catalog-settings"
-        raise fault(code, why=first_line(error), catalog=name) from error
+        raise fault(
+            "catalog-settings.driver" if lacks_driver else "catalog-settings",
+            why=first_line(error),
+            catalog=name,
+        ) from error
     except Exception as error:
         raise catalog_error(error, "could not be opened", catalog=name) from error
 

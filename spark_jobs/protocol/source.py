@@ -138,11 +138,11 @@ def check_starts(starts: Mapping[int, int], source: SourceState) -> None:
     """Raise ``OffsetsUnavailable`` when reading a partition cannot begin at its offset in ``starts``."""
     for partition, start in sorted(starts.items()):
         low, end = source.low[partition], source.end[partition]
-        where = {"start": start, "topic": source.topic, "partition": partition}
+        where = {"topic": source.topic, "partition": partition}
         if start < low:
-            raise fault("retention-passed", last=low - 1, low=low, **where)
+            raise fault("retention-passed", start=start, last=low - 1, low=low, **where)
         if start > end:
-            raise fault("log-truncated", end=end, **where)
+            raise fault("log-truncated", end=end, start=start, **where)
 
 
 # What still fences a batch that has not landed: offsets, source, replay epoch, rollbacks.

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.lanes.packed_values import joined
-from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.offsets import SchemaKey
 from spark_jobs.records.decoder import BadValue, Decoded, Encoded, Phase
 from spark_jobs.records.framing import Framed, Naming, bare, by_place, unframe
 from spark_jobs.records.projection import project
