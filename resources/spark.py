@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from resources.spark_shipping import ship_code, ship_python
 from servers.code_server import temporary_folder
-from servers.environment import LOG_SETTINGS, java_home
+from servers.environment import LOG_SETTINGS, java_home, write_spark_defaults
 from servers.process import ServerFolder, last_line
-from servers.spark_defaults import write_spark_defaults
 from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.config.secrets import resolve, scrub
 from spark_jobs.config.settings import SluiceConfig

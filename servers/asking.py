@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import requests
@@ -10,7 +12,7 @@ from urllib3.exceptions import NewConnectionError
 
 from servers.certificates import fingerprint
 from servers.listener import guard_of, url_of
-from serving.lake_id import lake_id
+from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import error_from_json, fault
@@ -85,3 +87,15 @@ def _url(config: SluiceConfig) -> str | None:
     if (started := read_endpoints(config.home).serve) is not None:
         return started
     return url_of(config.serve, config.serve.listen) if config.serve.listen else None
+
+
+# Which catalog and broker a Sluice works with, without their secrets: two may listen on one machine.
+
+
+def lake_id(config: SluiceConfig) -> str:
+    """Return the same for two configurations if their pipelines of one name are the same."""
+    catalog = config.catalog
+    broker = config.kafka.get("bootstrap.servers") or config.home
+    lake = [catalog.properties.get(name, "") for name in ("uri", "warehouse")]
+    parts = [catalog.name, *map(redact_urls, lake), broker]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

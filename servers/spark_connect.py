@@ -10,10 +10,9 @@ from secrets import token_urlsafe
 
 import pyspark
 
-from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment
+from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment, write_spark_defaults
 from servers.jars import jar_paths
 from servers.process import ServerFolder, ServerProcess, is_listening
-from servers.spark_defaults import write_spark_defaults
 from spark_jobs import WITHIN
 from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.protocol.errors import fault

@@ -37,10 +37,10 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
     itself where a pipeline is `hot`. docs/SERVING.md says what is asked, and what an answer is.
     """
     with needs("serve"):
+        from servers.asking import lake_id
         from servers.listener import bound_at
         from servers.serving import flight_beside, serve
         from serving.http_api import HttpApi, refusal_body
-        from serving.lake_id import lake_id
         from serving.service import QueryService
     from spark_jobs.hot.follower import Follower
 

@@ -22,8 +22,7 @@ from spark_jobs.hot.segment import print_of
 from spark_jobs.lake.file_rows import stream
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
-from spark_jobs.query.engine import MEMORY_BYTES, files_away
-from spark_jobs.query.query import ROWS_A_BATCH, Answer
+from spark_jobs.query.query import MEMORY_BYTES, ROWS_A_BATCH, Answer, files_away
 from spark_jobs.records.layouts.changes import spelling_of
 from spark_jobs.schema.iceberg_types import GENERATION, KEY, OFFSET, ROW_ID, TIMESTAMP
 

@@ -31,8 +31,7 @@ from spark_jobs.hot.prefix import Prefix, Seam
 from spark_jobs.hot.segment import Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import SluiceError, error_to_json
-from spark_jobs.query.engine import Engine
-from spark_jobs.query.query import Asked, answered
+from spark_jobs.query.query import Asked, Engine, answered
 
 # What is told of a worker: its number and the memory of its queries; a socket with it is one to start.
 TOLD = struct.Struct("!QQ")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.commands import answers
-from servers.asking import asked, followed
+from servers.asking import asked, followed, lake_id
 from servers.process import free_ports
-from serving.lake_id import lake_id
 from serving.service import QueryService
 from spark_jobs.config.listener import Address, ServeSettings
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig

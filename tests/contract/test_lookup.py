@@ -27,9 +27,8 @@ from spark_jobs.hot.prefix import Prefix, Seam
 from spark_jobs.hot.segment import Segment, Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.query.engine import Engine
 from spark_jobs.query.lookup import newest_of_key
-from spark_jobs.query.query import Asked, answered
+from spark_jobs.query.query import Asked, Engine, answered
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
 from tests.support.recovery_scene import Scene, make_scene
 

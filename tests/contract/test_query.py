@@ -25,8 +25,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.query.duckdb_source import HotRows, TableSource
-from spark_jobs.query.engine import Engine
-from spark_jobs.query.query import Asked, answered, query
+from spark_jobs.query.query import Asked, Engine, answered, query
 from tests.support.recovery_scene import Scene, make_scene
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from assets.checks import hot_check
 from assets.pipeline_asset import CHECKS
 from orchestration.jobs import judging_job
 from resources.sluice import Sluice
+from servers.asking import lake_id
 from servers.process import free_ports
-from serving.lake_id import lake_id
 from serving.service import QueryService
 from spark_jobs.config.listener import Address, ServeSettings
 from spark_jobs.config.sections import HotSettings

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 import duckdb
 import pytest
 
-from spark_jobs.query.engine import Engine
+from spark_jobs.query.query import Engine
 
 ENDLESS = "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from servers import spark_defaults
-from servers.spark_defaults import write_spark_defaults
+from servers import environment
+from servers.environment import write_spark_defaults
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ def test_jars_lie_in_the_state_folder_where_the_users_home_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of `nobody`; what is configured stays, and a user whom Java does not know is named."""
-    monkeypatch.setattr(spark_defaults.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/nonexistent"))
+    monkeypatch.setattr(environment.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/nonexistent"))
     assert f"spark.jars.ivy {tmp_path}/ivy\n" in write_spark_defaults(tmp_path, {}).read_text()
     assert "spark.jars.ivy /own\n" in write_spark_defaults(tmp_path, {"spark.jars.ivy": "/own"}).read_text()
-    monkeypatch.setattr(spark_defaults.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path)))
+    monkeypatch.setattr(environment.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path)))
     assert "ivy" not in write_spark_defaults(tmp_path, {}).read_text()
     monkeypatch.undo()
     monkeypatch.setattr(os, "getuid", lambda: 987_654_321)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.work import _actor
-from servers.spark_defaults import write_spark_defaults
+from servers.environment import write_spark_defaults
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
