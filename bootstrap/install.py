@@ -14,18 +14,8 @@ import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from bootstrap.places import (
-    BUILD_LOCK,
-    EXTRAS,
-    JARS_LOCK,
-    LOCKS,
-    UV_LOCK,
-    Places,
-    child_environment,
-    lock_key,
-    lock_path,
-    uv_variables,
-)
+from bootstrap.environments import child_environment, uv_variables
+from bootstrap.places import BUILD_LOCK, EXTRAS, JARS_LOCK, LOCKS, UV_LOCK, Places, lock_key, lock_path
 from servers.cache import exclusive
 
 NETWORK_HINT = (

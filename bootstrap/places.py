@@ -1,10 +1,8 @@
-"""Where set-up reads and writes, and what a command sees of the user's environment."""
+"""Where set-up reads and writes: locks in the project, everything it makes in the user's cache folder."""
 
 from __future__ import annotations
 
-import ast
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,69 +47,3 @@ def lock_key(dependency_set: str) -> str:
     """Return what the stamp says when the environment holds this set."""
     content = b"".join(map(Path.read_bytes, (lock_path(dependency_set), BUILD_LOCK, WHEEL, JARS_LOCK)))
     return f"{dependency_set} {hashlib.sha256(content).hexdigest()[:16]}"
-
-
-# What a command sees of the user's environment: no other project's Spark, Python, Dagster or PyIceberg.
-#
-# And what set-up's tools are told of the user's package index, proxy and certificates: pip's own settings
-# count, wherever the user keeps them, as one place to name a mirror is enough.
-
-
-FOREIGN_NAMES = frozenset(
-    {
-        *("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "DAGSTER_HOME"),
-        *("SPARK_HOME", "SPARK_REMOTE", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS"),
-        *("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS"),
-        # Set in many images against litter in source folders. Ours goes elsewhere, and without it every start
-        # compiles all that it imports again: twice the time.
-        "PYTHONDONTWRITEBYTECODE",
-    }
-)
-FOREIGN_PREFIX = "PYICEBERG_"
-UV_NAMES = {
-    "index-url": "UV_DEFAULT_INDEX",
-    "extra-index-url": "UV_INDEX",
-    "trusted-host": "UV_INSECURE_HOST",
-    "cert": "SSL_CERT_FILE",
-    "proxy": "ALL_PROXY",
-}
-SECTIONS = ("global", "install", ":env:")  # the last one counts
-
-
-def child_environment(user: Mapping[str, str], places: Places) -> dict[str, str]:
-    """Return the variables for a command run in the clone's environment."""
-    kept = {
-        name: value
-        for name, value in user.items()
-        if name not in FOREIGN_NAMES and not name.upper().startswith(FOREIGN_PREFIX)
-    }
-    ours = {
-        "PATH": f"{places.python.parent}:{user.get('PATH', '/usr/bin:/bin')}",
-        "PYSPARK_PYTHON": str(places.python),
-        "PYSPARK_DRIVER_PYTHON": str(places.python),
-        "PYICEBERG_HOME": str(PYICEBERG_HOME),
-        "XDG_CACHE_HOME": str(places.cache.parent),
-        "PYTHONPYCACHEPREFIX": str(places.bytecode),
-    }
-    certificates = user.get("PIP_CERT") or user.get("SSL_CERT_FILE")
-    if certificates and not user.get("REQUESTS_CA_BUNDLE"):
-        ours["REQUESTS_CA_BUNDLE"] = certificates
-    return kept | ours
-
-
-def uv_variables(pip_settings: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that give uv what ``pip config list`` tells; the user's own uv ones win."""
-    told = [line.partition("=")[::2] for line in pip_settings.splitlines() if "=" in line]
-    wanted = {
-        UV_NAMES[key]: " ".join(str(ast.literal_eval(value)).split())
-        for wanted_section in SECTIONS
-        for (section, _, key), value in ((name.rpartition("."), value) for name, value in told)
-        if section == wanted_section and key in UV_NAMES
-    }
-    certificates = environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")
-    if certificates:
-        wanted.setdefault("SSL_CERT_FILE", certificates)
-    if "UV_INDEX" in wanted:
-        # pip looks into all indexes; hashes make that safe.
-        wanted["UV_INDEX_STRATEGY"] = "unsafe-best-match"
-    return {name: value for name, value in wanted.items() if not environment.get(name)}

@@ -132,7 +132,8 @@ class Lane:
         """
         try:
             if not self._writer.is_open:
-                self._take_slot()
+                # What was written before the answer was lost.
+                self._settle(self.intake.open(*self._writer.open()))
             self.intake.read(self._writer.read_stands)
             if not self._drain_spool():
                 return False
@@ -148,10 +149,6 @@ class Lane:
             return False
         self._told = ""
         return True
-
-    def _take_slot(self) -> None:
-        # What was written before the answer was lost.
-        self._settle(self.intake.open(*self._writer.open()))
 
     def _drain_spool(self) -> bool:
         """Write what lies on the disk, for some time: what came meanwhile goes behind it, and is told of."""

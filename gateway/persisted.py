@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from subprocess import Popen
@@ -105,17 +105,14 @@ class Persisted:
             ends = self._connections.admin.source_state(stream.topics.topic).high
             for each in new:
                 each.ends = ends
-        reached = [self._reached(pipeline.table) for pipeline in stream.pipelines]
+        tables = [load_fresh(self._connections, pipeline.table) for pipeline in stream.pipelines]
+        # One that is not there yet has reached nothing.
+        reached = [{} if table is None else progress_of(table).next_offsets for table in tables]
         return [
             each
             for each in wanted
-            if all(table.get(p, 0) >= end for table in reached for p, end in each.ends.items())
+            if all(offsets.get(p, 0) >= end for offsets in reached for p, end in each.ends.items())
         ]
-
-    def _reached(self, name: str) -> Mapping[int, int]:
-        """Return a table's next offsets, none of one that is not there yet."""
-        table = load_fresh(self._connections, name)
-        return {} if table is None else progress_of(table).next_offsets
 
 
 # Runs of pipelines that clients ask for: one in a pipeline's ``freshness``, and never two at once.

@@ -37,7 +37,9 @@ def asked(
 
     Raises what it refuses, and ``RetryableError`` (``serve-away``).
     """
-    if (url := _url(config)) is None:
+    listen = config.serve.listen
+    url = read_endpoints(config.home).serve or (url_of(config.serve, listen) if listen else None)
+    if url is None:
         return None
     headers = {"Sluice-Lake": lake_id(config), "Accept-Encoding": "identity"}
     if tokens := guard_of(config.serve)["tokens"]:
@@ -81,12 +83,6 @@ class _Pinned(HTTPAdapter):
 
     def init_poolmanager(self, *sizes: Any, **options: Any) -> None:
         super().init_poolmanager(*sizes, assert_fingerprint=self._certificate, **options)
-
-
-def _url(config: SluiceConfig) -> str | None:
-    if (started := read_endpoints(config.home).serve) is not None:
-        return started
-    return url_of(config.serve, config.serve.listen) if config.serve.listen else None
 
 
 # Which catalog and broker a Sluice works with, without their secrets: two may listen on one machine.

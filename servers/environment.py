@@ -1,4 +1,4 @@
-"""What a server that Sluice starts sees: no foreign Spark or Python, a Java, and Spark's settings in files."""
+"""What a server that Sluice starts sees: no foreign Spark or Python, its Java, Spark's settings in files."""
 
 from __future__ import annotations
 

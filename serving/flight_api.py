@@ -56,11 +56,6 @@ WHERE (NOT is_short OR t IN ('dead_letters', 'sluice_watermark')
   AND coalesce(t LIKE $3 ESCAPE '\\', true) AND coalesce(list_contains($4, k), true)
 ORDER BY k, s, t
 """
-_NO_ROWS = {
-    "CommandGetPrimaryKeys": flight_info.PRIMARY_KEYS,
-    "CommandGetExportedKeys": flight_info.FOREIGN_KEYS,
-    "CommandGetImportedKeys": flight_info.FOREIGN_KEYS,
-}
 _CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
 
 
@@ -90,16 +85,16 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
         """Return where to get an answer: here."""
         command = read_command(descriptor.command or b"")
+        ticket, schema, handle = descriptor.command, None, b""
         if command.name == "CommandStatementQuery":
-            ticket = packed("TicketStatementQuery", statement_handle=_sent(command).to_handle(self._key))
-            schema = None
+            handle = _sent(command).to_handle(self._key)
         elif command.name == "CommandPreparedStatementQuery":
             handle = command.fields["prepared_statement_handle"] or b""
             read_handle(handle, self._key)
-            ticket = packed("TicketStatementQuery", statement_handle=handle)
-            schema = None
         else:
-            ticket, schema = descriptor.command, _schema_of(command)
+            schema = _schema_of(command)
+        if schema is None:
+            ticket = packed("TicketStatementQuery", statement_handle=handle)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
     @told
@@ -167,8 +162,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
             case "CommandGetTableTypes":
                 return pa.Table.from_arrays([pa.array(flight_info.TABLE_TYPES)], schema=flight_info.TYPES)
             case "CommandGetCatalogs":
-                tables = self._tables(context, {})
-                return _distinct(tables, flight_info.CATALOGS)
+                return _distinct(self._tables(context, {}), flight_info.CATALOGS)
             case "CommandGetDbSchemas":
                 return _distinct(self._tables(context, said), flight_info.DB_SCHEMAS)
             case "CommandGetTables":
@@ -230,7 +224,9 @@ def _schema_of(command: Command) -> pa.Schema:
         "CommandGetTables": flight_info.TABLES_WITH_SCHEMAS
         if command.fields.get("include_schema")
         else flight_info.TABLES,
-        **_NO_ROWS,
+        "CommandGetPrimaryKeys": flight_info.PRIMARY_KEYS,
+        "CommandGetExportedKeys": flight_info.FOREIGN_KEYS,
+        "CommandGetImportedKeys": flight_info.FOREIGN_KEYS,
     }
     if command.name not in known:
         raise fault("query-refused.changes", what=command.name or "what was asked")

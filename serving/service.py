@@ -187,7 +187,9 @@ class QueryService:
         until = time.monotonic() + min(question.seconds or self.query_seconds, self.query_seconds)
         with self.metrics.counted(pipeline.name), ExitStack() as stack:
             prefix = self._pinned(pipeline, question, until)
-            stack.enter_context(self._slot(pipeline))
+            if not self._slots.acquire(timeout=SLOT_SECONDS):
+                raise fault("too-many-queries", pipeline=pipeline.name)
+            stack.callback(self._slots.release)
             try:
                 answer = self._begun(stack, pipeline, question, prefix, until)
             except RetryableError as error:
@@ -228,12 +230,3 @@ class QueryService:
             first = next(answer.batches, None)
             stack.push(own.pop_all())
         return Answer(answer.schema, chain(() if first is None else (first,), answer.batches))
-
-    @contextmanager
-    def _slot(self, pipeline: PipelineConfig) -> Iterator[None]:
-        if not self._slots.acquire(timeout=SLOT_SECONDS):
-            raise fault("too-many-queries", pipeline=pipeline.name)
-        try:
-            yield
-        finally:
-            self._slots.release()

@@ -23,6 +23,7 @@ from cli.stand.sample_data import (
     lacking,
     package_file,
 )
+from servers.beside import SERVE
 from servers.process import free_ports
 from servers.registry import registry_url
 from spark_jobs.config.file import (
@@ -81,7 +82,7 @@ def command(report: output.Report, *, formats: bool, cdc: bool) -> int:
     with hold(str(home), "./sluice demo"):
         from cli.demo.report import audit_all, print_report, to_json
         from cli.demo.tour import show_fresh_record, walk
-        from cli.stand.running import SERVE, servers_of
+        from cli.stand.running import servers_of
 
         registry_port = free_ports(1)[0] if formats else None
         config = _demo_config(own, home, registry_port, cdc=cdc)

@@ -101,7 +101,7 @@ def _list_topics(config: SluiceConfig) -> None:
 
 
 def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None:
-    from cli.stand.running import CATALOG, GATEWAY, METRICS, SERVE
+    from servers.beside import CATALOG, GATEWAY, METRICS, SERVE
 
     config = servers.config
     broker = servers.endpoints.kafka_bootstrap_servers

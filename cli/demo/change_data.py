@@ -6,16 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from cli import output
-from cli.stand.sample_data import (
-    PARTITIONS,
-    TOPIC,
-    Delivery,
-    SampleRecord,
-    changes,
-    create_sample_topics,
-    end_offsets,
-    rows_held,
-)
+from cli.stand.recorded_changes import PARTITIONS, TOPIC, changes, rows_held
+from cli.stand.sample_data import Delivery, SampleRecord, create_sample_topics, end_offsets
 from cli.work import connections_for
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import embedded_kafka

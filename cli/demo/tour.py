@@ -12,10 +12,11 @@ from itertools import islice
 from typing import Any
 
 from cli import output
-from cli.stand.running import SERVE, Servers
+from cli.stand.running import Servers
 from cli.stand.sample_data import WEATHER, Delivery, end_offsets, read_sample
 from cli.work import connections_for, verdict
 from servers.asking import asked
+from servers.beside import SERVE
 from spark_jobs.audit.audit import audit
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import embedded_kafka

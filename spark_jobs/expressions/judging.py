@@ -214,7 +214,10 @@ def _wrong_with_one(function: Mapping[str, Any]) -> tuple[str, str] | None:
         return f"calls {name}, which does not give the same every time", _MOMENT_HINT
     if function["function_type"] == "macro":
         try:
-            _check_macro(function["macro_definition"], function["parameters"])
+            for node in _nodes(_parsed(function["macro_definition"])[1]):
+                _check(node)
+                if node["class"] == "COLUMN_REF" and node["column_names"][0] not in function["parameters"]:
+                    _column(node["column_names"])
         except ExpressionError as error:
             return f"calls {name}, which {error.message}", error.hint
     return None
@@ -228,13 +231,6 @@ def _every_function() -> Mapping[str, Sequence[Mapping[str, Any]]]:
         if each["function_type"] != "pragma":
             every.setdefault(each["function_name"].lower(), []).append(each)
     return every
-
-
-def _check_macro(definition: str, parameters: Sequence[str]) -> None:
-    for node in _nodes(_parsed(definition)[1]):
-        _check(node)
-        if node["class"] == "COLUMN_REF" and node["column_names"][0] not in parameters:
-            _column(node["column_names"])
 
 
 def _column(path: Sequence[str]) -> str:

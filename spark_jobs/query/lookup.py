@@ -44,8 +44,11 @@ def newest_of_key(
     Raises as ``query``; more rows than ``memory_bytes`` hold are ``query-too-large``.
     """
     prefix = prefix or Prefix(load_seam(pipeline, connections), (), 0)
-    _check_columns(prefix.seam.columns, pipeline)
-    schema, taken = answered_schema(prefix.seam.columns), 0
+    columns = prefix.seam.columns
+    for name in (KEY, GENERATION, TIMESTAMP, OFFSET):
+        if name not in columns.names:  # another tool took or renamed it
+            raise fault("query-refused.column", name=name, **pipeline.where)
+    schema, taken = answered_schema(columns), 0
     every: list[pa.Table] = []
     try:
         for rows in pipeline.layout.rows_of_key(prefix, pipeline, key):
@@ -63,13 +66,6 @@ def newest_of_key(
     found = pa.concat_tables(every or [schema.empty_table()])
     found = found.take(pc.sort_indices(found, _NEWEST_FIRST))
     return Answer(schema, iter(found.to_batches(ROWS_A_BATCH)))
-
-
-def _check_columns(columns: pa.Schema, pipeline: PipelineConfig) -> None:
-    """Refuse a table of which another tool took or renamed what a lookup is by."""
-    for name in (KEY, GENERATION, TIMESTAMP, OFFSET):
-        if name not in columns.names:
-            raise fault("query-refused.column", name=name, **pipeline.where)
 
 
 def row_of_spelling(prefix: Prefix, pipeline: PipelineConfig, key: str) -> Iterator[pa.Table]:

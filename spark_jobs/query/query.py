@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 # A DuckDB that reads what it is handed and nothing else, for one query after the other or some at once.
 #
 # It is empty and shut in: it opens no file and no connection and loads no extension. What it needs beyond its
-# memory lies in a temporary folder until it is closed. Opening one takes ten times as long as a small query: so
-# all queries of a process share one, each with a catalog and temporary views of its own. Making these takes as
-# long as a small query again, so that the next query over the same tables has those of one that has ended.
+# memory lies in a temporary folder until it is closed. Opening one takes ten times as long as a small query:
+# so all queries of a process share one, each with a catalog and temporary views of its own. Making these
+# takes as long as a small query again: the next query over the same tables has those of one that has ended.
 
 
 MEMORY_BYTES = 1_000_000_000
@@ -282,7 +282,10 @@ def _begun(engine: DuckDBPyConnection, asked: Asked) -> pa.RecordBatchReader:
     if asked.columns_only:
         parameters = [None] * sum(len(each.named_parameters) for each in engine.extract_statements(sql))
         sql = "\n".join(("SELECT * FROM (", sql.strip().rstrip(";"), ") LIMIT 0"))
-    _check_reads(engine, sql, asked.pipeline)
+    # What is no question could leave something behind for whoever asks next.
+    for statement in engine.extract_statements(sql):
+        if statement.type not in _READS:
+            raise fault("query-refused.statement", type=statement.type.name, pipeline=asked.pipeline.name)
     check_functions(engine, sql, asked.pipeline)
     # What reads by its type may have another in it: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
     engine.execute("BEGIN TRANSACTION READ ONLY")
@@ -294,13 +297,6 @@ def _begun(engine: DuckDBPyConnection, asked: Asked) -> pa.RecordBatchReader:
         described = reader.schema.with_metadata({PARAMETERS: str(len(parameters))})
         return pa.RecordBatchReader.from_batches(described, ())
     return reader
-
-
-def _check_reads(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> None:
-    """Refuse what is no question: it could leave something behind for whoever asks next."""
-    for statement in engine.extract_statements(sql):
-        if statement.type not in _READS:
-            raise fault("query-refused.statement", type=statement.type.name, pipeline=pipeline.name)
 
 
 def _translating(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.stand.sample_data import PARTITIONS, recording
+from cli.stand.recorded_changes import PARTITIONS, recording
 from prove.lab.change_fold import folded
 from prove.lab.connect_avro import AvroConverter, registering
 from prove.lab.debezium_events import Column, Source

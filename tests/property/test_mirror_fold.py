@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cli.stand.sample_data import recording
+from cli.stand.recorded_changes import recording
 from prove.lab.generated_changes import UNAVAILABLE, MadeUp, Told
 from spark_jobs.audit.plain_fold import OLD_KEY
 from spark_jobs.audit.plain_fold import fold as plain_fold

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cli.stand.sample_data import recording
+from cli.stand.recorded_changes import recording
 from prove.lab.generated_changes import Told
 from spark_jobs.mirror.fold import Fate, first_new, fold
 from spark_jobs.protocol.cdc import Cdc

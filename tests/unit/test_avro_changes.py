@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.stand.sample_data import recording
+from cli.stand.recorded_changes import recording
 from prove.lab.connect_avro import AvroConverter
 from prove.lab.connect_avro import avro_schema as avro_schema_of
 from prove.lab.debezium_events import DATA, TIME, Column, Source

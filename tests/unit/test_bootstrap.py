@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.environments import child_environment, uv_variables
 from bootstrap.install import _link, ensure_installed, is_installed
-from bootstrap.launch import answer, extras_asked_for, launch
-from bootstrap.places import EXTRAS, LOCKS, ROOT, Places, child_environment, lock_key, lock_path, uv_variables
+from bootstrap.launch import extras_asked_for, launch
+from bootstrap.places import EXTRAS, LOCKS, ROOT, Places, lock_key, lock_path
+from bootstrap.without_setup import answer
 from cli.listing import COMMANDS
 from prove.lab.browser_setup import NoBrowserError, browser
 from servers.cache import user_cache

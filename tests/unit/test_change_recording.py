@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cli.stand.sample_data import recording
+from cli.stand.recorded_changes import recording
 from prove.lab.change_fold import folded
 from prove.lab.debezium_moments import COLUMNS
 from spark_jobs.config.columns import ColumnSettings

@@ -20,8 +20,8 @@ import uvicorn
 from starlette.responses import PlainTextResponse
 
 from cli.stand import running
-from cli.stand.running import SERVE, Beside
-from servers import gateway, listener
+from servers import beside, gateway, listener
+from servers.beside import SERVE, Beside
 from servers.listener import bound_at, guard_of, refuse_open, refuse_taken, tls_of, url_of
 from servers.process import free_ports
 from servers.serving import HeadsInTime, guarded
@@ -283,13 +283,13 @@ def test_a_second_sluice_takes_a_free_port_unless_it_was_told_which(
     with socket.create_server((host, 0), family=family) as listening:
         taken = Address(host, listening.getsockname()[1])
         usual = MetricsSettings.model_construct(_fields_set=set(), listen=taken)
-        other = running._free(usual, taken)
+        other = beside._free(usual, taken)
         assert other.host == host
         assert other.port not in {0, taken.port}
         with pytest.raises(ConfigError, match="listens at") as refused:
-            running._free(MetricsSettings(listen=taken), taken)
+            beside._free(MetricsSettings(listen=taken), taken)
         assert refused.value.code == "port-taken"
-    assert running._free(usual, taken) == taken
+    assert beside._free(usual, taken) == taken
     refuse_taken(taken)
 
 
@@ -319,8 +319,8 @@ def test_port_0_is_a_free_port_wherever_something_listens(
 ) -> None:
     """`up` starts the command with one and tells it; the command by itself takes one too."""
     typed: list[list[str]] = []
-    monkeypatch.setattr(running, "ServerProcess", lambda _folder, command, *_: typed.append(command))
-    started = running.start_beside(
+    monkeypatch.setattr(beside, "ServerProcess", lambda _folder, command, *_: typed.append(command))
+    started = beside.start_beside(
         *(settings.section, settings.model_validate({"listen": "127.0.0.1:0"}), tmp_path, None),
         insecure=False,
     )

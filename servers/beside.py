@@ -1,0 +1,75 @@
+"""Commands of Sluice's that listen, each a process of its own beside Dagster: drains never wait for them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from servers.environment import sluice_environment
+from servers.listener import bound_at, refuse_taken, url_of
+from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
+from spark_jobs import WITHIN
+from spark_jobs.config.listener import Address, ListenerSettings
+
+METRICS = "metrics"
+CATALOG = "catalog"
+SERVE = "serve"
+GATEWAY = "gateway"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The process; it answers at ``url`` a few seconds later."""
+
+    url: str
+    process: ServerProcess
+    usual: Address | None = None  # where it listens unless another does; None where an address was asked for
+    is_insecure: bool = False
+
+    @property
+    def lost_its_port(self) -> bool:
+        """True if it has ended and another Sluice listens where it was about to: started again, it moves."""
+        usual = self.usual
+        return not self.process.is_running and usual is not None and is_listening(usual.port, usual.host)
+
+
+def start_beside(
+    command: str,
+    settings: ListenerSettings,
+    sluice_home: Path,
+    config_path: str | None,
+    *,
+    insecure: bool,
+) -> Beside | None:
+    """Start the command and do not wait for it: what runs beside it works without. None when it is off.
+
+    A second Sluice on the machine must not fail for its metrics: they take a free port. Two that start at
+    once both find the usual one free, and one of them ``lost_its_port``. Raises ``ConfigError``
+    (``port-taken``) for an address that was asked for.
+    """
+    if settings.listen is None:
+        return None
+    address = _free(settings, bound_at(settings.listen))
+    typed = [sys.executable, "-m", f"{WITHIN}cli", command, "--port", str(address.port)]
+    environment = sluice_environment(sluice_home, config_path)
+    process = ServerProcess(
+        ServerFolder(sluice_home, command),
+        [*typed, *(["--insecure"] if insecure else [])],
+        environment,
+        sluice_home,
+    )
+    usual = None if _is_asked_for(settings) else address
+    return Beside(url_of(settings, address), process, usual, insecure)
+
+
+def _is_asked_for(settings: ListenerSettings) -> bool:
+    return "listen" in settings.model_fields_set
+
+
+def _free(settings: ListenerSettings, address: Address) -> Address:
+    if _is_asked_for(settings):
+        refuse_taken(address)
+    elif is_listening(address.port, address.host):
+        return Address(address.host, free_ports(1)[0])
+    return address
