@@ -23,9 +23,8 @@ class Authority:
     ``ca`` is its certificate (PEM), by which all of its others are known.
     """
 
-    def __init__(self, folder: Path, *, lasts: dt.timedelta = 365 * DAY) -> None:
+    def __init__(self, folder: Path) -> None:
         self.ca = folder / "ca.pem"
-        self._lasts = lasts
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("Sluice's own authority")
         builder = self._builder(self._name, self._key, dt.datetime.now(dt.UTC))
@@ -47,7 +46,7 @@ class Authority:
     ) -> x509.CertificateBuilder:
         named = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name)
         # A day before: clocks differ.
-        dated = named.not_valid_before(starts - DAY).not_valid_after(starts + self._lasts)
+        dated = named.not_valid_before(starts - DAY).not_valid_after(starts + 365 * DAY)
         return dated.public_key(key.public_key()).serial_number(x509.random_serial_number())
 
 
