@@ -106,7 +106,7 @@ DISCARD = Job(
 ACCEPT = Job(
     "accept",
     "the acceptance of a topic that was made anew",
-    {**at(promises.ACCEPTED_AGAIN, "accept.before-swap"), **at(promises.ACCEPTED, "accept.after-swap")},
+    {**at(promises.ACCEPTED_AGAIN, "act.before-swap"), **at(promises.ACCEPTED, "act.after-swap")},
     prepare=_recreate_topic,
     work="accept",
     again=("accept", "drain"),

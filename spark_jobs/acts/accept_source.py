@@ -8,21 +8,18 @@ discarded, filtered, letters) say nothing of the log: they are named, with what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.acts.act import act, batch_of_act, land_act, summary_of_act
+from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.changes import follow_source
 from spark_jobs.audit.row_check import RowCheck, row_check
-from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.batch_commit import BatchIntent
-from spark_jobs.commit.dead_letter_commit import pay_debts
-from spark_jobs.commit.swap import Swap, stage_append
+from spark_jobs.commit.batch_commit import ChangeCommit
 from spark_jobs.config.quantities import Start
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained, load_fresh, load_routed
@@ -33,7 +30,6 @@ from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, first_new, fold, had_by
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.commit_summary import batch_summary
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
@@ -47,7 +43,7 @@ from spark_jobs.schema.iceberg_types import OFFSET, PARTITION, TIMESTAMP
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.swap import CatalogAccess, Committed
+    from spark_jobs.commit.swap import Committed
     from spark_jobs.connections.connect import Connections
 
 
@@ -130,38 +126,33 @@ def accept_source(
     """
     found = partial(connections.admin.offsets_for_times, pipeline.topic)
     starts = None if comparison.continues else resolve_start(start, comparison.source, found)
+    follow = partial(follow_source, source=comparison.source, starts=starts)
+    return _accept(pipeline, connections, comparison.progress, follow, reason)
+
+
+def _accept(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    compared: Progress,
+    follow: Callable[[Progress], Progress],
+    reason: str,
+) -> Committed:
+    """Land what follows of the progress that was looked at, which must be the table's still."""
+
+    def change(progress: Progress) -> Progress:
+        if _standing(progress) != _standing(compared):
+            raise fault("moved-while-compared", **pipeline.where)
+        return follow(progress)
 
     table = load_drained(pipeline, connections)
     batch = batch_of_act(pipeline.name, table, connections, ACCEPT)
-    intent = _AcceptCommit(batch, pipeline.name, comparison, starts, summary_of_act(connections, reason))
+    # What the table owes is of the generation that may end here.
+    intent = ChangeCommit(batch, change, summary_of_act(connections, reason), pays_first=True)
     return land_act(connections, table, intent, reason)
 
 
-@dataclass(frozen=True)
-class _AcceptCommit(BatchIntent):
-    """The table's progress with the identity of the source it was compared with."""
-
-    pipeline: str
-    comparison: SourceComparison
-    starts: Mapping[int, int] | None
-    summary: Mapping[str, str]
-    fail_point: ClassVar[str] = "accept"
-
-    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
-        """Stage it on the table just loaded."""
-        progress = progress_of(table)
-        self._refuse_moved(progress)
-        check_anchor(table)
-        # What the table owes is of the generation that ends here.
-        pay_debts(connections, self.identifier, progress, self.summary)
-        following = follow_source(progress, self.comparison.source, self.starts).recorded(self.attempt)
-        return stage_append(table, (), following, {**self.summary, **batch_summary(self.batch)})
-
-    def _refuse_moved(self, progress: Progress) -> None:
-        compared = self.comparison.progress
-        if (progress.generation, progress.next_offsets) == (compared.generation, compared.next_offsets):
-            return
-        raise fault("moved-while-compared", pipeline=self.pipeline, table=self.identifier)
+def _standing(progress: Progress) -> tuple[object, ...]:
+    return progress.generation, progress.next_offsets, progress.rollbacks, progress.cdc
 
 
 def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:
@@ -281,17 +272,10 @@ def accept_restart(
     """
 
     def follow(progress: Progress) -> Progress:
-        if _standing(progress) != _standing(restart.progress):
-            raise fault("moved-while-compared", pipeline=pipeline.name, table=pipeline.table)
         cdc = (progress.cdc or Cdc()).restarted(restart.firsts)
         return replace(progress.fenced(), cdc=cdc)
 
-    table = load_drained(pipeline, connections)
-    return act(pipeline.name, table, connections, ACCEPT, reason=reason, change=follow)
-
-
-def _standing(progress: Progress) -> tuple[object, ...]:
-    return progress.generation, progress.next_offsets, progress.rollbacks, progress.cdc
+    return _accept(pipeline, connections, restart.progress, follow, reason)
 
 
 def _restarted(

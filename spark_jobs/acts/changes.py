@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.kept import kept_below, shapes_after_rollback, with_skipped
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, spans_after_rollback
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
@@ -79,23 +78,7 @@ def plan_rewind(progress: Progress, next_offsets: Mapping[int, int], source: Sou
     undone = OffsetRanges.of(
         OffsetRange(p, back[p], offset) for p, offset in progress.next_offsets.items() if back[p] < offset
     )
-    return Rewind(back, undone, lost_of(undone, source))
-
-
-def lost_of(undone: OffsetRanges, source: SourceState) -> OffsetRanges:
-    """Return the part of the ranges that Kafka has no more."""
-    return OffsetRanges.of(
-        OffsetRange(r.partition, r.start, min(r.end, source.low.get(r.partition, r.end)))
-        for r in undone
-        if source.low.get(r.partition, r.end) > r.start
-    )
-
-
-def refuse_lost(rewind: Rewind, *, pipeline: str, table: str) -> None:
-    """Raise ``OffsetsUnavailable`` (``cannot-refill``) when Kafka has not all that the rollback takes out."""
-    if not rewind.lost:
-        return
-    raise fault("cannot-refill", lost=rewind.lost, pipeline=pipeline, table=table)
+    return Rewind(back, undone, undone.before(source.low))
 
 
 def rewound(

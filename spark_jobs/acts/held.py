@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 def held_batches(pipeline: PipelineConfig, connections: Connections) -> tuple[HeldBatch, ...]:
     """Return the batches that wait for an operator, oldest first; reads only."""
     table = load_fresh(connections, pipeline.table)
-    if table is None:
-        return ()
-    waiting = _waiting(table, connections)
-    return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
+    return tuple(held_batch(*each) for each in _waiting(table, connections)) if table else ()
 
 
 def publish(
@@ -102,7 +99,7 @@ def _choose(
 ) -> tuple[Table, Attempt, Batch]:
     table = load_fresh(connections, pipeline.table)
     waiting = _waiting(table, connections) if table else []
-    chosen = [each for each in waiting if attempt is None or each.uuid == attempt]
+    chosen = [each for each in waiting if attempt is None or each[0].uuid == attempt]
     if table is None or not chosen:
         raise fault(
             "nothing-held" if attempt is None else "nothing-held.of-attempt",
@@ -111,13 +108,10 @@ def _choose(
         )
     if len(chosen) > 1:
         raise fault("several-held", count=len(chosen), pipeline=pipeline.name)
-    (only,) = chosen
-    if only.batch is None:
-        raise AssertionError("a held attempt has a batch")
-    return table, only, only.batch
+    return table, *chosen[0]
 
 
-def _waiting(table: Table, connections: Connections) -> list[Attempt]:
+def _waiting(table: Table, connections: Connections) -> list[tuple[Attempt, Batch]]:
     progress = progress_of(table)
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
-    return [attempt for attempt in unfinished if is_waiting(attempt, progress)]
+    return [(each, each.batch) for each in unfinished if each.batch and is_waiting(each, progress)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
-from spark_jobs.acts.changes import Rewind, lost_of, plan_rewind, refuse_lost, rewound
+from spark_jobs.acts.changes import Rewind, plan_rewind, rewound
 from spark_jobs.acts.past_states import EarlierState, snapshot_at, state_at
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.batch_commit import BatchIntent
@@ -76,7 +76,7 @@ def rollback(
     tell_at_once(pipeline, connections)
     undone = committed.progress.ranges_of(batch.attempt)
     next_offsets = committed.progress.next_offsets
-    return RolledBack(to_snapshot, committed.snapshot_id, undone, lost_of(undone, source), next_offsets)
+    return RolledBack(to_snapshot, committed.snapshot_id, undone, undone.before(source.low), next_offsets)
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ def _plan(
     if earlier.is_before_retype and not force:
         raise fault("retyped-since", **pipeline.where)
     rewind = plan_rewind(progress, earlier.next_offsets, source)
-    if not force:
-        refuse_lost(rewind, pipeline=pipeline.name, table=pipeline.table)
+    if rewind.lost and not force:
+        raise fault("cannot-refill", lost=rewind.lost, **pipeline.where)
     return earlier, rewind
 
 

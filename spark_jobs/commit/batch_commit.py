@@ -62,17 +62,21 @@ class ChangeCommit(BatchIntent):
 
     ``change`` is asked again after every conflict and raises when it does not fit the table any more. Staging
     raises ``SourceChanged`` when another tool changed the table's rows: what is committed now would become
-    the anchor and hide it.
+    the anchor and hide it. What the table owes is committed first where it ``pays_first``.
     """
 
     change: Callable[[Progress], Progress]
     summary: Mapping[str, str]
+    pays_first: bool = False
     fail_point: ClassVar[str] = "act"
 
-    def stage(self, table: Table, connections: CatalogAccess) -> Swap:  # noqa: ARG002  (of Intent)
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
         check_anchor(table)
-        changed = self.change(progress_of(table)).recorded(self.attempt, self.batch.ranges)
+        progress = progress_of(table)
+        if self.pays_first:
+            pay_debts(connections, self.identifier, progress, self.summary)
+        changed = self.change(progress).recorded(self.attempt, self.batch.ranges)
         return stage_append(table, (), changed, {**self.summary, **batch_summary(self.batch)})
 
 

@@ -28,6 +28,10 @@ NEWEST_OFFSETS = 1_000_000
 AUDIT_EVERY_MS = 3600 * 1000
 UNREADABLE = "data-file-unreadable"
 _NOTE = JsonCodec(AuditNote)
+_AS_FOUND = (
+    *("missing", "duplicates", "differing", "removed", "rounded", "outdated", "foreign"),
+    "examples",
+)
 
 
 def read_note(store: CreateOnlyStore, table_uuid: str) -> AuditNote | None:
@@ -99,22 +103,14 @@ def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: in
 
     found = audit(pipeline, connections, newest_offsets=pipeline.layout.newest_audited)
     events = source_events(pipeline, connections, NEWEST_OFFSETS) if pipeline.has_source_events else None
+    mends = [column.mend(pipeline.name) for column in found.rounded_columns]
+    mends += [found.outdated_mend(pipeline.name)] if found.outdated else []
     return AuditNote(
         audited_at_ms=now_ms,
         offsets=found.records + found.missing + found.removed,
-        missing=found.missing,
-        duplicates=found.duplicates,
-        differing=found.differing,
-        removed=found.removed,
-        rounded=found.rounded,
-        outdated=found.outdated,
-        mends=(
-            *(column.mend(pipeline.name) for column in found.rounded_columns),
-            *([found.outdated_mend(pipeline.name)] if found.outdated else []),
-        ),
-        examples=found.examples,
+        mends=tuple(mends),
         source_events=events,
-        foreign=found.foreign,
+        **{name: getattr(found, name) for name in _AS_FOUND},
     )
 
 

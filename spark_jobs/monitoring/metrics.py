@@ -214,9 +214,10 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
 
 
 @dataclass(slots=True)
-class _Kept:
-    """What is remembered of a table between looks."""
+class TableTotals:
+    """Sums since the table was made, and what is remembered between looks; the rest is since the first."""
 
+    totals: Totals = field(default_factory=Totals)
     logged: dict[str, BookEntry] = field(default_factory=dict)
     books_snapshot_id: int | None = None
     in_books: Totals = field(default_factory=Totals)
@@ -225,25 +226,16 @@ class _Kept:
     rtt_p99_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TableTotals:
-    """Sums since the table was made; the rest is since the first look."""
-
-    totals: Totals
-    lifetime: Counter[str]
-    rtt_p99_us: int | None
-
-
 class TotalsReader:
     """Looks again and again."""
 
     def __init__(self, store: TxlogStore) -> None:
         self._store = store
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, TableTotals] = {}
 
     def read(self, catalog: Catalog, pipeline: PipelineConfig, table_uuid: str) -> TableTotals:
         """Return the sums as of now. Raises ``RetryableError``, ``ConfigError`` and ``CorruptLog``."""
-        kept = self._kept.setdefault(table_uuid, _Kept())
+        kept = self._kept.setdefault(table_uuid, TableTotals())
         # The log first: what a checkpoint folds in between is then in both, never in neither.
         self._read_log(kept, table_uuid)
         books = load_table(catalog, books_of(pipeline.table))
@@ -251,13 +243,13 @@ class TotalsReader:
         if books is not None and snapshot_id != kept.books_snapshot_id:
             kept.in_books, kept.known_to_books = sum_books(books, table_uuid, kept.logged)
             kept.books_snapshot_id = snapshot_id
-        totals = copy.deepcopy(kept.in_books)
+        kept.totals = copy.deepcopy(kept.in_books)
         for uuid, entry in kept.logged.items():
             if uuid not in kept.known_to_books:
-                totals.add(entry)
-        return TableTotals(totals, kept.lifetime, kept.rtt_p99_us)
+                kept.totals.add(entry)
+        return kept
 
-    def _read_log(self, kept: _Kept, table_uuid: str) -> None:
+    def _read_log(self, kept: TableTotals, table_uuid: str) -> None:
         finished = set(self._store.finished(table_uuid))
         unread = finished - kept.logged.keys()
         kept.logged = {uuid: entry for uuid, entry in kept.logged.items() if uuid in finished}

@@ -34,7 +34,6 @@ class UpkeepState:
 class _Known:
     table_uuid: str
     snapshot_id: int | None
-    data_files: int
     figures: TableFigures
 
 
@@ -54,12 +53,8 @@ class FigureCache:
         known = self._known.get(identifier)
         if known is None or not _is_still_good(known, table, compact_above):
             metadata = table.metadata
-            known = self._known[identifier] = _Known(
-                str(metadata.table_uuid),
-                metadata.current_snapshot_id,
-                _data_files(table),
-                file_figures(table),
-            )
+            known = _Known(str(metadata.table_uuid), metadata.current_snapshot_id, file_figures(table))
+            self._known[identifier] = known
         return snapshot_figures(table.metadata, known.figures)
 
 
@@ -68,11 +63,6 @@ def _is_still_good(known: _Known, table: Table, compact_above: int) -> bool:
         return False
     if known.snapshot_id == table.metadata.current_snapshot_id:
         return True
-    return 0 <= _data_files(table) - known.data_files < compact_above / 2
-
-
-def _data_files(table: Table) -> int:
-    """Return the count in main's snapshot; 0 when it has none."""
     snapshot = table.metadata.current_snapshot()
     files = snapshot.summary["total-data-files"] if snapshot and snapshot.summary else None
-    return int(files) if files else 0
+    return 0 <= int(files or 0) - known.figures.data_files < compact_above / 2

@@ -10,7 +10,7 @@ never a reason to delete: the commit may be on its way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -188,14 +188,8 @@ class RecoveryResult:
     held: tuple[HeldBatch, ...] = ()
 
     def __add__(self, other: RecoveryResult) -> RecoveryResult:
-        return RecoveryResult(
-            self.marked + other.marked,
-            self.adopted + other.adopted,
-            self.left + other.left,
-            self.swept + other.swept,
-            self.swept_files + other.swept_files,
-            self.held + other.held,
-        )
+        names = (each.name for each in fields(self))
+        return RecoveryResult(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def then(self, later: RecoveryResult) -> RecoveryResult:
         """Return both recoveries of one run; what is still left is what the later one left."""
