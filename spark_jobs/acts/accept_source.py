@@ -89,10 +89,8 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
     progress = progress_of(table)
     source = connections.admin.source_state(pipeline.topic)
     check_name(progress, source, table=pipeline.table)
-    check, routed = (
-        row_check(pipeline, connections, table),
-        load_routed(partial(load_fresh, connections), table),
-    )
+    check = row_check(pipeline, connections, table)
+    routed = load_routed(partial(load_fresh, connections), table)
     compared, same, objections, unshown = 0, 0, [], []
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for partition, end in sorted(progress.next_offsets.items()):

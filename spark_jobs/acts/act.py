@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
 from spark_jobs.acts.changes import passed_over
-from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
-from spark_jobs.commit.swap import Committed, Intent, land
+from spark_jobs.commit.batch_commit import BatchIntent, ChangeCommit, batch_of_change
+from spark_jobs.commit.swap import Committed, land
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.batch_run import Steps
@@ -18,9 +18,9 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, Pause
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.protocol.source import check_identity
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.changes import PAUSE, RESUME, SKIP
 from spark_jobs.recovery.recover import recover
@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
-
-
-class ActIntent(Intent, Protocol):
-    """What an act lands, under the name of a batch without files."""
-
-    @property
-    def batch(self) -> Batch:
-        """The batch by whose name it is committed and logged."""
 
 
 def act(
@@ -79,7 +71,7 @@ def summary_of_act(connections: Connections, reason: str) -> dict[str, str]:
     return actor_summary(connections.actor, connections.run_id, version=__version__, reason=reason)
 
 
-def land_act(connections: Connections, table: Table, intent: ActIntent, reason: str) -> Committed:
+def land_act(connections: Connections, table: Table, intent: BatchIntent, reason: str) -> Committed:
     """Land the act between the log's first and last word about it."""
     refuse_newer_format(table)
     batch, steps, table_uuid = intent.batch, Steps(), str(table.metadata.table_uuid)
@@ -175,39 +167,30 @@ def skip(
     source = connections.admin.source_state(pipeline.topic)
     check_identity(progress_of(table), source, table=pipeline.table)
     for part in ranges:
-        _check_end(pipeline, source, part)
+        end = source.end.get(part.partition)
+        if end is None or not part.start < part.end <= end:
+            raise fault(
+                "beyond-the-end.partition" if end is None else "beyond-the-end.offset",
+                part=part,
+                number=part.partition,
+                end=end,
+                pipeline=pipeline.name,
+                topic=source.topic,
+            )
 
     def change(progress: Progress) -> Progress:
         positions = source.positions(progress.next_offsets)
         for part in ranges:
-            _check_start(pipeline, part, positions[part.partition])
+            next_offset = positions[part.partition]
+            if part.start != next_offset:
+                raise fault(
+                    "not-next-offset.drained" if part.start < next_offset else "not-next-offset.ahead",
+                    number=part.partition,
+                    next=next_offset,
+                    start=part.start,
+                    **pipeline.where,
+                )
         return passed_over(progress, ranges, reason)
 
     change(progress_of(table))  # before anything is logged
     return act(pipeline.name, table, connections, SKIP, reason=reason, change=change, ranges=ranges)
-
-
-def _check_end(pipeline: PipelineConfig, source: SourceState, part: OffsetRange) -> None:
-    end = source.end.get(part.partition)
-    if end is not None and part.start < part.end <= end:
-        return
-    raise fault(
-        "beyond-the-end.partition" if end is None else "beyond-the-end.offset",
-        part=part,
-        number=part.partition,
-        end=end,
-        pipeline=pipeline.name,
-        topic=source.topic,
-    )
-
-
-def _check_start(pipeline: PipelineConfig, part: OffsetRange, next_offset: int) -> None:
-    if part.start == next_offset:
-        return
-    raise fault(
-        "not-next-offset.drained" if part.start < next_offset else "not-next-offset.ahead",
-        number=part.partition,
-        next=next_offset,
-        start=part.start,
-        **pipeline.where,
-    )

@@ -117,7 +117,11 @@ def _plan(
     progress = progress_of(table)
     check_identity(progress, source, table=pipeline.table)
     earlier = state_at(table, to_snapshot)
-    _refuse_other_histories(pipeline, table, earlier)
+    if table.metadata.current_snapshot_id == earlier.snapshot_id == progress.anchor:
+        raise fault("nothing-to-roll-back", **pipeline.where)
+    if earlier.generation != progress.generation:
+        generation = progress.generation
+        raise fault("earlier-generation", then=earlier.generation, generation=generation, **pipeline.where)
     if earlier.replays_since and not force:
         raise fault("replayed-since", replays=", ".join(earlier.replays_since), **pipeline.where)
     if earlier.redrives_since:
@@ -128,13 +132,3 @@ def _plan(
     if rewind.lost and not force:
         raise fault("cannot-refill", lost=rewind.lost, **pipeline.where)
     return earlier, rewind
-
-
-def _refuse_other_histories(pipeline: PipelineConfig, table: Table, earlier: EarlierState) -> None:
-    progress = progress_of(table)
-    if table.metadata.current_snapshot_id == earlier.snapshot_id == progress.anchor:
-        raise fault("nothing-to-roll-back", **pipeline.where)
-    if earlier.generation != progress.generation:
-        raise fault(
-            "earlier-generation", then=earlier.generation, generation=progress.generation, **pipeline.where
-        )

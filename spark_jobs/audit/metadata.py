@@ -157,14 +157,16 @@ def audit_files(
 
     With ``pages`` every page of a data file is read and held against its checksum, if it has one.
     """
-    pipeline = counts.pipeline
+    pipeline, main = counts.pipeline, table.metadata.current_snapshot_id
     yield from _look_at(table, table.metadata_location, None, _roll_back(table, pipeline, None))
     counts.metadata_files += 1
     seen_manifests: set[str] = set()
     seen_files: set[int] = set()
     with ThreadPoolExecutor(READERS) as readers:
-        for snapshot in _main_first(table):
-            is_main = snapshot.snapshot_id == table.metadata.current_snapshot_id
+        for snapshot in sorted(
+            table.metadata.snapshots, key=lambda each: (each.snapshot_id != main, -each.timestamp_ms)
+        ):
+            is_main = snapshot.snapshot_id == main
             mend = _roll_back(table, pipeline, snapshot) if is_main else _expire(pipeline)
             manifests, found = _manifests_of(table, snapshot, mend)
             counts.metadata_files += 1
@@ -202,11 +204,6 @@ def audit_new_files(table: Table, pipeline: str, since_ms: int) -> Iterator[Find
                     files, found = _files_of(table, manifest, mend)
                     yield from found
                     yield from chain.from_iterable(readers.map(look, files))
-
-
-def _main_first(table: Table) -> list[Snapshot]:
-    main = table.metadata.current_snapshot_id
-    return sorted(table.metadata.snapshots, key=lambda each: (each.snapshot_id != main, -each.timestamp_ms))
 
 
 def _manifests_of(table: Table, snapshot: Snapshot, mend: str) -> tuple[list[ManifestFile], list[Finding]]:

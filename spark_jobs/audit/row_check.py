@@ -81,14 +81,11 @@ class RowCheck:
 
     def rows_of(self, records: Chunk) -> Decoded:
         """Return what rows of these records must hold; those that can be none are left out."""
-        return self._rows(records, self._decoded(records))
+        return shaped(self.shaping, self._decoded(records), records, self.origin, self.schema)
 
     def _decoded(self, records: Chunk) -> Decoded:
         columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
         return self.decoder.decode(records, self.shaping.decoded(columns))
-
-    def _rows(self, records: Chunk, plain: Decoded) -> Decoded:
-        return shaped(self.shaping, plain, records, self.origin, self.schema)
 
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
         """Return how rows differ from what the chunk's records say.
@@ -104,7 +101,7 @@ class RowCheck:
         plain = self._decoded(records)
         if plain.has_more and not self.ignores_more:
             return Differences(np.asarray(chunk.offsets))
-        made = self._rows(records, plain)
+        made = shaped(self.shaping, plain, records, self.origin, self.schema)
         rows = made.table
         if PLACE in held_rows.column_names:
             rows = rows.append_column(PLACE, places_of(made))

@@ -95,7 +95,7 @@ def entry_of(attempt: Attempt) -> BookEntry | None:
     begun = attempt.entry(OffsetCommit)
     written = attempt.entry(ParquetWritten)
     created = attempt.entry(IcebergSnapshotCreated)
-    complete = attempt.entry(FlushComplete)
+    complete, closed = attempt.entry(FlushComplete), attempt.entry(Closed)
     return BookEntry(
         pipeline=batch.pipeline,
         table=batch.table,
@@ -117,13 +117,6 @@ def entry_of(attempt: Attempt) -> BookEntry | None:
         sluice_version=begun.sluice_version if begun else "",
         # Every object repeats the batch: whichever of them are left, the time is the same.
         started_at_us=batch.ingested_at_us,
-        finished_at_us=_finished_at_us(attempt),
+        finished_at_us=complete.completed_at_us if complete else closed.closed_at_us if closed else None,
         valid_through_ms=CommitSummary(written.summary).valid_through_ms if written else None,
     )
-
-
-def _finished_at_us(attempt: Attempt) -> int | None:
-    complete, closed = attempt.entry(FlushComplete), attempt.entry(Closed)
-    if complete is not None:
-        return complete.completed_at_us
-    return closed.closed_at_us if closed is not None else None

@@ -76,19 +76,14 @@ def lines_of(table: Table, connections: Connections) -> Iterator[HistoryLine]:
     return _merged(identifier, logged_lines(table, connections), equals("table_uuid", uuid), connections)
 
 
-def _line_of(attempt: Attempt) -> HistoryLine | None:
-    """The line of an attempt as its log says now; None when none of its objects can be read."""
-    entry = entry_of(attempt)
-    if entry is None:
-        return None
-    phase = attempt.entries[-1].phase if attempt.entries else None
-    return HistoryLine(entry, _state(attempt, entry), phase)
-
-
 def logged_lines(table: Table, connections: Connections) -> list[HistoryLine]:
-    """Every attempt at this very table that the log tells of."""
-    attempts = connections.txlog.attempts(str(table.metadata.table_uuid))
-    return [line for line in map(_line_of, attempts) if line is not None]
+    """Every attempt at this very table that the log tells of, but those of which it can read nothing."""
+    lines = []
+    for attempt in connections.txlog.attempts(str(table.metadata.table_uuid)):
+        if (entry := entry_of(attempt)) is not None:
+            phase = attempt.entries[-1].phase if attempt.entries else None
+            lines.append(HistoryLine(entry, _state(attempt, entry), phase))
+    return lines
 
 
 def _merged(

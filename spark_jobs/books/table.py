@@ -8,9 +8,9 @@ keep: nothing depends on the books but history.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow.compute as pc
 from pyiceberg.expressions import And, BooleanExpression
@@ -59,14 +59,14 @@ def enter(connections: CatalogAccess, identifier: str, entries: Sequence[BookEnt
     Which ones are there is looked up again on the table of every try, so two folds at once, or one that is
     repeated after its outcome was unknown, add each attempt once. Raises what ``land`` raises.
     """
-    intent = _FoldCommit(identifier, entries, fold)
+    intent = _FoldCommit(identifier, fold, {entry.attempt: entry for entry in entries})
     books = _open_books(connections.open_catalog, identifier)
     if further := further_columns(entries):
         books = evolve_table(connections.open_catalog, identifier, further)
     if not intent.missing(books):
         return Entered(0, None)
     committed = land(connections, intent)
-    return Entered(intent.written_rows, committed.snapshot_id)
+    return Entered(len(next(reversed(intent.written))), committed.snapshot_id)
 
 
 def newest_first(books: Table, which: BooleanExpression) -> Iterator[BookEntry]:
@@ -109,16 +109,15 @@ def _open_books(open_catalog: Callable[[], Catalog], identifier: str) -> Table:
         )
 
 
+@dataclass(frozen=True)
 class _FoldCommit:
-    """One fold: files for the entries that the table lacks, written again when others are lacking."""
+    """One fold: files for the entries that the table lacks, ``written`` again when others are lacking."""
 
-    fail_point = "checkpoint"
-
-    def __init__(self, identifier: str, entries: Sequence[BookEntry], fold: str) -> None:
-        self.identifier = identifier
-        self.attempt = fold
-        self._entries = {entry.attempt: entry for entry in entries}
-        self._written: dict[frozenset[str], tuple[WrittenFile, ...]] = {}
+    identifier: str
+    attempt: str
+    entries: Mapping[str, BookEntry]
+    written: dict[frozenset[str], tuple[WrittenFile, ...]] = field(default_factory=dict)
+    fail_point: ClassVar[str] = "checkpoint"
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
@@ -127,26 +126,21 @@ class _FoldCommit:
         recorded = progress_of(table).recorded(self.attempt)
         return stage_append(table, data_files, recorded, attempt_summary(self.attempt))
 
-    @property
-    def written_rows(self) -> int:
-        """Rows of the files that were written last."""
-        return len(next(reversed(self._written)))
-
     def missing(self, table: Table) -> frozenset[str]:
         """The attempts that are not in the table."""
-        started = [entry.started_at_us for entry in self._entries.values()]
+        started = [entry.started_at_us for entry in self.entries.values()]
         period = is_between(STARTED_AT, _time(min(started)), _time(max(started) + 1))
-        among = And(period, is_among("attempt", self._entries))
+        among = And(period, is_among("attempt", self.entries))
         there = table.scan(among, selected_fields=("attempt",)).to_arrow().column("attempt").to_pylist()
-        return frozenset(self._entries) - frozenset(there)
+        return frozenset(self.entries) - frozenset(there)
 
     def write(self, table: Table) -> tuple[WrittenFile, ...]:
         """Write files with the entries that the table lacks; the same ones for the same lack."""
         missing = self.missing(table)
-        if missing not in self._written:
-            rows = rows_of(table, (self._entries[attempt] for attempt in missing))
-            self._written[missing] = write_files(table, f"{self.attempt}-{len(self._written)}", [rows])
-        return self._written[missing]
+        if missing not in self.written:
+            rows = rows_of(table, (self.entries[attempt] for attempt in missing))
+            self.written[missing] = write_files(table, f"{self.attempt}-{len(self.written)}", [rows])
+        return self.written[missing]
 
 
 def _month_start(month: int) -> str:

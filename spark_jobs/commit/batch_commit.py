@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BatchIntent:
+class BatchIntent(ABC):
     """A commit under the name of a batch: the table is the batch's, and so is the attempt."""
 
     batch: Batch
+    fail_point: ClassVar[str]
 
     @property
     def identifier(self) -> str:
@@ -54,6 +55,10 @@ class BatchIntent:
     def attempt(self) -> str:
         """The uuid by which the table knows whether it has landed."""
         return self.batch.attempt
+
+    @abstractmethod
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ _BY_WORK: dict[Work, type[FilesCommit]] = {}
 
 
 @dataclass(frozen=True)
-class FilesCommit(BatchIntent, ABC):
+class FilesCommit(BatchIntent):
     """Written files, committed by the run that wrote them or by one that adopts them.
 
     ``table_uuid`` is that of the table they were written for. ``written.summary`` goes into the snapshot's
@@ -96,15 +101,10 @@ class FilesCommit(BatchIntent, ABC):
     written: ParquetWritten
     committed_at_ms: int
     columns: PlannedColumns | None = None
-    fail_point: ClassVar[str]
 
     def __init_subclass__(cls, work: Work) -> None:
         """Have the files of this work committed so."""
         _BY_WORK[work] = cls
-
-    @abstractmethod
-    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
-        """Stage it on the table just loaded."""
 
     def tries_with_files(self, committed: Committed) -> int:
         """Return how many swaps that other commits came before may have left files of theirs."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.export.ordered import Gaps, OrderedProducer
 from spark_jobs.export.plan import ExportPlan, archived_chunks, plan_export
-from spark_jobs.export.target import Left, find_left, make_topic, refuse_taken
+from spark_jobs.export.target import Left, find_left, make_topic
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -47,11 +48,12 @@ def export(
 
     With ``keep_offsets`` each gets the offset that it had, else they are counted anew. ``drained_by`` gives
     the pipeline that drains a topic. With ``dry_run`` nothing is produced, and ``Exported.produced`` is what
-    would be. Safe to repeat. Raises as ``plan_export``, ``find_left`` and ``refuse_taken``, ``ConfigError``
-    (``export-disturbed``) when somebody else writes to the topic, and ``RetryableError`` when the broker does
-    not take a record.
+    would be. Safe to repeat. Raises as ``plan_export`` and ``find_left``, ``ConfigError`` for a topic
+    that a pipeline drains (``export-target``) or somebody else writes to (``export-disturbed``), and
+    ``RetryableError`` when the broker does not take a record.
     """
-    refuse_taken(target, drained_by)
+    if (by := drained_by(target)) is not None:  # its table would fill
+        raise fault("export-target.drained", by=by, topic=target)
     plan = plan_export(pipeline, connections, ranges)
     left = find_left(plan, connections, target, keep_offsets=keep_offsets)
     there = {each.offsets.partition: each.there for each in left}

@@ -68,7 +68,9 @@ def plan_export(
     ]
     ranges = tuple(sorted(wanted, key=lambda each: each.partition)) or tuple(each for each in drained if each)
     _check_ranges(pipeline, ranges, drained)
-    _refuse_unproducible(pipeline, table, ranges, progress.generation)
+    # Clients write the time at hand where a record's is 0.
+    if found := _where(table, ranges, progress.generation, equals(f"{KAFKA}.event_timestamp_ms", 0)):
+        raise fault("not-exportable", found=", ".join(found), pipeline=pipeline.name)
     records = {each.partition: count_records(table, each, progress.generation) for each in ranges}
     return ExportPlan(
         table, progress.generation, ranges, records, tuple(_notes(table, ranges, progress.generation))
@@ -88,15 +90,6 @@ def _check_ranges(
             raise fault("export-range", wanted=each, there=whole, pipeline=pipeline.name)
         if partitions.count(each.partition) > 1:
             raise fault("export-range.twice", number=each.partition, pipeline=pipeline.name)
-
-
-def _refuse_unproducible(
-    pipeline: PipelineConfig, table: Table, ranges: Sequence[OffsetRange], generation: int
-) -> None:
-    """Clients write the time at hand where a record's is 0."""
-    found = _where(table, ranges, generation, equals(f"{KAFKA}.event_timestamp_ms", 0))
-    if found:
-        raise fault("not-exportable", found=", ".join(found), pipeline=pipeline.name)
 
 
 def _notes(table: Table, ranges: Sequence[OffsetRange], generation: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -107,12 +107,6 @@ def make_topic(connections: Connections, target: str, partitions: int) -> None:
     """Make the topic, unless it is there, as one that keeps what it is given as it is given."""
     if target not in connections.admin.topics():
         connections.admin.make_topic(target, partitions, SETTINGS)
-
-
-def refuse_taken(target: str, drained_by: Callable[[str], str | None]) -> None:
-    """Raise ``ConfigError`` (``export-target``) for a topic that a pipeline drains: its table would fill."""
-    if (pipeline := drained_by(target)) is not None:
-        raise fault("export-target.drained", by=pipeline, topic=target)
 
 
 def _left(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:

@@ -59,8 +59,12 @@ def audit_newest(pipeline: PipelineConfig, connections: Connections, table_uuid:
     schema that rows were read by.
     """
     from spark_jobs.audit.metadata import audit_metadata, damage_since  # noqa: PLC0415  (pyiceberg, too)
+    from spark_jobs.connections.connect import load_drained  # noqa: PLC0415  (pyiceberg)
+    from spark_jobs.lake.tables import progress_of  # noqa: PLC0415  (pyiceberg)
 
-    _ask_registries_again(pipeline, connections)
+    if pipeline.has_schemas:
+        progress = progress_of(load_drained(pipeline, connections))
+        connections.schemas(pipeline).ask_again(progress)
     now_ms = int(time.time() * 1000)
     store = connections.txlog.store
     earlier = read_note(store, table_uuid)
@@ -78,15 +82,6 @@ def audit_newest(pipeline: PipelineConfig, connections: Connections, table_uuid:
         note = note_of_all
     write_latest(store, _folder(table_uuid), _NOTE.to_json(note))
     return note
-
-
-def _ask_registries_again(pipeline: PipelineConfig, connections: Connections) -> None:
-    from spark_jobs.connections.connect import load_drained  # noqa: PLC0415  (pyiceberg)
-    from spark_jobs.lake.tables import progress_of  # noqa: PLC0415  (pyiceberg)
-
-    if pipeline.has_schemas:
-        progress = progress_of(load_drained(pipeline, connections))
-        connections.schemas(pipeline).ask_again(progress)
 
 
 def _note_of_damage(found: Sequence[Finding], now_ms: int) -> AuditNote | None:

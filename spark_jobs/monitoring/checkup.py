@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -120,11 +120,8 @@ def _facts(
     from spark_jobs.notices.failures import last_failures  # noqa: PLC0415  (requests, never at import)
     from spark_jobs.notices.notice import DRAIN  # noqa: PLC0415
 
-    progress = table.state.progress if table else None
-    next_offsets = progress.next_offsets if progress else {}
-    positions = source.positions(next_offsets)
+    positions = source.positions(table.state.progress.next_offsets if table else {})
     lag = {p: max(0, source.end[p] - start) for p, start in positions.items()}
-    undecided = source.undecided
     committed_at_ms = table.state.committed_at_ms if table else None
     failed = last_failures(surveyor.config.home, pipeline.name, committed_at_ms).get(DRAIN)
     failure = SluiceError(failed.sentence(DRAIN), code=failed.code, hint=failed.hint) if failed else None
@@ -133,45 +130,43 @@ def _facts(
         now_ms=now_ms,
         error=failing,
         lag=lag,
-        undecided=sum(undecided.values()),
+        undecided=sum(source.undecided.values()),
         failure=failure if failed and failed.is_standing and any(lag.values()) else None,
     )
-    if table is None or progress is None:
+    if table is None:
         return facts
     retention = retention_of(settings)
-    error = surveyor.refusal(Surveyed(pipeline, source, table.state))
-    left, since_ms, waiting_since_ms = None, None, None
-    if error is None:
-        waiting = _waiting(surveyor, source, positions)
-        firsts = (each.first_at_ms for each in waiting if each.partition in undecided)
-        waiting_since_ms = _first_waiting_ms(waiting, lag)
-        since_ms = min((first for first in firsts if first is not None), default=None)
-        weight = bytes_per_record(progress.last_drain)
-        left = headroom_ms(retention, waiting, bytes_per_record=weight, now_ms=now_ms) if settings else None
-    return replace(
+    facts = replace(
         facts,
-        waiting_since_ms=waiting_since_ms,
         table=table.facts,
-        headroom_ms=left,
         retention_ms=retention.keeps_ms,
         is_retention_known=bool(settings),
-        undecided_since_ms=since_ms,
         held=table.held,
         audit=table.audit,
-        error=error or failing,
+    )
+    if (error := surveyor.refusal(Surveyed(pipeline, source, table.state))) is not None:
+        return replace(facts, error=error)
+    waiting = _waiting(surveyor, source, positions)
+    weight = bytes_per_record(table.state.progress.last_drain)
+    left = headroom_ms(retention, waiting, bytes_per_record=weight, now_ms=now_ms) if settings else None
+    return replace(
+        facts,
+        waiting_since_ms=_first_ms(waiting, [p for p, records in lag.items() if records]),
+        headroom_ms=left,
+        undecided_since_ms=_first_ms(waiting, source.undecided),
     )
 
 
 def waits_since_ms(surveyor: Surveyor, look: Surveyed) -> int | None:
     """Return the time of the first record that waits, milliseconds since the epoch; reads one a partition."""
     positions = look.source.positions(look.table.progress.next_offsets if look.table else {})
-    lag = {p: look.source.end[p] - start for p, start in positions.items()}
-    return _first_waiting_ms(_waiting(surveyor, look.source, positions), lag)
+    behind = [p for p, start in positions.items() if look.source.end[p] > start]
+    return _first_ms(_waiting(surveyor, look.source, positions), behind)
 
 
-def _first_waiting_ms(waiting: Sequence[Waiting], lag: Mapping[int, int]) -> int | None:
-    """Return the oldest time in the partitions with a lag, None when none is known."""
-    times = (each.first_at_ms for each in waiting if lag.get(each.partition, 0) > 0)
+def _first_ms(waiting: Sequence[Waiting], partitions: Collection[int]) -> int | None:
+    """Return the oldest time in these partitions, None when none is known."""
+    times = (each.first_at_ms for each in waiting if each.partition in partitions)
     return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
 

@@ -81,11 +81,13 @@ class SluiceCollector(Collector):
         yield from metrics
 
     def _look(self) -> list[Metric]:
-        families = {name: _family(name) for name in FAMILIES}
+        families: dict[str, Any] = {name: _family(name) for name in FAMILIES}
         found, ticked_ms = check_up(self._surveyor), last_beat_ms(self._config.home)
         for health in found:
             _add_health(families, health, ticked_ms)
-            _add_failures(families, self._config.home, health.pipeline.name)
+            name = health.pipeline.name
+            for code, failures in read_failures(self._config.home, name).counts.items():
+                families["sluice_failures_total"].add_metric([name, code], failures)
         # What cannot be read now has no sample now: a counter that fell to 0 would look like a reset.
         with suppress(SluiceError):
             self._log.store.use(resolve(self._config.log_properties))
@@ -126,21 +128,16 @@ def _add_health(families: dict[str, Any], health: Health, ticked_ms: int | None)
         families[metric].add_metric([name], value)
 
 
-def _add_failures(families: dict[str, Any], home: str, name: str) -> None:
-    for code, failures in read_failures(home, name).counts.items():
-        families["sluice_failures_total"].add_metric([name, code], failures)
-
-
 def _gauges(facts: HealthFacts) -> dict[str, float]:
     gauges: dict[str, float] = {"sluice_pipeline_readable": facts.is_known}
     if facts.is_known:
         gauges["sluice_held_batches"] = len(facts.held)
-    if facts.table is not None and facts.is_retention_known:
-        left = facts.headroom_ms
-        gauges["sluice_retention_headroom_seconds"] = math.inf if left is None else left / MILLISECONDS
     if facts.audit is not None:
         gauges["sluice_audit_timestamp_seconds"] = facts.audit.audited_at_ms / MILLISECONDS
     if facts.table is not None:
+        if facts.is_retention_known:
+            left = facts.headroom_ms
+            gauges["sluice_retention_headroom_seconds"] = math.inf if left is None else left / MILLISECONDS
         gauges["sluice_freshness_seconds"] = (facts.now_ms - facts.oldest_since_ms) / MILLISECONDS
     if (through := facts.valid_through_ms) is not None:
         gauges["sluice_valid_through_timestamp_seconds"] = through / MILLISECONDS

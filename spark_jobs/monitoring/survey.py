@@ -107,11 +107,12 @@ class Surveyor:
             if data is None:
                 return UpkeepState(pipeline)
             uuid = str(data.metadata.table_uuid)
-            beside = (pipeline.dead_letter_table, books_of(pipeline.table))
-            tables = {pipeline.table: data} | {name: _beside(data, name) for name in beside}
             from spark_jobs.connections.connect import load_routed  # noqa: PLC0415  (pyiceberg, never at import)
+            from spark_jobs.lake.tables import load_table  # noqa: PLC0415
 
-            tables |= load_routed(partial(_beside, data), data)
+            load = partial(load_table, data.catalog)
+            beside = (pipeline.dead_letter_table, books_of(pipeline.table))
+            tables = {pipeline.table: data} | {name: load(name) for name in beside} | load_routed(load, data)
             without_notice, oldest_owed = _owed_notices(store, pipeline, uuid)
             return UpkeepState(
                 pipeline,
@@ -321,13 +322,6 @@ def _owed_notices(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tup
         return 0, None
     unmarked = store.untold(uuid)
     return len(unmarked), next(filter(owes_notice, store.read_each(uuid, unmarked)), None)
-
-
-def _beside(table: Table, identifier: str) -> Table | None:
-    """Return another table of the same catalog."""
-    from spark_jobs.lake.tables import load_table  # noqa: PLC0415  (pyiceberg, never at import)
-
-    return load_table(table.catalog, identifier)
 
 
 def _joined(

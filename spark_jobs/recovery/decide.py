@@ -96,8 +96,7 @@ def _is_known_landed(attempt: Attempt, progress: Progress) -> bool:
 
 
 def _mark_or_sweep(attempt: Attempt, names_its_files: Callable[[], bool]) -> Verdict:
-    written = attempt.entry(ParquetWritten)
-    if written is not None and names_its_files():
+    if attempt.entry(ParquetWritten) is not None and names_its_files():
         return Verdict(Decision.MARK, "the table is past its range and has its commit")
     return Verdict(Decision.SWEEP, "the table is past its range without it")
 

@@ -41,6 +41,7 @@ WINDOW_OFFSETS = 100_000
 MAX_EXAMPLES = 20
 SHOWN_CHARACTERS = 60
 _NOT_COMPARED = {GENERATION, INGESTED_AT}
+_NO_OFFSETS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class _Differ:
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:
         """Compare one window of one partition."""
         rows, dead = self._held(window)
-        new_rows, new_dead, left_out = [_no_offsets()], [_no_offsets()], [_no_offsets()]
+        new_rows, new_dead, left_out = [_NO_OFFSETS], [_NO_OFFSETS], [_NO_OFFSETS]
         for chunk in reader.read(window):
             made = self._rows.make(chunk)
             made_rows = placed_rows(made.rows, made.routed)
@@ -140,7 +141,7 @@ class _Differ:
         routed = routed_rows(self._table, self._tables.routed, window)
         rows = placed_rows(rows_in(self._table, window, generation), routed)
         if self._tables.dead_letters is None:
-            return rows, _no_offsets()
+            return rows, _NO_OFFSETS
         return rows, offsets_in(self._tables.dead_letters, window, generation)
 
     def _compare_rows(self, held: pa.Table, made: pa.Table) -> None:
@@ -179,7 +180,3 @@ def _shown(value: object) -> str:
 def _offsets(rows: pa.Table) -> Offsets:
     found: Offsets = np.sort(rows.column(OFFSET).to_numpy())
     return found
-
-
-def _no_offsets() -> Offsets:
-    return np.empty(0, dtype=np.int64)

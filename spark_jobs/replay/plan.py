@@ -14,7 +14,6 @@ from spark_jobs.kafka.reader import cut_below
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.replay.ranges import cut_at, require_held, window_bounds, window_ranges
 
@@ -63,18 +62,11 @@ def plan_replay(
             next_offsets=progress.next_offsets,
         )
     require_held(drained, source)
-    _require_uncut(connections, progress, source, drained)
-    return ReplayPlan(table, source, drained, ahead)
-
-
-def _require_uncut(
-    connections: Connections, progress: Progress, source: SourceState, drained: Sequence[OffsetRange]
-) -> None:
-    """Other records may stand at the offsets of a log that was cut: the table's are the only copies then."""
+    # Other records may stand at the offsets of a log that was cut: the table's are the only copies then.
     for partition in sorted({each.partition for each in drained}):
-        error = cut_below(connections.kafka, progress, source, partition)
-        if error is not None:
+        if (error := cut_below(connections.kafka, progress, source, partition)) is not None:
             raise error
+    return ReplayPlan(table, source, drained, ahead)
 
 
 def is_compacted(pipeline: PipelineConfig, connections: Connections) -> bool:

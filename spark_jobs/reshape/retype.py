@@ -180,7 +180,11 @@ def _refill(
             for task in tasks:
                 waiting = _waiting_rows(table, task, kept)
                 if any(refitted(rows).column(kept.column).null_count < len(rows) for rows in waiting):
-                    _refill_file(pipeline, connections, task.file.file_path, refitted, reason)
+                    now = load_drained(pipeline, connections)
+                    batch = batch_of_act(pipeline.name, now, connections, RETYPE)
+                    summary = summary_of_act(connections, reason)
+                    intent = RetypeFileCommit(batch, task.file.file_path, refitted, summary)
+                    land_act(connections, now, intent, reason)
                     done += 1
                 seen.add(task.file.file_path)
                 on_progress(f"{len(seen):,} files looked at, {done:,} made anew")
@@ -189,15 +193,6 @@ def _refill(
             if conflicts > _MAX_CONFLICTS:
                 raise
             settle_left_replays(pipeline, connections)
-
-
-def _refill_file(
-    pipeline: PipelineConfig, connections: Connections, path: str, refitted: _Refitted, reason: str
-) -> None:
-    table = load_drained(pipeline, connections)
-    batch = batch_of_act(pipeline.name, table, connections, RETYPE)
-    intent = RetypeFileCommit(batch, path, refitted, summary_of_act(connections, reason))
-    land_act(connections, table, intent, reason)
 
 
 def _tasks(table: Table, kept: KeptColumn) -> list[FileScanTask]:

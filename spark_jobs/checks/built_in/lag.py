@@ -22,20 +22,15 @@ def judge(case: Case) -> Verdict:
     """Judge the records that wait in all partitions, naming the one with the most."""
     facts = case.facts
     limit = case.limit or LAG_BATCHES * case.max_batch_records
-    fact = records_wait(facts.waiting)
+    fact, mend = records_wait(facts.waiting), drain_or_resume(case)
     if facts.waiting and len(facts.lag) > 1:
         most = max(facts.lag, key=lambda partition: facts.lag[partition])
         fact += f", {facts.lag[most]:,} of them in partition {most}"
     numbers: dict[str, float] = {"lag_records": facts.waiting, "limit_records": limit}
-    passed = facts.waiting <= limit or _is_for_the_next_tick(case)
-    return Verdict(passed, f"{fact} (limit {limit:,.0f})", numbers, drain_or_resume(case))
-
-
-def _is_for_the_next_tick(case: Case) -> bool:
-    """True if a schedule leaves what waits for later, or has had it drained for less than its time."""
-    since = case.facts.oldest_since_ms
-    is_scheduled = case.due_ms(since) is not None
-    return is_scheduled and seconds_late(case, since) <= SCHEDULED_DRAIN_SECONDS
+    since = facts.oldest_since_ms
+    # A schedule leaves what waits for later, or has had it drained for less than its time.
+    is_left = case.due_ms(since) is not None and seconds_late(case, since) <= SCHEDULED_DRAIN_SECONDS
+    return Verdict(facts.waiting <= limit or is_left, f"{fact} (limit {limit:,.0f})", numbers, mend)
 
 
 CHECK = Check(

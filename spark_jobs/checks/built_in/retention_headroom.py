@@ -33,7 +33,10 @@ def judge(case: Case) -> Verdict:
         )
         return Verdict(passed=True, fact=fact, numbers={"lag_records": facts.waiting})
     seconds = left / 1000
-    limit = case.limit or _headroom_limit_seconds(facts.retention_ms)
+    # A day, but for topics that keep little a share of what they keep.
+    kept_ms = facts.retention_ms
+    share = HEADROOM_SECONDS if kept_ms is None else kept_ms / 1000 * HEADROOM_SHARE_OF_RETENTION
+    limit = case.limit or float(min(HEADROOM_SECONDS, share))
     fact = f"Kafka may delete the next record {f'in {spoken_duration(seconds)}' if seconds else 'now'}"
     numbers = {"headroom_minutes": seconds / 60, "limit_minutes": limit / 60}
     return Verdict(
@@ -53,10 +56,3 @@ CHECK = Check(
     limit_text="Limit: the least time; by default `1d`, or a quarter of `retention.ms` if that is less.",
     limit=LimitKind.DURATION,
 )
-
-
-def _headroom_limit_seconds(retention_ms: int | None) -> float:
-    """Return a day, but for topics that keep little a quarter of what they keep."""
-    if retention_ms is None:
-        return float(HEADROOM_SECONDS)
-    return min(HEADROOM_SECONDS, retention_ms / 1000 * HEADROOM_SHARE_OF_RETENTION)
