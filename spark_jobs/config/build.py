@@ -212,7 +212,7 @@ def _check(each: _Placed, main: WrittenFile) -> Iterator[Finding]:
             yield replace(finding, path=(part, *finding.path))
     for name, hint in layout.not_said.items():
         if getattr(entry, name) != getattr(_UNSAID, name):
-            yield Finding((name,), f"is not said of {layout.called}", hint)
+            yield mistake("not-said-of", (name,), called=layout.called, how=hint)
     yield from _check_gates(entry)
     for name, section in (("cdc", own.cdc), ("mirror", own.mirror)):
         if section.model_fields_set and name not in layout.sections:
@@ -234,8 +234,8 @@ def _check_gates(entry: PipelineSettings) -> Iterator[Finding]:
     layout = entry.layout
     rejecting = [each.name for each in entry.quality if each.on_failure is OnFailure.DEAD_LETTERS]
     if rejecting and layout.no_row_may_go:
-        told = f"has a gate that takes rows out of {layout.called}: {', '.join(rejecting)}"
-        yield Finding(("quality",), told, layout.no_row_may_go)
+        gates, how = ", ".join(rejecting), layout.no_row_may_go
+        yield mistake("gate-takes-rows", ("quality",), called=layout.called, gates=gates, how=how)
     gates = [each.name for each in entry.quality if each.when is When.GATE]
     if entry.hot is not None and gates:
         yield mistake("hot-with-gate", ("hot",), gates=", ".join(gates))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from spark_jobs.config.problems import Finding
+from spark_jobs.config.problems import Finding, mistake
 from spark_jobs.config.settings import PipelineSettings
 from spark_jobs.layouts.flat import Flat
 from spark_jobs.protocol.errors import SluiceError, fault
@@ -47,8 +47,9 @@ class Archive(Flat):
     def findings(self, entry: PipelineSettings, sources: Collection[str]) -> Iterator[Finding]:
         """See ``Layout``."""
         if "column" in entry.record_key.model_fields_set:
-            told = f"is not said of {self.called}"
-            yield Finding(("key", "as"), told, "Leave it out: the column is `key`.")
+            yield mistake(
+                "not-said-of", ("key", "as"), called=self.called, how="Leave it out: the column is `key`."
+            )
 
     def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
         """See ``Flat``."""

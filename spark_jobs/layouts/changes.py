@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm
-from spark_jobs.config.problems import Finding
+from spark_jobs.config.problems import Finding, mistake
 from spark_jobs.config.sections import CdcSettings, Envelope
 from spark_jobs.config.settings import PipelineSettings
 from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
@@ -46,30 +46,26 @@ def _check_formats(envelope: Envelope, value: ValueSettings, key: KeySettings) -
     is_debezium = envelope is Envelope.DEBEZIUM
     if value.format is ValueFormat.AVRO and is_debezium:
         if key.format is not ValueFormat.AVRO:
-            hint = "Add key: {format: avro, registry: NAME}: keys are read as values are."
-            return Finding(
-                ("key", "format"), f"keys beside events in Avro are not read as {key.format}", hint
-            )
+            return mistake("keys-beside-avro", ("key", "format"), format=key.format)
         if "column" in key.model_fields_set:
-            hint = "Leave it out: a row has the key's columns."
-            return Finding(("key", "as"), "is not said of change events", hint)
+            return mistake("key-column-of-changes", ("key", "as"))
         return None
     for part, place in (("value", value), ("key", key)):
         if place.format.has_schema or (part == "value" and place.format is not ValueFormat.JSON):
-            known = "JSON (JsonConverter), best with schemas, or values and keys in Avro"
-            hint = f"Have the connector write {known}." if is_debezium else "They are JSON."
-            told = f"change events ({envelope}) are not read as {place.format}"
-            return Finding((part, "format"), told, hint)
+            return mistake(
+                "format-of-debezium" if is_debezium else "format-of-changes",
+                (part, "format"),
+                envelope=envelope,
+                format=place.format,
+            )
     return None
 
 
 def _check_column(name: str, column: ColumnSettings) -> Finding | None:
     if name.startswith(_OWN_NAMES):
-        hint = "Leave it out: it says something of the event."
-        return Finding(("columns", name), "is a column that every table of changes has", hint)
+        return mistake("column-of-changes", ("columns", name))
     if column.written_as is FieldForm.NUMBER:
-        told = "is made of the document, and that is an event around a row"
-        return Finding(("columns", name), told, "Write sql: over the row's columns.")
+        return mistake("column-of-the-event", ("columns", name))
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 
 from spark_jobs.config.columns import Incompatible
-from spark_jobs.config.problems import Finding
+from spark_jobs.config.problems import Finding, mistake
 from spark_jobs.config.sections import Envelope, SchemaSettings
 from spark_jobs.config.settings import PipelineConfig, PipelineSettings
 from spark_jobs.layouts.changes import Changes
@@ -86,9 +86,7 @@ class Mirror(Changes):
         """See ``Flat``; its columns are told by changes, its source has a name."""
         for name, column in entry.columns.items():
             if column.sql is not None:
-                hint = "Compute it in a view over the mirror, or in a pipeline of layout: changes."
-                told = "is computed of a change, and that need not tell a row's every value"
-                yield Finding(("columns", name, "sql"), told, hint)
+                yield mistake("computed-of-a-change", ("columns", name, "sql"))
         yield from chain(self._of_source(entry, sources), super().findings(entry, sources))
 
     def _of_source(self, entry: PipelineSettings, sources: Collection[str]) -> Iterator[Finding]:
@@ -96,11 +94,10 @@ class Mirror(Changes):
         if source is None:
             return
         if entry.cdc.envelope is Envelope.UPSERT:
-            told = "is said of changes without a position at their source"
-            yield Finding(("mirror", "source"), told, "Leave it out, or have Debezium's own events sent.")
+            yield mistake("source-of-upserts", ("mirror", "source"))
         elif source not in sources:
-            hint = f"`sources` has {', '.join(sorted(sources)) or 'none'}."
-            yield Finding(("mirror", "source"), f"names no source: {source}", hint)
+            known = ", ".join(sorted(sources)) or "none"
+            yield mistake("no-such-source", ("mirror", "source"), name=source, known=known)
 
     def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
         """See ``Flat``."""
