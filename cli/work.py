@@ -149,27 +149,20 @@ def _actor() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _gone(result: AuditResult) -> str:
-    offsets = f"{output.count(result.gone, 'offset')} that Kafka no longer holds"
-    return result.layout.uncompared.format(offsets=offsets)
-
-
 def verdict(result: AuditResult) -> str:
     """Return one line: whether the audit found everything once, as what, and what it rests on."""
     if not result.is_clean:
         return f"NOT exact: {', '.join(result.examples)} (partition:offset)"
-    gone = f"; {_gone(result)}" if result.gone else ""
-    removed = (
-        f"; {output.count(result.removed, 'record')} another writer removed ({', '.join(result.examples)})"
-        if result.removed
-        else ""
-    )
-    outdated = (
-        f"; {output.count(result.outdated, 'record')} as an earlier configuration made them"
-        if result.outdated
-        else ""
-    )
-    return f"{_found(result)}{outdated}{removed}{gone}"
+    told = [_found(result)]
+    if result.outdated:
+        told.append(f"{output.count(result.outdated, 'record')} as an earlier configuration made them")
+    if result.removed:
+        records = output.count(result.removed, "record")
+        told.append(f"{records} another writer removed ({', '.join(result.examples)})")
+    if result.gone:
+        offsets = f"{output.count(result.gone, 'offset')} that Kafka no longer holds"
+        told.append(result.layout.uncompared.format(offsets=offsets))
+    return "; ".join(told)
 
 
 def _found(result: AuditResult) -> str:

@@ -189,11 +189,8 @@ def _said(content: dict[str, Any], keys: str) -> Iterator[tuple[Path, str]]:
 
 
 def _texts(value: object) -> frozenset[str]:
-    listed = [value] if isinstance(value, str) else value
-    return (
-        frozenset(each for each in listed if isinstance(each, str))
-        if isinstance(listed, list)
-        else frozenset()
+    return frozenset(
+        each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
     )
 
 
