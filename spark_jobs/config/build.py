@@ -234,8 +234,8 @@ def _check_gates(entry: PipelineSettings) -> Iterator[Finding]:
     layout = entry.layout
     rejecting = [each.name for each in entry.quality if each.on_failure is OnFailure.DEAD_LETTERS]
     if rejecting and layout.no_row_may_go:
-        gates, how = ", ".join(rejecting), layout.no_row_may_go
-        yield mistake("gate-takes-rows", ("quality",), called=layout.called, gates=gates, how=how)
+        names, how = ", ".join(rejecting), layout.no_row_may_go
+        yield mistake("gate-takes-rows", ("quality",), called=layout.called, gates=names, how=how)
     gates = [each.name for each in entry.quality if each.when is When.GATE]
     if entry.hot is not None and gates:
         yield mistake("hot-with-gate", ("hot",), gates=", ".join(gates))
