@@ -282,8 +282,8 @@ def _suite_result(
 def _mend(pipeline: PipelineConfig, suite: Suite) -> str:
     if suite.when is When.GATE:
         return mends.command("held list", pipeline.name)
-    replay = mends.act("replay", pipeline.name, "--range P:START-END")
-    return f"mend the records at their source, or the suite, then {replay}"
+    again = pipeline.layout.read_again(pipeline.name, "P:START-END")
+    return f"mend the records at their source, or the suite, then {again}"
 
 
 def _table(result: SuiteResult) -> MetadataValue:

@@ -80,7 +80,7 @@ def _audit(report: Report, work: Work) -> bool:
     for each in result.rounded_columns:
         report.say(
             f"{each.column}: {count(each.rows, 'row')} with integers that were rounded"
-            f"\n  mend:  {each.mend(pipeline)}"
+            f"\n  mend:  {each.mend(pipeline, result.layout)}"
         )
     if result.outdated:
         report.say(

@@ -96,7 +96,7 @@ def audit(
     name_it = partial(AuditResult, pipeline=pipeline.name, **named)
     if tables is None:
         return name_it(lag=source.lag({}))
-    check_own(tables.data, pipeline.declared)
+    check_own(tables.data, pipeline)
     beside = tables.dead_letters, tables.routed.values()
     check_beside(tables.data, *beside, pipeline.dead_letters.columns)
     counts = pipeline.layout.audit(

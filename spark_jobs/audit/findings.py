@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.works.changes import ROLLBACK
 from spark_jobs.txlog.entries import PHASE_NUMBERS, Attempt, Closed, Phase, Swept
@@ -101,9 +102,11 @@ class RoundedColumn:
     exact_type: str
     rows: int
 
-    def mend(self, pipeline: str) -> str:
+    def mend(self, pipeline: str, layout: Layout) -> str:
         """Return what makes the column exact."""
-        if "." in self.column:
+        if "columns" in layout.not_said:
+            return f"a new table for {pipeline}"
+        if "." in self.column or "retype" in layout.refused:
             top = self.column.partition(".")[0]
             return f"a new table for {pipeline} declaring {top} whole: {self.exact_type} for {self.column}"
         return mends.act("retype", pipeline, self.column, f"'{self.exact_type}'")

@@ -98,7 +98,7 @@ def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: in
 
     found = audit(pipeline, connections, newest_offsets=pipeline.layout.newest_audited)
     events = source_events(pipeline, connections, NEWEST_OFFSETS) if pipeline.has_source_events else None
-    mends = [column.mend(pipeline.name) for column in found.rounded_columns]
+    mends = [column.mend(pipeline.name, pipeline.layout) for column in found.rounded_columns]
     mends += [found.outdated_mend(pipeline.name)] if found.outdated else []
     return AuditNote(
         audited_at_ms=now_ms,

@@ -238,7 +238,7 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
         pipeline=pipeline.name,
         layout=pipeline.layout,
     )
-    check_own(table, pipeline.declared)
+    check_own(table, pipeline)
 
 
 def refuse_newer_format(table: Table) -> None:
@@ -334,10 +334,9 @@ def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
     there = partition_terms(schema, spec)
     if wanted == there:
         return None
-    mend = mends.act("repartition", pipeline.name)
-    return (
-        f"partitioned by {', '.join(there) or 'nothing'}, declared {', '.join(wanted) or 'nothing'}: {mend}"
-    )
+    told = f"partitioned by {', '.join(there) or 'nothing'}, declared {', '.join(wanted) or 'nothing'}"
+    can_change = "repartition" not in pipeline.layout.refused
+    return f"{told}: {mends.act('repartition', pipeline.name)}" if can_change else told
 
 
 # Required columns that nothing fills: another engine added them, and no row could be written any more.
@@ -347,21 +346,24 @@ def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
 _OF_LETTERS = {TOPIC, PARTITION, OFFSET, GENERATION, INGESTED_AT, "phase", "error", "batch_id"}
 
 
-def check_own(table: Table, declared: Collection[str]) -> None:
+def check_own(table: Table, pipeline: PipelineConfig) -> None:
     """Raise ``ConfigError`` (``required-column``) for one that was added to a pipeline's own table.
 
     Sluice adds optional ones. One that was made required later is left to its records: those without a value
     are dead letters. So is one that is declared.
     """
     required = {
-        each.field_id for each in table.schema().fields if each.required and each.name not in declared
+        each.field_id
+        for each in table.schema().fields
+        if each.required and each.name not in pipeline.declared
     }
+    or_else = "" if "columns" in pipeline.layout.not_said else " Or declare it in `columns`."
     first, *later = sorted(table.schemas().values(), key=lambda schema: schema.schema_id)
     seen = {each.field_id for each in first.fields}
     for schema in later:
         for each in schema.fields:
             if each.required and each.field_id in required - seen:
-                raise required_column(".".join(table.name()), each.name, " Or declare it in `columns`.")
+                raise required_column(".".join(table.name()), each.name, or_else)
         seen |= {each.field_id for each in schema.fields}
 
 

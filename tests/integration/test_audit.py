@@ -122,7 +122,7 @@ def test_integers_that_versions_before_rounded_are_a_finding_of_their_own(new_la
     found = lab.audit()
     assert (found.missing, found.differing, found.rounded, found.examples) == (0, 0, 1, ("rounded 0:1",))
     (column,) = found.rounded_columns
-    assert column.mend("orders") == "./sluice retype orders id 'long' --reason '...'"
+    assert column.mend("orders", lab.pipeline.layout) == "./sluice retype orders id 'long' --reason '...'"
     assert not found.is_clean
 
 

@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.audit.findings import RoundedColumn, merged
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.layout import LAYOUTS, layout_named
 from spark_jobs.records.reading_plan import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
@@ -131,13 +132,22 @@ def test_a_rounded_integer_names_its_column_and_the_type_that_holds_it() -> None
     }
     every = merged(RoundedColumn("id", kind, 1) for kind in ("long", "decimal(38,0)", "long"))
     assert every == (RoundedColumn("id", "decimal(38,0)", 3),)
-    assert every[0].mend("orders") == "./sluice retype orders id 'decimal(38,0)' --reason '...'"
+    said = every[0].mend("orders", layout_named("flat"))
+    assert said == "./sluice retype orders id 'decimal(38,0)' --reason '...'"
 
 
 def test_a_rounded_integer_inside_a_column_names_the_whole_column() -> None:
     """A column of the dotted name would be another one, beside which the field can have none."""
-    mend = RoundedColumn("p.x.element", "long", 1).mend("orders")
+    mend = RoundedColumn("p.x.element", "long", 1).mend("orders", layout_named("flat"))
     assert mend == "a new table for orders declaring p whole: long for p.x.element"
+
+
+def test_a_rounded_column_that_cannot_be_retyped_is_made_in_a_new_table() -> None:
+    """Of a layout that refuses the act, with a declared type where it takes one."""
+    said = {name: RoundedColumn("id", "long", 1).mend("o", layout_named(name)) for name in LAYOUTS}
+    assert said.pop("flat").startswith("./sluice retype o id 'long'")
+    assert said.pop("archive") == "a new table for o"
+    assert {*said.values()} == {"a new table for o declaring id whole: long for id"}
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def has_columns(kind: Type) -> bool:
 
 def columns_of(root: Type) -> WriterColumns:
     """Return the columns of a schema; raises as ``tree.columns_of``."""
-    hint = "Rename the field in a new version of the schema, or keep the topic's values as `raw`."
+    hint = "Rename the field in a new version of the schema, or keep values as `raw` with `layout: flat`."
     return tree.columns_of(_written(top_fields(root)), _column, hint, is_whole=is_whole(root))
 
 

@@ -24,7 +24,7 @@ from spark_jobs.schema.writer_schema import Form, Forms, ReadValues, SchemaText,
 from spark_jobs.values.literals import says_something
 
 _AROUND = b'{"%s":%%b}' % VALUE.encode()
-_HINT = "Rename the property in a new version of the schema, or keep the topic's values as `raw`."
+_HINT = "Rename the property in a new version of the schema, or keep values as `raw` with `layout: flat`."
 
 
 @dataclass(frozen=True, slots=True)

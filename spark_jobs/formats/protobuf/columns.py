@@ -40,7 +40,7 @@ def columns_of(root: Message, name: str) -> WriterColumns:
     """Return the columns of the message of this full name; raises as ``tree.columns_of``."""
     if not root.fields:
         raise fault("schema-unsupported.no-fields")
-    hint = "Rename the field in a new version of the schema, or keep the values as `raw`."
+    hint = "Rename the field in a new version of the schema, or keep the values as `raw` with `layout: flat`."
     return tree.columns_of(root.fields, _column, hint, message=f"{name}:")
 
 
