@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.layout import Layout
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.work import Layout
 from spark_jobs.protocol.works.changes import ROLLBACK
 from spark_jobs.txlog.entries import PHASE_NUMBERS, Attempt, Closed, Phase, Swept
 

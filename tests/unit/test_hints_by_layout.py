@@ -17,7 +17,7 @@ from spark_jobs.config.build import build_config
 from spark_jobs.config.expressions import judge_expressions
 from spark_jobs.config.problems import Document
 from spark_jobs.config.written import WrittenFile, WrittenPipeline
-from spark_jobs.protocol.layout import LAYOUTS, layout_named
+from spark_jobs.protocol.work import LAYOUTS, layout_named
 
 ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
 # Texts of the reference say of each key what it is for, and of which layouts.
