@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 
 from assets.checks import HOT_RUNBOOK as HOT
-from assets.checks import RUNBOOK as QUALITY
+from assets.checks import QUALITY_RUNBOOK as QUALITY
 from servers.docs_page import PAGES
 from spark_jobs.checks.registry import BY_NAME
 

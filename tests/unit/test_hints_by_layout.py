@@ -134,7 +134,6 @@ SHOWN = {
     "spark_jobs/drain/mirror_fold.py": "mirror",
     "spark_jobs/formats/avro/types.py": "flat",  # it says so
     "spark_jobs/layouts/archive.py": "archive",
-    "spark_jobs/layouts/changes.py": "changes mirror",
     "spark_jobs/layouts/mirror.py": "mirror",
     "spark_jobs/records/appearance.py cdc": "changes mirror",
     "spark_jobs/schema/declared.py": "columns",
