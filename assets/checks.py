@@ -31,7 +31,7 @@ from servers.asking import followed
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import Suite, When
 from spark_jobs.health.judge import CheckResult, checks_of
-from spark_jobs.hot.told import State
+from spark_jobs.hot.tail_status import State
 from spark_jobs.monitoring.audit_notes import audit_newest, is_due
 from spark_jobs.monitoring.checkup import Health
 from spark_jobs.protocol import mends

@@ -26,7 +26,7 @@ from bench.lab import Lab
 from bench.processor_time import TreeClock
 from bench.records import JSON_SCHEMA, fill, generate
 from prove.lab.kafka_server import KafkaBroker
-from spark_jobs.commit.birth import TABLE_PROPERTIES
+from spark_jobs.commit.table_creation import TABLE_PROPERTIES
 from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.lake.catalog_names import java_properties
 

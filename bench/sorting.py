@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.schema import assign_fresh_schema_ids
 
 from bench.records import JSON_SCHEMA, order_values
-from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter

@@ -21,7 +21,7 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError, fault
 
 if TYPE_CHECKING:
-    from assets.told import Done
+    from assets.reports import Done
     from spark_jobs.audit.counts import AuditResult
     from spark_jobs.connections.connect import Connections
 
@@ -131,7 +131,7 @@ def pipeline_command(
 
 def tell_dagster(pipeline: PipelineConfig, result: Done) -> None:
     """Show in Dagster, where there is one, what was done; its own trouble is a line and fails nothing."""
-    from assets.told import instance_home, tell
+    from assets.reports import instance_home, tell
 
     try:
         if home := instance_home(load_written().home):

@@ -30,10 +30,10 @@ from starlette.routing import Route
 
 from serving.service import Answered, QueryService, Question, RecordKey
 from spark_jobs.config.secrets import scrub
-from spark_jobs.hot.told import State, TailStatus
+from spark_jobs.hot.tail_status import State, TailStatus
 from spark_jobs.hot.watermark import parse_watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError, error_to_json, fault
-from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
+from spark_jobs.query.answer_parts import arrow_parts, csv_parts, json_parts
 
 if TYPE_CHECKING:
     from starlette.requests import Request

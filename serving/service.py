@@ -23,7 +23,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import Connections
 from spark_jobs.hot.follower import Follower
 from spark_jobs.hot.prefix import Prefix
-from spark_jobs.hot.told import PATIENCE_SECONDS, State
+from spark_jobs.hot.tail_status import PATIENCE_SECONDS, State
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
 from spark_jobs.protocol.errors import RetryableError, SluiceError, fault

@@ -131,7 +131,7 @@ def print_answer(
 
     ``is_vertical``: a line for each column of a row, as of rows that are few and wide.
     """
-    from spark_jobs.query.written import csv_parts, json_parts
+    from spark_jobs.query.answer_parts import csv_parts, json_parts
 
     if as_json or as_csv:
         sys.stdout.writelines(json_parts(answer, watermark) if as_json else csv_parts(answer))
@@ -142,7 +142,7 @@ def print_answer(
 
 
 def _print_rows(answer: Answer, *, is_vertical: bool) -> None:
-    from spark_jobs.query.written import cell, rows_of
+    from spark_jobs.query.answer_parts import cell, rows_of
 
     rows, names = rows_of(answer), answer.schema.names
     shown = [["null" if value is None else cell(value) for value in row] for row in islice(rows, SHOWN_ROWS)]

@@ -23,7 +23,7 @@ def command() -> None:
 @pipeline_command("list", "held", of=command)
 def list_held(report: Report, work: Work) -> int:
     """What is held of PIPELINE and which expectations were not met. Exit code 1 when something is."""
-    from spark_jobs.acts.held import held_batches
+    from spark_jobs.acts.held_batches import held_batches
 
     pipeline, held = work.pipeline.name, held_batches(*work)
     report.add(pipeline=pipeline, held=[each.shown() for each in held])
@@ -42,7 +42,7 @@ def publish_held(report: Report, work: Work, attempt: str | None, reason: str) -
 
     ATTEMPT is needed only when several are held. Interrupted, it is finished by the next drain.
     """
-    from spark_jobs.acts.held import publish
+    from spark_jobs.acts.held_batches import publish
 
     landed = publish(*work, reason=reason, attempt=attempt)
     _tell_decided(report, work, "published", landed, f", snapshot {landed.snapshot_id}")
@@ -56,7 +56,7 @@ def discard_held(report: Report, work: Work, attempt: str | None, reason: str) -
 
     They can be drained later, while Kafka has them, with `./sluice replay`.
     """
-    from spark_jobs.acts.held import discard
+    from spark_jobs.acts.held_batches import discard
 
     gone = discard(*work, reason=reason, attempt=attempt)
     _tell_decided(report, work, "discarded", gone, "; drains go on after them")

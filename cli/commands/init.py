@@ -26,7 +26,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 
 if TYPE_CHECKING:
     from spark_jobs.preview.prospects import Prospect
-    from spark_jobs.registry.kept_schemas import KeptSchemas
+    from spark_jobs.registry.schema_store import SchemaStore
 
 RECORDS_LOOKED_AT = 1_000
 _AUTH = "auth."
@@ -117,7 +117,7 @@ def _look(broker: Mapping[str, str], topics: tuple[str, ...], config: SluiceConf
 
 
 @contextmanager
-def _registry(config: SluiceConfig) -> Iterator[KeptSchemas | None]:
+def _registry(config: SluiceConfig) -> Iterator[SchemaStore | None]:
     """Give the registry that was named, if it answers; what it says is forgotten again."""
     if not config.registries:
         yield None
@@ -130,7 +130,7 @@ def _registry(config: SluiceConfig) -> Iterator[KeptSchemas | None]:
         yield registry if _answers(registry) else None
 
 
-def _answers(registry: KeptSchemas) -> bool:
+def _answers(registry: SchemaStore) -> bool:
     try:
         output.say(registry.try_out())
     except SluiceError as error:

@@ -20,7 +20,7 @@ from spark_jobs.protocol.errors import fault, needs
 
 if TYPE_CHECKING:
     from spark_jobs.hot.follower import Follower
-    from spark_jobs.hot.told import TailStatus
+    from spark_jobs.hot.tail_status import TailStatus
 
 _LOOK_SECONDS = 0.5
 _TELL_SECONDS = 5.0  # how often of one that goes on catching up
@@ -97,7 +97,7 @@ def _telling(tails: Follower) -> Iterator[None]:
 
 
 def _tell(tails: Follower, is_over: threading.Event) -> None:
-    from spark_jobs.hot.told import State
+    from spark_jobs.hot.tail_status import State
 
     told: dict[str, tuple[object, float]] = {}
     while not is_over.wait(_LOOK_SECONDS):

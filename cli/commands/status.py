@@ -26,9 +26,9 @@ from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surve
 from spark_jobs.notices.failures import last_failures
 from spark_jobs.notices.notice import DRAIN
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.kept import cut_at_shapes, is_outdated
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress_parts import cut_at_shapes, is_outdated
 
 
 @click.command("status")

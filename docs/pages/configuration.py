@@ -15,6 +15,7 @@ from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
 from spark_jobs.checks.registry import CHECKS
+from spark_jobs.config.file_models import WrittenCatalog, WrittenFile, WrittenPipeline, WrittenTeamFile
 from spark_jobs.config.gateway import GatewaySettings, StreamSettings
 from spark_jobs.config.listener import (
     CatalogServerSettings,
@@ -36,7 +37,6 @@ from spark_jobs.config.sections import (
 from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.suites import CheckSettings, Suite
 from spark_jobs.config.value_format import ValueSettings
-from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenPipeline, WrittenTeamFile
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 _HEADER = "| key | value | default | meaning |\n|---|---|---|---|"

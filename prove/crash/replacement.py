@@ -7,7 +7,7 @@ from datetime import datetime
 
 from prove.lab.pipeline_lab import by_offset, progress
 from prove.workload import Workload
-from spark_jobs.protocol.source import still_owed, still_owed_to
+from spark_jobs.protocol.source import still_pending, still_pending_to
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.schema.iceberg_types import INGESTED_AT
 
@@ -22,13 +22,13 @@ def arrival_times(workload: Workload) -> ArrivalTimes:
     return {place: row[INGESTED_AT] for place, row in every.items()}
 
 
-def places_owed(workload: Workload) -> set[tuple[int, int]]:
+def pending_places(workload: Workload) -> set[tuple[int, int]]:
     """What a commit which landed a moment ago has yet to replace elsewhere; the next run does."""
     lab = workload.lab
     table, dead_letters = (progress(lab, name) for name in lab.tables)
-    owed = [] if still_owed(table, dead_letters) is None else [lab.tables[1]]
-    owed += [name for name in lab.routed if still_owed_to(table, name, progress(lab, name))]
-    return {place for name in owed for place in by_offset(lab, name)}
+    pending = [] if still_pending(table, dead_letters) is None else [lab.tables[1]]
+    pending += [name for name in lab.routed if still_pending_to(table, name, progress(lab, name))]
+    return {place for name in pending for place in by_offset(lab, name)}
 
 
 def is_replaced(

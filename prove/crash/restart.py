@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from prove.checker import check
 from prove.crash.jobs import Job
 from prove.crash.promises import NOTHING, REPLAYED, Promise
-from prove.crash.replacement import ArrivalTimes, arrival_times, is_replaced, places_owed
+from prove.crash.replacement import ArrivalTimes, arrival_times, is_replaced, pending_places
 from prove.lab.drain_process import Answer, Repairs
 from prove.workload import BATCH, Workload
 
@@ -43,7 +43,7 @@ class Restart:
             self.refused = self.refused or answer.error
             self.repairs += answer.repairs
         if before is not None and not is_replaced(
-            before, arrival_times(workload), REPLAYED, places_owed(workload)
+            before, arrival_times(workload), REPLAYED, pending_places(workload)
         ):
             self.unkept.append("the replay replaced nothing")
         if events := str(self.repairs):
@@ -72,7 +72,7 @@ class Restart:
         if counts.lost or counts.doubled or counts.unreadable:
             self.unkept.append(f"before the second replay: {'; '.join(counts.examples)}")
         now = arrival_times(workload)
-        self.replaced = is_replaced(before, now, REPLAYED, places_owed(workload))
+        self.replaced = is_replaced(before, now, REPLAYED, pending_places(workload))
         return now
 
     def _run_until_it_ends_well(self, workload: Workload, work: str, done_already: str | None) -> Answer:

@@ -23,7 +23,7 @@ from prove.lab.tasks_here import tasks_here
 from resources.sluice import open_connections
 from spark_jobs.acts.accept_source import accept_restart, accept_source, compare_source, find_restart
 from spark_jobs.acts.act import pause, resume, settle, skip
-from spark_jobs.acts.held import discard, publish
+from spark_jobs.acts.held_batches import discard, publish
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.file import load_config

@@ -31,9 +31,9 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import FILE, FOLDED_COLUMNS, ROW, first_new, fold, had_by
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress_parts import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.source import SourceState, check_identity, check_name, check_starts, has_other_ids
 from spark_jobs.protocol.works.changes import ACCEPT
 from spark_jobs.records.row_maker import PLACE, placed_rows

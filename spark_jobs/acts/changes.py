@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spark_jobs.protocol.cdc import Cdc
-from spark_jobs.protocol.kept import kept_below, shapes_after_rollback, with_skipped
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, spans_after_rollback
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
+from spark_jobs.protocol.progress_parts import kept_below, shapes_after_rollback, with_skipped
 from spark_jobs.protocol.source import SourceState
 
 
@@ -96,11 +96,11 @@ def rewound(
     """
     next_offsets = {**rewind.next_offsets, **rewind.lost.ends}
     skipped = kept_below(progress.skipped, progress.generation, rewind.next_offsets)
-    owed = PendingDeadLetters(attempt, rewind.undone, (), replaces=True)
+    pending = PendingDeadLetters(attempt, rewind.undone, (), replaces=True)
     back = replace(
         progress,
         next_offsets=next_offsets,
-        pending_dead_letters=owed if rewind.undone else None,
+        pending_dead_letters=pending if rewind.undone else None,
         owed_routes=None,
         # Without a drain to name there is none whose rows could be looked for.
         last_drain=last_drain or LastDrain("", 0, 0, 0, None),

@@ -15,7 +15,7 @@ from spark_jobs.acts.changes import Rewind, plan_rewind, rewound
 from spark_jobs.acts.past_states import EarlierState, snapshot_at, state_at
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.batch_commit import BatchIntent
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.swap import Swap, stage_rewind
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
@@ -24,8 +24,8 @@ from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import UNKNOWN, shapes_after_replay
 from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress_parts import UNKNOWN, shapes_after_replay
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.works.changes import ROLLBACK
 
@@ -72,7 +72,7 @@ def rollback(
     intent = _RollbackCommit(batch, pipeline, to_snapshot, source, summary, reason, force)
     committed = land_act(connections, table, intent, reason)
     who = actor_summary(connections.actor, connections.run_id)
-    pay_debts(connections, pipeline.table, committed.progress, who)
+    commit_pending(connections, pipeline.table, committed.progress, who)
     tell_at_once(pipeline, connections)
     undone = committed.progress.ranges_of(batch.attempt)
     next_offsets = committed.progress.next_offsets
@@ -95,7 +95,7 @@ class _RollbackCommit(BatchIntent):
         """Stage it on the table just loaded."""
         earlier, rewind = _plan(self.pipeline, table, self.to_snapshot, self.source, force=self.force)
         progress = progress_of(table)
-        pay_debts(connections, self.identifier, progress, self.summary)
+        commit_pending(connections, self.identifier, progress, self.summary)
         # What a replay has made is as before again, and no snapshot says how that was made.
         shaped_by = shapes_after_replay(progress.shaped_by, UNKNOWN, earlier.replayed_since)
         progress = replace(progress, shaped_by=shaped_by)

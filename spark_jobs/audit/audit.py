@@ -24,8 +24,8 @@ from spark_jobs.kafka.reader import Chunk, RangeReader, open_reader
 from spark_jobs.lake.record_offsets import dead_letter_offsets, routed_rows
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.kept import is_outdated, may_leave_out
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress_parts import is_outdated, may_leave_out
 from spark_jobs.records.row_maker import PLACE, placed_rows
 from spark_jobs.schema.declared import check_beside, check_own
 from spark_jobs.schema.iceberg_types import OFFSET

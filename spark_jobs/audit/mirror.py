@@ -28,7 +28,7 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.record_offsets import dead_letter_offsets
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.keys import refuse_other_spellings
-from spark_jobs.protocol.kept import is_outdated
+from spark_jobs.protocol.progress_parts import is_outdated
 from spark_jobs.records.layouts.changes import spelling_of
 from spark_jobs.schema.iceberg_types import (
     COMMIT_SEQUENCE,

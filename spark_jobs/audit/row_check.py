@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.kept import kept_names
+from spark_jobs.protocol.progress_parts import kept_names
 from spark_jobs.records.decoder import NO_SHAPING, Decoded, PlainDecoder, Shaping
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.row_maker import PLACE, places_of

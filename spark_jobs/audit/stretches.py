@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.kept import cut_at_shapes, cut_at_skips, skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress_parts import cut_at_shapes, cut_at_skips, skipped_ranges
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

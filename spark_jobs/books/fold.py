@@ -10,7 +10,7 @@ from spark_jobs.books.entries import books_of, entry_of
 from spark_jobs.books.table import enter
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_fresh
-from spark_jobs.lake.kept_letters import is_needed, kept_files
+from spark_jobs.lake.dead_letter_files import is_needed, saved_files
 from spark_jobs.notices.notice import owes_notice
 from spark_jobs.notices.sender import send_owed, warn_of_owed
 from spark_jobs.txlog.entries import Attempt
@@ -52,7 +52,7 @@ def checkpoint(pipeline: PipelineConfig, connections: Connections) -> Checkpoint
     if (table := load_fresh(connections, pipeline.table)) is None:
         return CheckpointResult(books)
     log, table_uuid = connections.txlog, str(table.metadata.table_uuid)
-    _forget_letters(pipeline, connections, table_uuid)
+    _forget_dead_letters(pipeline, connections, table_uuid)
     attempts = _foldable(pipeline, connections, table_uuid)
     before = log.objects(table_uuid)
     entries = [entry for entry in map(entry_of, attempts) if entry is not None]
@@ -78,10 +78,10 @@ def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: st
     return tuple(attempt for attempt in attempts if not owes_notice(attempt))
 
 
-def _forget_letters(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> None:
+def _forget_dead_letters(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> None:
     """Delete the files of redrives that nobody can ask for any more; one of the last hour may be written."""
     before_us = connections.now_us() - CLOSING_AFTER_US
-    files = [f for f in kept_files(connections.state, table_uuid) if f.modified_us < before_us]
+    files = [f for f in saved_files(connections.state, table_uuid) if f.modified_us < before_us]
     unfinished = connections.txlog.begun(table_uuid) if files else {}
     table = load_fresh(connections, pipeline.table) if files else None
     for file in files:

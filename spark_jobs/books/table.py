@@ -25,8 +25,8 @@ from spark_jobs.books.columns import (
     rows_of,
 )
 from spark_jobs.books.entries import BookEntry
-from spark_jobs.commit.birth import give_birth
 from spark_jobs.commit.swap import CatalogAccess, Swap, land, stage_append
+from spark_jobs.commit.table_creation import create_and_rename
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import write_files
@@ -99,7 +99,7 @@ def _open_books(open_catalog: Callable[[], Catalog], identifier: str) -> Table:
         if (table := load_table(catalog, identifier)) is not None:
             return table
         schema = assign_fresh_schema_ids(books_schema())
-        return give_birth(
+        return create_and_rename(
             catalog,
             identifier,
             schema=schema,

@@ -6,7 +6,7 @@ The chain of types, from what a job knows to what the table has::
     a task's SplitOutcome{Written} ──► Written of the batch ──► ParquetWritten, in the log
     Batch + ParquetWritten ──► Drain…, Replay…, Redrive… ─┐    (batch_commit)
     Batch + a change       ──► ChangeCommit ──────────────┤    (batch_commit; acts add their own)
-    PendingDeadLetters     ──► the dead letters' commit ──┤    (dead_letter_commit)
+    PendingDeadLetters     ──► the dead letters' commit ──┤    (pending_commit)
                                                           ▼
                                                        Intent  plain values: a table's name, an attempt
                                                           │
@@ -21,6 +21,6 @@ The chain of types, from what a job knows to what the table has::
 What a batch came to, ``BatchCounts`` of its ParquetWritten, goes into BatchResult, AdoptedBatch, HeldBatch
 and the books' entry beside the Batch; they repeat nothing of the two.
 
-``swap.land`` takes an intent all the way. A table is born by ``birth``; what can never land is deleted by
-``sweep``; ``anchor`` tells whether main is still what the last commit left.
+``swap.land`` takes an intent all the way. A table is made by ``table_creation``; what can never land is
+deleted by ``sweep``; ``anchor`` tells whether main is still what the last commit left.
 """

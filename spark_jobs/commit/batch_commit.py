@@ -9,20 +9,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.mirror_commit import stage_mirror, stage_rebuilt
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.commit.swap import Swap, stage_append
 from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.kept_letters import kept_coordinates
+from spark_jobs.lake.dead_letter_files import saved_coordinates
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.kept import MOST_NAMED
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges, SchemaKey
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
+from spark_jobs.protocol.progress_parts import MOST_NAMED
 from spark_jobs.protocol.source import is_in_epoch, may_replay, stands_at_starts
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN
@@ -80,7 +80,7 @@ class ChangeCommit(BatchIntent):
         check_anchor(table)
         progress = progress_of(table)
         if self.pays_first:
-            pay_debts(connections, self.identifier, progress, self.summary)
+            commit_pending(connections, self.identifier, progress, self.summary)
         changed = self.change(progress).recorded(self.attempt, self.batch.ranges)
         return stage_append(table, (), changed, {**self.summary, **batch_summary(self.batch)})
 
@@ -142,7 +142,7 @@ class FilesCommit(BatchIntent):
         if not fits(progress, self.batch):
             raise self.moved(progress)
         check_anchor(table)
-        pay_debts(connections, self.identifier, progress, self.written.summary)
+        commit_pending(connections, self.identifier, progress, self.written.summary)
         return progress
 
 
@@ -178,8 +178,8 @@ class DrainCommit(FilesCommit, work=DRAIN):
             self.written.bytes_read,
             CommitSummary(self.written.summary).valid_through_ms,
         )
-        owed = _owed(self.batch, self.written) if self.written.dead_letter_files else None
-        advanced = progress.advanced(self.batch, owed, last_drain).read_by(self.schemas)
+        pending = _pending(self.batch, self.written) if self.written.dead_letter_files else None
+        advanced = progress.advanced(self.batch, pending, last_drain).read_by(self.schemas)
         advanced = advanced.owing_routes(self.attempt, self.batch.ranges, self.written.routed_files)
         swap: Swap = progress.table_layout.stage(table, self, advanced)
         return swap
@@ -214,7 +214,7 @@ class ReplayCommit(FilesCommit, work=REPLAY):
         """Stage it on the table just loaded."""
         progress = self.begun(table, connections, may_replay)
         # What is elsewhere of the range goes with its rows: a replay always owes these commits.
-        replayed = progress.replayed(self.batch, _owed(self.batch, self.written, replaces=True))
+        replayed = progress.replayed(self.batch, _pending(self.batch, self.written, replaces=True))
         owing = replayed.owing_routes(
             self.attempt, self.batch.ranges, self.written.routed_files, replaces=True
         )
@@ -244,7 +244,7 @@ class RedriveCommit(FilesCommit, work=REDRIVE):
         progress = self.begun(table, connections, may_replay)
         if self.batch.letters is None:
             raise overtaken(self.batch, progress)
-        places = kept_coordinates(connections.state, self.batch.letters)
+        places = saved_coordinates(connections.state, self.batch.letters)
         named = places.ranges if len(places) <= MOST_NAMED else None
         redriven = progress.redriven(self.batch, self.written.dead_letter_files, named)
         # In the epoch that it raises, as its letters: so it owes every table that, with or without a row.
@@ -277,10 +277,11 @@ class RebuildCommit(FilesCommit, work=REBUILD):
             self.attempt, self.committed_at_ms, ranges.records, self.written.bytes_read, before
         )
         ends = {p: max(end, progress.next_offsets.get(p, end)) for p, end in ranges.ends.items()}
-        owed = replace(
-            _owed(self.batch, self.written, replaces=True), ranges=OffsetRanges.between(ranges.starts, ends)
+        pending = replace(
+            _pending(self.batch, self.written, replaces=True),
+            ranges=OffsetRanges.between(ranges.starts, ends),
         )
-        rebuilt = progress.advanced(self.batch, owed, last_drain).fenced().read_by(self.schemas)
+        rebuilt = progress.advanced(self.batch, pending, last_drain).fenced().read_by(self.schemas)
         kept = tuple(each for each in progress.skipped if each.generation != progress.generation)
         rebuilt = replace(rebuilt, skipped=kept, cdc=(progress.cdc or Cdc()).anew(ranges.starts))
         return stage_rebuilt(table, self.attempt, self.written.data_files, rebuilt, self.summary)
@@ -325,7 +326,7 @@ def batch_of_change(
     )
 
 
-def _owed(batch: Batch, written: ParquetWritten, *, replaces: bool = False) -> PendingDeadLetters:
+def _pending(batch: Batch, written: ParquetWritten, *, replaces: bool = False) -> PendingDeadLetters:
     return PendingDeadLetters(batch.attempt, batch.ranges, written.dead_letter_files, replaces=replaces)
 
 

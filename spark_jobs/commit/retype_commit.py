@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent, overtaken
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.replace import exchange_files, refuse_equality_deletes
 from spark_jobs.commit.swap import Change, Swap, stage, stage_change
 from spark_jobs.lake.data_files import to_data_file
@@ -45,7 +45,7 @@ class TableChange(BatchIntent):
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
         check_anchor(table)
-        pay_debts(connections, self.identifier, progress_of(table), self.summary)
+        commit_pending(connections, self.identifier, progress_of(table), self.summary)
         change, progress = self.change(table)
         paid = replace(progress.fenced(), pending_dead_letters=None, owed_routes=None)
         summary = {**self.summary, **batch_summary(self.batch)}

@@ -98,7 +98,7 @@ def stage(
     return swap
 
 
-def stage_birth(table: Table, progress: Progress) -> Swap:
+def stage_creation(table: Table, progress: Progress) -> Swap:
     """Stage the first, empty snapshot of a table under a name only its creator knows.
 
     It carries no comparison on main: a null one means nothing on some catalogs, and nobody can interfere.

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any
 
 from spark_jobs.config.columns import from_text
+from spark_jobs.config.file_models import WrittenCatalog, WrittenFile, WrittenTeamFile, validate
 from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order, mistake
 from spark_jobs.config.sections import ALIASES
@@ -23,7 +24,6 @@ from spark_jobs.config.settings import (
 from spark_jobs.config.suites import OnFailure, When
 from spark_jobs.config.value_format import ValueFormat, check_place
 from spark_jobs.config.values import Frozen
-from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile, validate
 from spark_jobs.protocol.work import LAYOUTS, layout_named
 from spark_jobs.storage.paths import is_inside
 

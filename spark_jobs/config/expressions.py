@@ -102,7 +102,7 @@ def _judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Ite
         if name.lower() in own:
             yield mistake("column-of-letters", path)
         else:
-            yield from _tried((*path, "sql"), partial(_check_letter_column, column, folds=folds))
+            yield from _tried((*path, "sql"), partial(_check_dead_letter_column, column, folds=folds))
     for term in letters.partition_by:
         column_name = parse_partition_term(term).column
         if column_name not in own | letters.columns.keys():
@@ -113,7 +113,7 @@ def _judge_letter_columns(entry: PipelineSettings, *, folds: bool = True) -> Ite
         yield replace(wrong, path=("dead_letters", *wrong.path))
 
 
-def _check_letter_column(column: LetterColumn, *, folds: bool) -> None:
+def _check_dead_letter_column(column: LetterColumn, *, folds: bool) -> None:
     expression = judge(column.sql)
     for name in expression.names:
         if name.lower() not in LETTER_NAMES:

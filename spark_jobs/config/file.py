@@ -21,7 +21,7 @@ import yaml
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.contradictions import Lent, check_borrowed, plain_secrets
 from spark_jobs.config.expansion import expand
-from spark_jobs.config.judged_apart import judge, judge_apart
+from spark_jobs.config.judge_process import judge, judge_apart
 from spark_jobs.config.listener import CLEAR_HINT
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, in_order, mistake
 from spark_jobs.config.problems import Path as KeyPath

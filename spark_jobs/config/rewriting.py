@@ -18,10 +18,10 @@ from typing import Any
 import yaml
 
 from spark_jobs.config.file import parts
+from spark_jobs.config.file_models import retired
 from spark_jobs.config.problems import ConfigProblem, mistake
 from spark_jobs.config.problems import Path as KeyPath
 from spark_jobs.config.suites import ROW_CONDITION, WARNING
-from spark_jobs.config.written import retired
 from spark_jobs.storage.state_files import write_whole
 
 _ANCHOR_AND_TAG = re.compile(r"(?:[&!]\S*\s+)*")

@@ -18,7 +18,7 @@ from spark_jobs.lake import catalog as lake_catalog
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
 from spark_jobs.protocol.errors import ConfigError, SourceChanged, fault
-from spark_jobs.protocol.kept import LEAVES_OUT
+from spark_jobs.protocol.progress_parts import LEAVES_OUT
 from spark_jobs.protocol.work import FailPoints, NoFailPoints
 from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.txlog.store import TxlogStore
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.writer_schemas import RecordSchemas
     from spark_jobs.kafka.admin import KafkaAdmin
-    from spark_jobs.registry.kept_schemas import KeptSchemas
+    from spark_jobs.registry.schema_store import SchemaStore
 
 
 def open_catalog(config: SluiceConfig) -> Catalog:
@@ -128,19 +128,19 @@ def connect(
 
 def open_registry(
     registries: Mapping[str, RegistrySettings], store: CreateOnlyStore, name: str
-) -> KeptSchemas:
+) -> SchemaStore:
     """Return its schemas, secrets resolved now; it connects on first use.
 
     Raises ``ConfigError``: ``no-registry`` when none is called that, and for what ``access_of`` finds.
     """
     from spark_jobs.registry.client import RegistryClient  # noqa: PLC0415  (requests)
     from spark_jobs.registry.http_get import access_of  # noqa: PLC0415
-    from spark_jobs.registry.kept_schemas import KeptSchemas  # noqa: PLC0415
+    from spark_jobs.registry.schema_store import SchemaStore  # noqa: PLC0415
 
     settings = registries.get(name)
     if settings is None:
         raise fault("no-registry", name=name)
-    return KeptSchemas(name, store, RegistryClient(access_of(name, settings)))
+    return SchemaStore(name, store, RegistryClient(access_of(name, settings)))
 
 
 # A pipeline's tables, loaded fresh: all as one, or its own with the check that it was drained at all.

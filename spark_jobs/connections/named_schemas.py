@@ -10,7 +10,7 @@ from spark_jobs.config.value_format import SchemaPlace
 from spark_jobs.protocol.errors import RetryableError, fault
 from spark_jobs.protocol.offsets import SchemaKey, SchemaSpan, Spans, spans_of
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.registry.schema_store import SchemaStore
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
 # Which version of a subject reads records that name no schema: asked for whenever a drain is planned.
@@ -28,7 +28,7 @@ class SubjectVersion:
         subject: str,
         *,
         of_key: bool,
-        registry: Callable[[str], KeptSchemas],
+        registry: Callable[[str], SchemaStore],
         take: Callable[[SchemaKey, SchemaText], None],
     ) -> None:
         self._place = place
@@ -39,7 +39,7 @@ class SubjectVersion:
         self._key: SchemaKey | None = None
 
     def key(self, progress: Progress | None) -> SchemaKey:
-        """Return what was asked for last. Raises as ``KeptSchemas.version``."""
+        """Return what was asked for last. Raises as ``SchemaStore.version``."""
         if self._key is None:
             self._key = self._asked_for(progress)
         return self._key

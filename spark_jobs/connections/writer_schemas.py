@@ -23,9 +23,9 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError, fault
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.work import Layout
-from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.registry.schema_store import SchemaStore
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.placed import WholeValue
+from spark_jobs.schema.schema_views import WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class RecordSchemas:
         *,
         topic: str,
         layout: Layout,
-        registry: Callable[[str], KeptSchemas],
+        registry: Callable[[str], SchemaStore],
         folder: Path,
     ) -> None:
         self._values = _Schemas(value, registry, folder, value.subject or f"{topic}-value")
@@ -77,7 +77,7 @@ class RecordSchemas:
     def known(self, progress: Progress | None = None) -> KnownSchemas:
         """Return the schemas that are known by now, with those that a table of this progress keeps.
 
-        Raises ``ConfigError`` for a file or schema that cannot be read, and as ``KeptSchemas.schemas_of``.
+        Raises ``ConfigError`` for a file or schema that cannot be read, and as ``SchemaStore.schemas_of``.
         """
         values = self._values.known(progress)
         return values if self._keys is None else replace(values, keys=self._keys.known(progress))
@@ -98,7 +98,7 @@ class RecordSchemas:
     def ask_for_versions(self, progress: Progress) -> None:
         """Ask by which schemas a batch that is planned now is read, as far as its records name none.
 
-        Raises as ``KeptSchemas.version``.
+        Raises as ``SchemaStore.version``.
         """
         for each in self._versions:
             each.ask(progress)
@@ -147,7 +147,7 @@ class _Schemas:
     def __init__(
         self,
         value: SchemaPlace,
-        registry: Callable[[str], KeptSchemas],
+        registry: Callable[[str], SchemaStore],
         folder: Path,
         subject: str,
         placed: Callable[[WriterSchema], WriterSchema] | None = None,
@@ -295,7 +295,7 @@ class _Schemas:
 
 
 def schema_sources(
-    config: SluiceConfig, registry: Callable[[str], KeptSchemas]
+    config: SluiceConfig, registry: Callable[[str], SchemaStore]
 ) -> Callable[[PipelineConfig], RecordSchemas]:
     """Return what gives the schemas of a pipeline's records, for each what it has learned by now."""
     folder = Path(config.source).parent if config.source else Path()

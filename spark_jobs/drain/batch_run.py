@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.commit.columns_commit import PlannedColumns
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.letters import LetterSource
+    from spark_jobs.drain.letters import DeadLetterSource
     from spark_jobs.protocol.batch import Written
     from spark_jobs.protocol.offsets import OffsetRanges
 
@@ -133,7 +133,7 @@ class BatchRun:
     bytes_per_record: int
     reason: str = ""
     may_lose: bool = False
-    letters: LetterSource | None = None
+    letters: DeadLetterSource | None = None
     steps: Steps = field(default_factory=Steps)
     columns: PlannedColumns | None = None
     takes_all_but: frozenset[str] | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spark_jobs import __version__
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import commit_of
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.swap import Committed, land
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import shape_of
@@ -76,12 +76,12 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         committed, leaves_strays = _commit(run, logged)
     with run.steps.step("dead-letters"):
         # The data commit has promised them: if this fails, recovery finishes it before any new batch.
-        owed = pay_debts(run.connections, run.batch.table, committed.progress, logged.summary)
+        pending = commit_pending(run.connections, run.batch.table, committed.progress, logged.summary)
         run.reach("after-dead-letters")
     _warn(run, written)
     if written.has_strays or leaves_strays:
         sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
-    letters, now_us = owed.snapshot_id if owed else None, run.connections.now_us()
+    letters, now_us = pending.snapshot_id if pending else None, run.connections.now_us()
     run.log(FlushComplete(run.steps.durations_ms, letters, run.connections.run_id, now_us))
     result = BatchResult(
         batch=run.batch,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.coordinates import Coordinates
-from spark_jobs.lake.kept_letters import letters_at
+from spark_jobs.lake.dead_letter_files import dead_letters_at
 from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.schema.iceberg_types import (
@@ -47,7 +47,7 @@ class LetterChunk(Chunk):
 
 
 @dataclass(frozen=True, slots=True)
-class LetterSource:
+class DeadLetterSource:
     """Where tasks of a redrive read: the letters at ``places``, in ``files`` of the table as it was planned.
 
     ``io`` holds secrets: it travels pickled and is never printed.
@@ -66,12 +66,12 @@ class LetterSource:
         places = self.places.within(OffsetRanges(split.ranges))
         with tally.step("fetch"):
             try:
-                letters = letters_at(self.io, self.files, self.schema, places, self.generation)
+                letters = dead_letters_at(self.io, self.files, self.schema, places, self.generation)
             except OSError as error:
                 raise storage_error(error, "reading dead letters") from error
         for first in range(0, len(letters), CHUNK_LETTERS):
             with tally.step("fetch"):
-                chunk = chunk_of_letters(letters.slice(first, CHUNK_LETTERS))
+                chunk = chunk_of_dead_letters(letters.slice(first, CHUNK_LETTERS))
             for part in chunk.parts():
                 tally.note(part)
             yield chunk
@@ -91,7 +91,7 @@ class LetterSource:
         return letters
 
 
-def chunk_of_letters(letters: pa.Table) -> LetterChunk:
+def chunk_of_dead_letters(letters: pa.Table) -> LetterChunk:
     """Return letters, in partition and offset order, as the records that they are."""
     partitions, counts = np.unique(letters.column(PARTITION).to_numpy(), return_counts=True)
     runs = tuple(zip(partitions.tolist(), counts.tolist(), strict=True))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import Schema
 
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
-from spark_jobs.commit.birth import create_dead_letter_table, create_routed_table, create_table
 from spark_jobs.commit.columns_commit import PlannedColumns, commit_columns
 from spark_jobs.commit.swap import land
+from spark_jobs.commit.table_creation import create_dead_letter_table, create_routed_table, create_table
 from spark_jobs.config.columns import Growth
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
@@ -46,8 +46,8 @@ from spark_jobs.schema.column_source import lacking
 from spark_jobs.schema.declared import (
     check_beside,
     check_declared,
+    dead_letter_evolution,
     declared_evolution,
-    letter_evolution,
     table_notes,
     unlike_declared,
 )
@@ -112,7 +112,7 @@ def ensure_tables(
             for name in pipeline.routed_tables
         }
         check_beside(table, dead_letters, routed.values(), pipeline.dead_letters.columns)
-        return Tables(table, _with_declared_letters(pipeline, connections, dead_letters), routed)
+        return Tables(table, _with_declared_dead_letters(pipeline, connections, dead_letters), routed)
 
 
 def _made(
@@ -235,9 +235,9 @@ def _with_declared_columns(pipeline: PipelineConfig, connections: Connections, t
     )
 
 
-def _with_declared_letters(pipeline: PipelineConfig, connections: Connections, letters: Table) -> Table:
+def _with_declared_dead_letters(pipeline: PipelineConfig, connections: Connections, letters: Table) -> Table:
     """The dead-letter table with its declared columns and partition fields, whenever they were declared."""
-    if lacks := letter_evolution(pipeline, letters.schema()):
+    if lacks := dead_letter_evolution(pipeline, letters.schema()):
         additions = [(path, kind) for path, kind, _ in lacks.additions]
         letters = evolve_table(connections.open_catalog, pipeline.dead_letter_table, additions)
     return set_partitioning(connections.open_catalog, letters, pipeline.dead_letters.partition_by)

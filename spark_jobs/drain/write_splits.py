@@ -173,7 +173,7 @@ def verify_offsets(run: BatchRun, written: Written) -> None:
     check_identity(progress_of(run.tables.data), source, table=run.batch.table)
 
 
-def verify_letters(run: BatchRun, written: Written) -> None:
+def verify_dead_letters(run: BatchRun, written: Written) -> None:
     """Refuse a batch that does not account for every letter that was kept of it."""
     letters = run.letters.places.counts if run.letters else {}
     off = {p: count - written.balances.get(p, Balance()).offsets for p, count in letters.items()}
@@ -387,7 +387,7 @@ def _would_lose(
 
 _CHECKS = {
     Check.OFFSETS: verify_offsets,
-    Check.LETTERS: verify_letters,
+    Check.LETTERS: verify_dead_letters,
     Check.LOSSES: _refuse_loss,
     Check.DEAD_LETTERS: _stop_at_dead_letters,
 }

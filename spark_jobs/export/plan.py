@@ -17,8 +17,8 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import equals, is_in_any, is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress_parts import skipped_ranges
 from spark_jobs.schema.archive_columns import HEADERS, KAFKA, KEY, RAW, VALUE
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import IDENTITY, OFFSET, PARTITION

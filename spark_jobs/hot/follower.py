@@ -21,7 +21,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.pipeline_follower import PipelineFollower
 from spark_jobs.hot.prefix import Looked, Seam, load_seam
-from spark_jobs.hot.told import PATIENCE_SECONDS
+from spark_jobs.hot.tail_status import PATIENCE_SECONDS
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import dead_letters_of, load_table
 from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
-    from spark_jobs.hot.told import TailStatus
+    from spark_jobs.hot.tail_status import TailStatus
     from spark_jobs.hot.watermark import Watermark
 
 _log = logging.getLogger(__name__)

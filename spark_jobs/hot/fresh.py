@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.hot.made import SegmentMaker
 from spark_jobs.hot.prefix import Held, Prefix, look
 from spark_jobs.hot.segment import Segment
-from spark_jobs.hot.told import PATIENCE_SECONDS, not_yet, other_epoch, wanted_ends
+from spark_jobs.hot.segment_maker import SegmentMaker
+from spark_jobs.hot.tail_status import PATIENCE_SECONDS, not_yet, other_epoch, wanted_ends
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.kafka.reader import bundles, open_reader
 from spark_jobs.protocol.errors import fault

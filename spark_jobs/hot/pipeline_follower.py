@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.made import AskedSchemas, SegmentMaker, segments_of
 from spark_jobs.hot.prefix import Held, Looked, Prefix, Seam, look
-from spark_jobs.hot.told import (
+from spark_jobs.hot.segment_maker import AskedSchemas, SegmentMaker, segments_of
+from spark_jobs.hot.tail_status import (
     PATIENCE_SECONDS,
     State,
     TailStatus,

@@ -16,9 +16,9 @@ from spark_jobs.connections.connect import tables_as_one
 from spark_jobs.hot.segment import Segment, Share, Tail, shares_of
 from spark_jobs.hot.watermark import Epoch, Watermark
 from spark_jobs.kafka.reader import cut_below
-from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema
-from spark_jobs.lake.kept_letters import leaving
-from spark_jobs.lake.record_offsets import as_read, owed_by, owed_to
+from spark_jobs.lake.dead_letter_files import leaving
+from spark_jobs.lake.file_rows import NOTHING_PENDING, PendingRows, scan_schema
+from spark_jobs.lake.record_offsets import as_read, pending_by, pending_to
 from spark_jobs.lake.row_filters import is_below, is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import SluiceError, fault
@@ -66,19 +66,19 @@ class Seam:
         return scan_schema(self.table.scan())
 
     @cached_property
-    def owed(self) -> Owed:
+    def pending_rows(self) -> PendingRows:
         """What makes the dead-letter table that of this very state.
 
         What the table owes it counts as come in, and what a debt replaces as gone; what is ahead is left out.
         """
         if self.dead_letters is None:
-            return NOTHING_OWED
-        return self._owed(self.pending, self.dead_letters)
+            return NOTHING_PENDING
+        return self._rows_of(self.pending, self.dead_letters)
 
     @cached_property
     def pending(self) -> PendingDeadLetters | None:
         """What the dead-letter table is owed until it is in."""
-        return owed_by(self.table, self.dead_letters)
+        return pending_by(self.table, self.dead_letters)
 
     def is_before(self, other: Seam) -> bool:
         """True if the other is a later state of the same table."""
@@ -86,11 +86,11 @@ class Seam:
         numbers = (getattr(each, "last_sequence_number", 0) for each in (mine, its))
         return mine.table_uuid == its.table_uuid and next(numbers) < next(numbers)
 
-    def owed_to(self, name: str) -> Owed:
+    def pending_to(self, name: str) -> PendingRows:
         """What makes a routed table that of this very state."""
-        return self._owed(owed_to(self.table, name, self.routed[name]), self.routed[name])
+        return self._rows_of(pending_to(self.table, name, self.routed[name]), self.routed[name])
 
-    def _owed(self, pending: PendingDeadLetters | None, other: Table) -> Owed:
+    def _rows_of(self, pending: PendingDeadLetters | None, other: Table) -> PendingRows:
         replaced = () if pending is None else leaving(self.state, pending).ranges
         gone = (*replaced, *self._ahead(progress_of(other)))
         return as_read(pending, self.progress.generation, gone)

@@ -160,7 +160,7 @@ def refused_commit(error: Exception, **where: object) -> ConfigError | None:
     return told if isinstance(told, ConfigError) and not is_of_login else None
 
 
-def birth_error(error: Exception, **where: object) -> SluiceError:
+def creation_error(error: Exception, **where: object) -> SluiceError:
     """Return what ended the making of a table, of which what PyIceberg does before it asks is a part."""
     if isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError | InvalidAnswer):
         return fault("cannot-commit", why=first_line(error), **where)

@@ -140,55 +140,55 @@ def scan_schema(scan: DataScan) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class PendingRows:
     """What a table will be like once what it is owed has come in: rows that stay, and files to come."""
 
     staying: BooleanExpression = ALWAYS_TRUE
     files: tuple[FileScanTask, ...] = ()
 
 
-NOTHING_OWED = Owed()
+NOTHING_PENDING = PendingRows()
 
 
-def stream(scan: DataScan, schema: pa.Schema, owed: Owed = NOTHING_OWED) -> pa.RecordBatchReader:
+def stream(scan: DataScan, schema: pa.Schema, pending: PendingRows = NOTHING_PENDING) -> pa.RecordBatchReader:
     """Return the scan's rows with its columns in the schema's order.
 
     One file is open at a time, whatever the table's size.
     """
-    return pa.RecordBatchReader.from_batches(schema, _batches(scan, owed, schema))
+    return pa.RecordBatchReader.from_batches(schema, _batches(scan, pending, schema))
 
 
-def row_counts(scan: DataScan, owed: Owed = NOTHING_OWED) -> Iterator[int]:
+def row_counts(scan: DataScan, pending: PendingRows = NOTHING_PENDING) -> Iterator[int]:
     """How many rows the scan has, in parts; a file whose every row is kept is not opened."""
-    read = _read_of(scan, owed, {scan.table_metadata.schema().fields[0].field_id})
-    for task, row_filter in _tasks(scan, owed):
+    read = _read_of(scan, pending, {scan.table_metadata.schema().fields[0].field_id})
+    for task, row_filter in _tasks(scan, pending):
         if row_filter is ALWAYS_TRUE and not task.delete_files:
             yield task.file.record_count
         else:
             yield from (len(rows) for rows in rows_of_file(scan.io, task, read, row_filter))
 
 
-def _batches(scan: DataScan, owed: Owed, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    read = _read_of(scan, owed, {field.field_id for field in scan.projection().fields})
-    for task, row_filter in _tasks(scan, owed):
+def _batches(scan: DataScan, pending: PendingRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    read = _read_of(scan, pending, {field.field_id for field in scan.projection().fields})
+    for task, row_filter in _tasks(scan, pending):
         for rows in rows_of_file(scan.io, task, read, row_filter):
             yield from rows.select(schema.names).cast(schema).to_batches()
 
 
-def _read_of(scan: DataScan, owed: Owed, asked: set[int]) -> Schema:
+def _read_of(scan: DataScan, pending: PendingRows, asked: set[int]) -> Schema:
     """Return the columns with these ids, and those that say which rows are kept."""
     every = (scan if "*" in scan.selected_fields else scan.update(selected_fields=("*",))).projection()
-    judged = extract_field_ids(bind(every, And(scan.row_filter, owed.staying), scan.case_sensitive))
+    judged = extract_field_ids(bind(every, And(scan.row_filter, pending.staying), scan.case_sensitive))
     if asked.issuperset(field.field_id for field in every.fields):
         return every
     return Schema(*(field for field in every.fields if field.field_id in asked | judged))
 
 
-def _tasks(scan: DataScan, owed: Owed) -> Iterator[tuple[FileScanTask, BooleanExpression]]:
+def _tasks(scan: DataScan, pending: PendingRows) -> Iterator[tuple[FileScanTask, BooleanExpression]]:
     """The scan's files, those that are owed last, and the condition for each one's rows."""
-    staying = And(scan.row_filter, owed.staying)
+    staying = And(scan.row_filter, pending.staying)
     yield from ((task, staying) for task in planned_files(scan))
-    yield from ((task, scan.row_filter) for task in owed.files)
+    yield from ((task, scan.row_filter) for task in pending.files)
 
 
 def _row_groups(file: ds.ParquetFileFragment, condition: pc.Expression | None) -> Iterator[tuple[int, int]]:

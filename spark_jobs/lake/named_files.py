@@ -33,7 +33,7 @@ def _all_paths(table: Table) -> Iterator[str]:
     yield from (entry.metadata_file for entry in metadata.metadata_log)
     yield from (file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
     if has_progress(metadata.properties):
-        yield from (file.path for file in progress_of(table).owed_files)
+        yield from (file.path for file in progress_of(table).pending_files)
     yield from (snapshot.manifest_list for snapshot in metadata.snapshots)
     for manifest in _manifests(table):
         yield manifest.manifest_path

@@ -17,13 +17,13 @@ from pyiceberg.table import FileScanTask, Table
 
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_scanned_file
-from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema, stream
-from spark_jobs.lake.kept_letters import leaving
+from spark_jobs.lake.dead_letter_files import leaving
+from spark_jobs.lake.file_rows import NOTHING_PENDING, PendingRows, scan_schema, stream
 from spark_jobs.lake.row_filters import is_at, is_in_range, offsets_in
 from spark_jobs.lake.tables import data_location, progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.source import still_owed, still_owed_to
+from spark_jobs.protocol.source import still_pending, still_pending_to
 from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.paths import is_inside
@@ -45,39 +45,39 @@ def dead_letter_offsets(
     offsets = np.empty(0, dtype=np.int64)
     if dead_letters is not None:
         offsets = offsets_in(dead_letters, window, generation)
-    owed = owed_by(table, dead_letters)
-    if owed is None:
+    pending = pending_by(table, dead_letters)
+    if pending is None:
         return np.sort(offsets)
-    offsets = offsets[~leaving(state, owed).hold(window.partition, offsets)]
-    return np.sort(np.concatenate([offsets, offsets_in_files(table.io, owed.files, window)]))
+    offsets = offsets[~leaving(state, pending).hold(window.partition, offsets)]
+    return np.sort(np.concatenate([offsets, offsets_in_files(table.io, pending.files, window)]))
 
 
-def owed_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | None:
+def pending_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | None:
     """Return what the table owes its dead-letter table until it is in, with the files that are still there.
 
     One that was purged with a dropped dead-letter table is not: its records are missing. Raises as
     ``storage_error`` where the storage does not say, and ``letters-to-return`` where a rollback of an earlier
     version, which put dead letters back that redrives had taken out, was cut off before they were there.
     """
-    owed = still_owed(progress_of(table), None if dead_letters is None else progress_of(dead_letters))
-    if owed is None:
+    pending = still_pending(progress_of(table), None if dead_letters is None else progress_of(dead_letters))
+    if pending is None:
         return None
-    if owed.returned:
+    if pending.returned:
         raise fault("letters-to-return", table=".".join(table.name()))
-    return replace(owed, files=_still_there(table, owed.files))
+    return replace(pending, files=_still_there(table, pending.files))
 
 
-def owed_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | None:
-    """Return what the table owes the one that it routes rows to until it is in, as ``owed_by`` does.
+def pending_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | None:
+    """Return what the table owes the one that it routes rows to until it is in, as ``pending_by`` does.
 
     A file that was written for an earlier table of the name is left out: it is copied before it counts.
     """
-    owed = still_owed_to(progress_of(table), name, progress_of(routed))
-    if owed is None:
+    pending = still_pending_to(progress_of(table), name, progress_of(routed))
+    if pending is None:
         return None
     folder = data_location(routed)
-    there = (each for each in owed.files if is_inside(each.path, folder))
-    return replace(owed, files=_still_there(table, there))
+    there = (each for each in pending.files if is_inside(each.path, folder))
+    return replace(pending, files=_still_there(table, there))
 
 
 def _still_there(table: Table, files: Iterable[WrittenFile]) -> tuple[WrittenFile, ...]:
@@ -87,13 +87,15 @@ def _still_there(table: Table, files: Iterable[WrittenFile]) -> tuple[WrittenFil
         raise storage_error(error, "looking for files to come in", table=".".join(table.name())) from error
 
 
-def as_read(owed: PendingDeadLetters | None, generation: int, gone: Iterable[OffsetRange]) -> Owed:
+def as_read(pending: PendingDeadLetters | None, generation: int, gone: Iterable[OffsetRange]) -> PendingRows:
     """Return what is owed to a table as its readers take it; what it has at places that are ``gone`` goes."""
     places = Coordinates.of(gone)
-    if owed is None and not places.ranges:
-        return NOTHING_OWED
-    files = () if owed is None else owed.files
-    return Owed(Not(is_at(places, generation)), tuple(FileScanTask(to_scanned_file(file)) for file in files))
+    if pending is None and not places.ranges:
+        return NOTHING_PENDING
+    files = () if pending is None else pending.files
+    return PendingRows(
+        Not(is_at(places, generation)), tuple(FileScanTask(to_scanned_file(file)) for file in files)
+    )
 
 
 def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) -> dict[str, pa.Table]:
@@ -102,10 +104,10 @@ def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) 
     inside = is_in_range(window, generation)
     found = {}
     for name, each in routed.items():
-        owed = owed_to(table, name, each)
-        gone = owed.ranges if owed is not None and owed.replaces else ()
+        pending = pending_to(table, name, each)
+        gone = pending.ranges if pending is not None and pending.replaces else ()
         scan = each.scan(inside)
-        found[name] = stream(scan, scan_schema(scan), as_read(owed, generation, gone)).read_all()
+        found[name] = stream(scan, scan_schema(scan), as_read(pending, generation, gone)).read_all()
     return found
 
 

@@ -21,11 +21,11 @@ class Archive(Flat):
     stored = "archive"
     clash = "column-clash"
     anew = ("replay",)
-    letters_anew = ("replay", "--all")
+    dead_letters_anew = ("replay", "--all")
     partitions = ("_kafka_partition",)  # a file is of one of Kafka's
     key_is_binary = True
     rows = Above("records.layouts.archive.archive")
-    of_keys = Above("schema.placed.KeyStruct")
+    of_keys = Above("schema.schema_views.KeyStruct")
     not_compared = frozenset({"kafka"})  # with the time of ingestion; coordinates stand beside it
     unread = "what could not be read is in the bytes alone"
     called = "an archive"

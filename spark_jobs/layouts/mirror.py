@@ -45,7 +45,7 @@ class Mirror(Changes):
     }
     no_row_may_go = "Write on_failure: hold: without its newest change a row is wrong."
     anew = ("rebuild",)
-    letters_anew = ("rebuild",)
+    dead_letters_anew = ("rebuild",)
     own_checks = frozenset({"exact"})
     # A drain deletes rows of files that compaction writes anew, which Iceberg then refuses.
     of_drains = frozenset({"compaction"})

@@ -34,8 +34,8 @@ from spark_jobs.records.row_maker import ChunkRows
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.declared import (
     check_declared,
+    dead_letter_evolution,
     declared_evolution,
-    letter_evolution,
     partition_spec,
     sort_note,
     table_notes,
@@ -210,7 +210,7 @@ def new_table(plan: ReadingPlan, evidence: Evidence) -> tuple[ReadingPlan, tuple
 def _letters(pipeline: PipelineConfig) -> pa.Schema:
     """Return the dead-letter table's columns as a batch would leave them."""
     own = dead_letter_schema()
-    return arrow_schema(evolved(own, letter_evolution(pipeline, own)))
+    return arrow_schema(evolved(own, dead_letter_evolution(pipeline, own)))
 
 
 def _folded(made: Sequence[ChunkRows], cdc: Cdc) -> dict[int, Balance]:

@@ -14,7 +14,7 @@ from spark_jobs.preview.recognition import Recognized, Sample, Use, is_of_connec
 from spark_jobs.preview.sample import Written, is_compacted, keys_as_values, read_as, read_sample, written_in
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import appearance, values_of
-from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.registry.schema_store import SchemaStore
 
 _CHANGES = {"layout": "changes"}
 _IN_AVRO = {side: {"format": "avro", "registry": "main"} for side in ("value", "key")}
@@ -45,7 +45,7 @@ class Prospect:
 
 
 def prospects(
-    kafka: Mapping[str, str], topics: Iterable[str], *, max_records: int, registry: KeptSchemas | None = None
+    kafka: Mapping[str, str], topics: Iterable[str], *, max_records: int, registry: SchemaStore | None = None
 ) -> Iterator[tuple[str, Prospect | SluiceError]]:
     """Yield each topic with what its first records look like, or why they could not be read.
 
@@ -67,7 +67,7 @@ def prospects(
 
 
 def prospect(
-    chunks: Sequence[Chunk], topic: str, registry: KeptSchemas | None, *, is_compacted: bool = False
+    chunks: Sequence[Chunk], topic: str, registry: SchemaStore | None, *, is_compacted: bool = False
 ) -> Prospect:
     """Return what these records look like: by themselves, or by their registry's schemas."""
     evidence, columns = read_as({}, chunks, registry)

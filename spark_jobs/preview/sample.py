@@ -24,7 +24,7 @@ from spark_jobs.records.appearance import ASK_THE_REGISTRY
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.framing import KEY_HEADER, VALUE_HEADER, VALUES, Naming, unframe
 from spark_jobs.records.reading_plan import ReadingPlan
-from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.registry.schema_store import SchemaStore
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.iceberg_types import known_fields
@@ -93,7 +93,7 @@ class Written:
     columns: tuple[Field, ...]
 
 
-def written_in(chunks: Sequence[Chunk], registry: KeptSchemas | None) -> Written | str:
+def written_in(chunks: Sequence[Chunk], registry: SchemaStore | None) -> Written | str:
     """Return what the values are written in, or a sentence why that cannot be told; empty: they name nothing.
 
     Nothing is raised for what the registry answers, or does not.
@@ -130,7 +130,7 @@ def _named(chunk: Chunk) -> Iterator[SchemaId]:
                 yield key.schema_id
 
 
-def _asked(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: KeptSchemas) -> Written | str:
+def _asked(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: SchemaStore) -> Written | str:
     found = registry.schemas_of(ids[:_ASKED_FIRST])
     languages = sorted({text.language.name for text in found.values()})
     if not languages:
@@ -152,7 +152,7 @@ def _told(ids: Sequence[SchemaId]) -> str:
 
 
 def read_as(
-    settings: Mapping[str, Any], chunks: Sequence[Chunk], registry: KeptSchemas | None
+    settings: Mapping[str, Any], chunks: Sequence[Chunk], registry: SchemaStore | None
 ) -> tuple[Evidence, tuple[Field, ...]]:
     """Return what is seen of records by a pipeline with these settings, and the columns that they make."""
     names = {"name": "any", "topic": "any", "table": "any.any"}
@@ -162,7 +162,7 @@ def read_as(
         pipeline.record_key,
         topic=pipeline.topic,
         layout=pipeline.layout,
-        registry=lambda _name: cast("KeptSchemas", registry),
+        registry=lambda _name: cast("SchemaStore", registry),
         folder=Path(),
     )
     plan, evidence = look_at(ReadingPlan.to_observe(pipeline, schemas), chunks)

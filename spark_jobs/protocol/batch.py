@@ -9,8 +9,8 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from spark_jobs.protocol.kept import KeptColumn, KeptLetters, Skip
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, SchemaKey
+from spark_jobs.protocol.progress_parts import KeptColumn, SavedDeadLetters, Skip
 from spark_jobs.protocol.texts import JsonCodec, count, stored_as, when
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN
@@ -72,7 +72,7 @@ class Batch:
     leader_epochs: dict[int, int] = field(default_factory=dict)
     read_by: tuple[SchemaKey, ...] = ()
     shaped_by: str = ""
-    letters: KeptLetters | None = None
+    letters: SavedDeadLetters | None = None
 
     @property
     def batch_id(self) -> str:

@@ -9,12 +9,12 @@ from functools import cache
 from itertools import chain
 from typing import Any, TypeAlias, get_type_hints
 
-from spark_jobs.protocol import kept
+from spark_jobs.protocol import progress_parts as kept
 from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import KeptLetters, ShapedSpans
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges, SchemaKey, Spans
+from spark_jobs.protocol.progress_parts import SavedDeadLetters, ShapedSpans
 from spark_jobs.protocol.texts import JsonCodec, stored_as
 from spark_jobs.protocol.work import Layout, layout_named
 
@@ -56,8 +56,8 @@ class _StoredDeadLetters:
     ends: dict[int, int]
     files: tuple[WrittenFile, ...]
     replaces: bool = False
-    redriven: KeptLetters | None = None
-    returned: tuple[KeptLetters, ...] = ()
+    redriven: SavedDeadLetters | None = None
+    returned: tuple[SavedDeadLetters, ...] = ()
 
 
 @stored_as(
@@ -86,8 +86,8 @@ class PendingDeadLetters:
     ranges: OffsetRanges
     files: tuple[WrittenFile, ...]
     replaces: bool = False
-    redriven: KeptLetters | None = None
-    returned: tuple[KeptLetters, ...] = ()
+    redriven: SavedDeadLetters | None = None
+    returned: tuple[SavedDeadLetters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,12 @@ class _StoredRoutes:
 @stored_as(
     _StoredRoutes,
     write=lambda o: _StoredRoutes(o.attempt, o.ranges.starts, o.ranges.ends, o.files, o.replaces),
-    read=lambda stored: OwedRoutes(
+    read=lambda stored: PendingRoutes(
         stored.attempt, OffsetRanges.between(stored.starts, stored.ends), stored.files, stored.replaces
     ),
 )
 @dataclass(frozen=True, slots=True)
-class OwedRoutes:
+class PendingRoutes:
     """Files a landed data commit owes to the tables that it routes rows to, by table.
 
     With ``replaces`` the rows that are there of the offsets ``ranges`` go in the same commit.
@@ -185,7 +185,7 @@ class Progress(ActState):
     schema_spans: Spans = ()
     shaped_by: ShapedSpans = ()
     routes: tuple[str, ...] = ()
-    owed_routes: OwedRoutes | None = None
+    owed_routes: PendingRoutes | None = None
     routed_from: str | None = None
     redrives: int = 0
     cdc: Cdc | None = None
@@ -205,7 +205,7 @@ class Progress(ActState):
         return layout_named(self.layout or "flat")
 
     @property
-    def owed_files(self) -> tuple[WrittenFile, ...]:
+    def pending_files(self) -> tuple[WrittenFile, ...]:
         """The files that are owed to other tables, or were until they came in."""
         letters = self.pending_dead_letters.files if self.pending_dead_letters else ()
         return (*letters, *chain(*(self.owed_routes.files.values() if self.owed_routes else ())))
@@ -287,7 +287,7 @@ class Progress(ActState):
         return replace(
             self,
             routes=tuple(sorted({*self.routes, *files})),
-            owed_routes=OwedRoutes(attempt, ranges, every, replaces) if every else None,
+            owed_routes=PendingRoutes(attempt, ranges, every, replaces) if every else None,
         )
 
     def redriven(
@@ -298,14 +298,14 @@ class Progress(ActState):
         ``coordinates`` are theirs, None too many to name; ``again`` are files of those that failed again.
         Offsets stay, others of its epoch are fenced.
         """
-        owed = PendingDeadLetters(
+        pending = PendingDeadLetters(
             batch.attempt, NO_RANGES, tuple(again), replaces=True, redriven=batch.letters
         )
         return replace(
             self.recorded(batch.attempt),
             replay_epoch=self.replay_epoch + 1,
             redrives=self.redrives + 1,
-            pending_dead_letters=owed,
+            pending_dead_letters=pending,
             schema_spans=self.spans_with(batch),
             shaped_by=kept.shapes_after_redrive(self.shaped_by, batch.shaped_by, coordinates, batch.ranges),
         )

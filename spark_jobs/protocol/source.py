@@ -204,7 +204,7 @@ def is_of_another_table(letters: Progress, progress: Progress) -> bool:
     return any(offset > progress.next_offsets.get(partition, offset) for partition, offset in known.items())
 
 
-def still_owed(progress: Progress, letters: Progress | None) -> PendingDeadLetters | None:
+def still_pending(progress: Progress, letters: Progress | None) -> PendingDeadLetters | None:
     """Return what the data table owes its dead-letter table, whose progress is ``letters``, until it is in.
 
     It stays named in the data table until the next commit to that.
@@ -213,10 +213,10 @@ def still_owed(progress: Progress, letters: Progress | None) -> PendingDeadLette
     return None if pending is None or (letters and letters.has_landed(pending.attempt)) else pending
 
 
-def still_owed_to(progress: Progress, table: str, routed: Progress) -> PendingDeadLetters | None:
+def still_pending_to(progress: Progress, table: str, routed: Progress) -> PendingDeadLetters | None:
     """Return what the data table owes the one that it routes rows to, of that progress, until it is in."""
-    owed = progress.owed_routes.by_table.get(table) if progress.owed_routes else None
-    return None if owed is None or routed.has_landed(owed.attempt) else owed
+    pending = progress.owed_routes.by_table.get(table) if progress.owed_routes else None
+    return None if pending is None or routed.has_landed(pending.attempt) else pending
 
 
 def is_stale(letters: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:

@@ -229,7 +229,7 @@ class Layout(str):
     # What makes rows anew and what mended dead letters, the acts that it refuses, and the kinds of upkeep
     # that no drain may run beside.
     anew: ClassVar[tuple[mends.CommandName, ...]] = ("replay", "redrive")
-    letters_anew: ClassVar[tuple[mends.CommandName, *tuple[str, ...]]] = ("redrive",)
+    dead_letters_anew: ClassVar[tuple[mends.CommandName, *tuple[str, ...]]] = ("redrive",)
     refused: ClassVar[Mapping[str, Callable[..., SluiceError]]] = {
         "rebuild": lambda **at: fault("not-a-mirror", **at),
         "export": lambda **at: fault("export-needs-archive", **at),
@@ -239,7 +239,7 @@ class Layout(str):
     # How records become rows and keys columns, what is written settled, judged and staged, how an audit
     # compares, what became of an offset without a row, and which rows a key has.
     rows = Above("records.layouts.flat.flat")
-    of_keys = Above("schema.placed.OneColumn")
+    of_keys = Above("schema.schema_views.OneColumn")
     settled = Above("drain.write_splits.as_written")
     judged = Above("drain.gate.rows_written")
     stage = Above("commit.batch_commit.stage_rows")

@@ -28,7 +28,7 @@ from pyiceberg.types import IntegerType, LongType, StringType
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.prefix import Prefix, Seam
-from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, row_counts, scan_schema, stream
+from spark_jobs.lake.file_rows import NOTHING_PENDING, PendingRows, row_counts, scan_schema, stream
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import snapshot_at, snapshot_of, summary_of
 from spark_jobs.protocol.errors import ConfigError
@@ -50,9 +50,9 @@ class TableSource(ds.Dataset):  # type: ignore[misc]
     its schema, and then for columns and rows; nothing else of one is there.
     """
 
-    def __init__(self, open_scan: Callable[[], DataScan], owed: Owed = NOTHING_OWED) -> None:
+    def __init__(self, open_scan: Callable[[], DataScan], pending: PendingRows = NOTHING_PENDING) -> None:
         # Without Arrow's own: there is none of its datasets behind this one.
-        self._owed = owed
+        self._pending = pending
         self._open_scan = open_scan
         self.hot = HotRows()
 
@@ -78,7 +78,7 @@ class TableSource(ds.Dataset):  # type: ignore[misc]
         in_order = pa.schema([self._schema.field(name) for name in read])
         # Choosing among columns takes some milliseconds.
         asked = self._scan if read == self._schema.names else self._scan.select(*read)
-        in_files = stream(asked.filter(known.condition), in_order, self._owed)
+        in_files = stream(asked.filter(known.condition), in_order, self._pending)
         hot = self.hot.stream(in_order, known.condition, self._scan.projection())
         batches: Iterator[pa.RecordBatch] = chain(in_files, hot)
         wanted = pa.schema([self.schema.field(name) for name in columns])
@@ -93,7 +93,7 @@ class TableSource(ds.Dataset):  # type: ignore[misc]
     def _nothings(self, condition: BooleanExpression) -> pa.RecordBatchReader:
         """As many rows of nothing as meet the condition."""
         schema = pa.schema([_NOTHING])
-        in_files = row_counts(self._scan.filter(condition), self._owed)
+        in_files = row_counts(self._scan.filter(condition), self._pending)
         hot = self.hot.count(condition, self._scan.projection())
         counts = chain(in_files, [hot] if hot else [])
         batches = (pa.record_batch([pa.nulls(count)], schema=schema) for count in counts)
@@ -208,7 +208,7 @@ def registered(
     scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     if seam.dead_letters is not None:
         with _if_there_then():
-            letters = _beside(table, seam.dead_letters, scan, within, seam.owed)
+            letters = _beside(table, seam.dead_letters, scan, within, seam.pending_rows)
             letters.register(own, DEAD_LETTERS)
             sources[DEAD_LETTERS] = letters
     taken = {DEAD_LETTERS, WATERMARK}
@@ -216,7 +216,7 @@ def registered(
     _register_by_name(own, sources[pipeline.table], pipeline.table, taken)
     for name, routed in seam.routed.items():
         with _if_there_then():
-            source = _beside(table, routed, scan, within, seam.owed_to(name))
+            source = _beside(table, routed, scan, within, seam.pending_to(name))
             _register_by_name(own, source, name, taken)
     return sources
 
@@ -257,13 +257,13 @@ def _beside(
     other: Table,
     scan: DataScan,
     within: BooleanExpression,
-    owed: Owed,
+    pending: PendingRows,
 ) -> TableSource:
     """Return what belongs to the rows of the scan: each record is in one of the tables."""
     if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
         then = _beside_then(other, scan)
         return TableSource(lambda: then)
-    return TableSource(partial(other.scan, within), owed)
+    return TableSource(partial(other.scan, within), pending)
 
 
 @contextmanager

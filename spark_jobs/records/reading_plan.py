@@ -20,8 +20,8 @@ from pyiceberg.schema import Schema
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
-from spark_jobs.protocol.kept import kept_names
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress_parts import kept_names
 from spark_jobs.records.decoder import Decoder, Format, Shaping, shaping_of, told_of
 from spark_jobs.records.layouts.change_columns import ChangeColumns
 from spark_jobs.records.layouts.changes import takes_all_types

@@ -118,7 +118,7 @@ class RowMaker:
             )
             if self.letter_columns and shaped.bad:
                 # DuckDB, as below.
-                from spark_jobs.records.letter_columns import with_columns  # noqa: PLC0415
+                from spark_jobs.records.dead_letter_columns import with_columns  # noqa: PLC0415
 
                 dead_letters = with_columns(dead_letters, self.letter_columns)
         rows, routed = by_table(shaped)

@@ -22,7 +22,7 @@ from spark_jobs.schema.iceberg_types import (
     OFFSET,
     TIMESTAMP,
 )
-from spark_jobs.schema.placed import is_text
+from spark_jobs.schema.schema_views import is_text
 from spark_jobs.values.ranges import FIRST_US, LAST_US
 
 _T = TypeVar("_T")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor, check_properties
 from spark_jobs.commit.batch_commit import commit_of
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.swap import land
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.config.settings import PipelineConfig
@@ -72,7 +72,7 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
         return RecoveryResult()
     connections.txlog.refuse_location(pipeline.table, table.location(), data_location(table))
     check_properties(table)
-    recovery.pay_debts(progress_of(table))
+    recovery.commit_pending(progress_of(table))
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
     return recovery.settle_all(left_to(Settler.DRAIN, unfinished))
 
@@ -85,7 +85,7 @@ def settle_replays(
     if (table := recovery.load(pipeline.table)) is None:
         return RecoveryResult()
     check_properties(table)
-    recovery.pay_debts(progress_of(table))
+    recovery.commit_pending(progress_of(table))
     return recovery.settle_all(attempts)
 
 
@@ -119,12 +119,12 @@ class _Recovery:
             self._connections.interrupt(begun.spark_tag if begun else attempt.uuid)
             self._reach("after-interrupt")
 
-    def pay_debts(self, progress: Progress) -> int | None:
+    def commit_pending(self, progress: Progress) -> int | None:
         """Bring in what the data table owes; the id of the dead letters' snapshot when it owes them."""
         connections = self._connections
         summary = actor_summary(connections.actor, connections.run_id)
         try:
-            committed = pay_debts(connections, self._pipeline.table, progress, summary)
+            committed = commit_pending(connections, self._pipeline.table, progress, summary)
         except CommitConflict:
             return None  # another run finished them and went on: what was loaded here is old
         self._reach("after-dead-letters")
@@ -154,7 +154,7 @@ class _Recovery:
         return act[verdict.decision](attempt, batch, table)
 
     def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
-        dead_letters = self.pay_debts(progress_of(table))
+        dead_letters = self.commit_pending(progress_of(table))
         deleted = self.delete_strays(attempt, table)
         self._log_landed(attempt, batch, snapshot_of(table, attempt.uuid), dead_letters)
         return RecoveryResult(marked=(attempt.uuid,), swept_files=deleted)
@@ -179,7 +179,7 @@ class _Recovery:
             # Neither is final here: the next recovery marks or sweeps it, the drain reports a changed source.
             return _left(attempt, f"adoption was refused: {error.message}")
         self._reach("after-adoption")
-        dead_letters = self.pay_debts(committed.progress)
+        dead_letters = self.commit_pending(committed.progress)
         landed = self.load(self._pipeline.table)
         deleted = self.delete_strays(attempt, landed) if landed is not None else 0
         self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
@@ -188,7 +188,7 @@ class _Recovery:
 
     def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
         connections = self._connections
-        deleted = self._delete_unnamed(attempt, [table, *self._owed_tables(table).values()])
+        deleted = self._delete_unnamed(attempt, [table, *self._pending_tables(table).values()])
         now_us = connections.now_us()
         mark = Closed if now_us - batch.ingested_at_us >= CLOSING_AFTER_US else Swept
         entry = mark(deleted, connections.run_id, now_us)
@@ -200,10 +200,10 @@ class _Recovery:
 
         Should it never come, its files are orphans.
         """
-        tables = self._owed_tables(table)
+        tables = self._pending_tables(table)
         waiting = [
             name
-            for name in _owed_by(attempt, self._pipeline.table, progress_of(table).routes)
+            for name in _pending_by(attempt, self._pipeline.table, progress_of(table).routes)
             if may_come_late(progress_of(tables[name]) if name in tables else None, attempt.uuid)
         ]
         spared = {data_location(tables[name]) for name in waiting if name in tables}
@@ -213,7 +213,7 @@ class _Recovery:
             spared |= {*begun.routed_locations, *filter(None, [begun.dead_letter_location])}
         return self._delete_unnamed(attempt, [table, *tables.values()], frozenset(spared))
 
-    def _owed_tables(self, table: Table) -> dict[str, Table]:
+    def _pending_tables(self, table: Table) -> dict[str, Table]:
         """Return the tables that this one may owe something, as far as they are there, loaded after it."""
         name = dead_letters_of(self._pipeline.table)
         letters = self.load(name)
@@ -248,7 +248,7 @@ def _left(attempt: Attempt, reason: str) -> RecoveryResult:
     return RecoveryResult(left=(LeftAttempt(attempt.uuid, reason, ranges),))
 
 
-def _owed_by(attempt: Attempt, data_table: str, routes: Sequence[str]) -> list[str]:
+def _pending_by(attempt: Attempt, data_table: str, routes: Sequence[str]) -> list[str]:
     """Return the tables that the attempt's commit owed something: rows of theirs, or their removal."""
     written, every = attempt.entry(ParquetWritten), [dead_letters_of(data_table), *routes]
     if written is None or attempt.batch is None:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import skipped_ranges
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, gaps, merge
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress_parts import skipped_ranges
 from spark_jobs.protocol.source import SourceState
 
 _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_jobs.commit.batch_commit import overtaken
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches, Tables
 from spark_jobs.drain.drain_batch import drain_batch, plan_of
-from spark_jobs.drain.letters import LetterSource
+from spark_jobs.drain.letters import DeadLetterSource
 from spark_jobs.drain.planning import ONE_TASK_RECORDS
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.coordinates import Coordinates
-from spark_jobs.lake.kept_letters import files_of, keep_letters, letters_of
+from spark_jobs.lake.dead_letter_files import files_of, save_dead_letters, whole_dead_letters
 from spark_jobs.lake.tables import dead_letters_of, evolve_table, progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.batch import Split
@@ -97,7 +97,7 @@ def _tables(pipeline: PipelineConfig, connections: Connections) -> Tables:
     progress = progress_of(tables.data)
     check_identity(progress, source, table=pipeline.table)
     who = actor_summary(connections.actor, connections.run_id)
-    pay_debts(connections, pipeline.table, progress, who)
+    commit_pending(connections, pipeline.table, progress, who)
     columns = [((name,), kind) for name, kind, _ in PAST_FAILURES]
     letters = evolve_table(connections.open_catalog, dead_letters_of(pipeline.table), columns)
     return replace(tables, dead_letters=letters)
@@ -120,14 +120,14 @@ def _plan_batch(
     run = plan_of(pipeline, connections, tables, source, places.hull, work=REDRIVE, reason=reason)
     generation = progress.generation
     files = files_of(letters, places, generation)
-    whole = letters_of(letters, places, generation)
-    kept = keep_letters(connections.state, run.table_uuid, run.batch.attempt, whole)
+    whole = whole_dead_letters(letters, places, generation)
+    kept = save_dead_letters(connections.state, run.table_uuid, run.batch.attempt, whole)
     memory = connections.task_memory_bytes
     return replace(
         run,
         batch=replace(run.batch, letters=kept),
         splits=_splits(part, memory // 8, connections.parallelism),
-        letters=LetterSource(letters.io, letters.schema(), files, places, generation, memory),
+        letters=DeadLetterSource(letters.io, letters.schema(), files, places, generation, memory),
     )
 
 

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import And, BooleanExpression
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.dead_letter_commit import rows_at
+from spark_jobs.commit.pending_commit import rows_at
 from spark_jobs.commit.replace import ReplacedOffsets
 from spark_jobs.lake.coordinates import Coordinates, of_generation
+from spark_jobs.lake.dead_letter_files import first_of_each
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
-from spark_jobs.lake.kept_letters import first_of_each
 from spark_jobs.lake.row_filters import is_among, is_in_any
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange

@@ -28,8 +28,8 @@ from spark_jobs.lake.row_filters import is_null
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol.errors import CommitConflict
-from spark_jobs.protocol.kept import KeptColumn, unfinished
 from spark_jobs.protocol.progress import ColumnMap, Progress
+from spark_jobs.protocol.progress_parts import KeptColumn, unfinished
 from spark_jobs.protocol.works.changes import RETYPE
 from spark_jobs.records.reading_plan import refit_of
 from spark_jobs.replay.replay import settle_left_replays

@@ -13,7 +13,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import KeptColumn
+from spark_jobs.protocol.progress_parts import KeptColumn
 from spark_jobs.records.decoder import shaping_of
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import METADATA_COLUMNS, declared_type, type_text

@@ -22,9 +22,9 @@ from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.iceberg_types import TIMESTAMP, changes_to, iceberg_schema, iceberg_type, known_fields
 from spark_jobs.schema.inference import RESERVED_COLUMNS, Field, choose_types, evolve
-from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.proposals import minorities, told_of_columns
+from spark_jobs.schema.schema_views import placed
 from spark_jobs.schema.unknown_fields import MOST_ALONE, without_bursts
 from spark_jobs.schema.writer_schema import Forms, WriterSchema, under
 

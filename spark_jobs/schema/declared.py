@@ -32,8 +32,8 @@ from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.kept import unfinished
 from spark_jobs.protocol.progress import Progress, progress_from_properties
+from spark_jobs.protocol.progress_parts import unfinished
 from spark_jobs.protocol.texts import count
 from spark_jobs.schema.evolution import Evolution, Path
 from spark_jobs.schema.iceberg_types import (
@@ -278,7 +278,7 @@ def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
     return Evolution([((field.name,), iceberg_type(field.type), None) for field in missing], widenings)
 
 
-def letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
+def dead_letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
     """Return the columns that the dead-letter table is to have and lacks.
 
     Raises ``ConfigError`` (``column-clash``) for one that it has in another type.

@@ -8,7 +8,7 @@ import pytest
 
 from serving.service import QueryService
 from spark_jobs.config.listener import ServeSettings
-from spark_jobs.hot.told import State, TailStatus
+from spark_jobs.hot.tail_status import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import SourceChanged
 from tests.support.asked import Drained, answering

@@ -15,8 +15,8 @@ from spark_jobs.connections.connect import shape_digest
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
-from spark_jobs.protocol.kept import ShapedSpan
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress_parts import ShapedSpan
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.work import layout_named
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.types import StringType
 
-from spark_jobs.commit.birth import create_dead_letter_table
+from spark_jobs.commit.table_creation import create_dead_letter_table
 from spark_jobs.lake.tables import evolve_table, load_table, progress_of
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, SourceChanged
 from spark_jobs.schema.iceberg_types import IDENTITY, METADATA_COLUMNS

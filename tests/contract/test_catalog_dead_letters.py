@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.commit.birth import create_dead_letter_table, create_routed_table
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
+from spark_jobs.commit.table_creation import create_dead_letter_table, create_routed_table
 from spark_jobs.lake.tables import data_location, dead_letters_of, progress_of, set_partitioning
 from spark_jobs.protocol.errors import CommitConflict, CorruptLog
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.protocol.progress import OwedRoutes, PendingDeadLetters
+from spark_jobs.protocol.progress import PendingDeadLetters, PendingRoutes
 from spark_jobs.storage.create_only import find_files
 from spark_jobs.storage.paths import is_inside
 from tests.support.lake import write_dead_letters
@@ -25,7 +25,7 @@ DEAD = "t_dead_letters"
 
 
 def _bring(lake: Lake, progress: object) -> object:
-    return pay_debts(lake.access(), lake.name(), progress, {})  # type: ignore[arg-type]
+    return commit_pending(lake.access(), lake.name(), progress, {})  # type: ignore[arg-type]
 
 
 def test_nothing_owed_is_nothing_done(sqlite_lake: Lake) -> None:
@@ -116,7 +116,9 @@ def test_what_brings_lost_rows_again_is_what_the_layout_takes(
     else:
         routed = create_routed_table(lake.open(), lake.name("refunds"), own, properties={})
         file = replace(file, path=f"{data_location(routed)}/gone.parquet")
-        progress = replace(progress, owed_routes=OwedRoutes("lost", ranges, {lake.name("refunds"): (file,)}))
+        progress = replace(
+            progress, owed_routes=PendingRoutes("lost", ranges, {lake.name("refunds"): (file,)})
+        )
     if to == "dead letters":
         lake.load().io.delete(file.path)
     with pytest.raises(CorruptLog) as caught:
@@ -178,8 +180,8 @@ def test_a_data_table_renamed_alone_shares_no_file_with_the_dead_letters_it_left
     if is_first_copy_lost:
         died = lake.access(FailAt("dead-letters.before-swap"))
         with pytest.raises(Killed):
-            pay_debts(died, lake.name("u"), progress, {})
-    pay_debts(lake.access(), lake.name("u"), progress, {})
+            commit_pending(died, lake.name("u"), progress, {})
+    commit_pending(lake.access(), lake.name("u"), progress, {})
     new = lake.load(dead_letters_of("u"))
     assert lake.offsets(DEAD) == lake.offsets(dead_letters_of("u")) == [3]
     (copied,) = (task.file.file_path for task in new.scan().plan_files())

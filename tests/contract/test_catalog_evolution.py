@@ -11,8 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.birth import create_table
 from spark_jobs.commit.columns_commit import commit_columns
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.lake.tables import evolve_table, progress_of
 from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.protocol.progress import Progress

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.commit.swap import land
 from spark_jobs.lake.data_files import to_data_file
@@ -288,7 +288,7 @@ def test_who_pays_a_debt_that_is_paid_leaves_no_file(sqlite_lake: Lake) -> None:
 
     def pay(fail_points: FailPoints | None = None) -> None:
         progress = progress_of(lake.load())
-        pay_debts(lake.access(fail_points), lake.name(), progress, {})
+        commit_pending(lake.access(fail_points), lake.name(), progress, {})
 
     pay()
     owed = PendingDeadLetters(uuid.uuid4().hex, OffsetRanges.between({0: 4}, {0: 6}), (), replaces=True)

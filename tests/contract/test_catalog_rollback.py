@@ -11,7 +11,7 @@ from spark_jobs.acts.rollback import rollback
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, OffsetsUnavailable, SourceChanged
-from spark_jobs.protocol.kept import Skip
+from spark_jobs.protocol.progress_parts import Skip
 from spark_jobs.protocol.source import SourceState
 from tests.support.recovery_scene import FailAt, Killed, Scene, make_scene
 

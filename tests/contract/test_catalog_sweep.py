@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.txlog.entries import FlushStart
 from tests.support.lake import write_rows
@@ -67,7 +67,7 @@ def test_a_sweep_spares_what_a_table_owes(sqlite_lake: Lake, tmp_path: Path) -> 
     scene = make_scene(sqlite_lake, str(tmp_path / "state"))
     owing = sqlite_lake.commit(scene.leave(0, 10, 3, dead_letters=[4])).progress
     assert _sweep(scene, str) == 0
-    pay_debts(sqlite_lake.access(), sqlite_lake.name(), owing, {})
+    commit_pending(sqlite_lake.access(), sqlite_lake.name(), owing, {})
     assert _sweep(scene, str) == 0
     assert sqlite_lake.offsets("t_dead_letters") == [4]
 

@@ -35,7 +35,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import ConfigError, RetryableError

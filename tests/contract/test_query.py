@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import ManifestFile
 
 from spark_jobs.commit.batch_commit import commit_of
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.swap import land
 from spark_jobs.hot.prefix import Prefix, load_seam
 from spark_jobs.hot.segment import Segment, Share
@@ -131,7 +131,7 @@ def test_a_storage_that_does_not_say_what_is_owed_ends_the_query_by_name(
 
 
 def _bring(scene: Scene) -> None:
-    pay_debts(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
+    commit_pending(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
 
 
 def _replay(scene: Scene, *, dead_letters: list[int]) -> None:

@@ -30,7 +30,7 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.offsets import SchemaId
 from spark_jobs.registry.client import RegistryClient
 from spark_jobs.registry.http_get import access_of
-from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.registry.schema_store import SchemaStore
 from spark_jobs.schema.writer_schema import Language
 from spark_jobs.storage.create_only import CreateOnlyStore
 from tests.support.certificates import make_certificates
@@ -176,8 +176,8 @@ def test_schemas_are_kept_wherever_the_state_is(
     """Also in an object store: what is read back is what was kept."""
     schema_id = SchemaId(producer.register_schema(unique_name("s"), Schema(json.dumps(ITEM), "AVRO")))
     store = CreateOnlyStore(f"s3://{s3.bucket}/state", s3.pyiceberg_properties)
-    first = KeptSchemas("main", store, client(registry)).schemas_of([schema_id])
-    again = KeptSchemas("main", store, client("http://127.0.0.1:1"))
+    first = SchemaStore("main", store, client(registry)).schemas_of([schema_id])
+    again = SchemaStore("main", store, client("http://127.0.0.1:1"))
     assert again.schemas_of([schema_id]) == again.schemas_of([schema_id], again.kept()) == first
 
 
@@ -233,9 +233,9 @@ def test_what_is_kept_needs_no_registry_and_what_is_not_waits_for_it(
     )
     store = CreateOnlyStore(str(tmp_path / "state"), {})
     with HarmProxy(registry) as proxy:
-        first = KeptSchemas("main", store, client(proxy.url)).schemas_of([known])
+        first = SchemaStore("main", store, client(proxy.url)).schemas_of([known])
         proxy.suffer(harm)
-        again = KeptSchemas("main", store, client(proxy.url, timeout_seconds=0.6))
+        again = SchemaStore("main", store, client(proxy.url, timeout_seconds=0.6))
         assert again.schemas_of([known]) == first
         assert proxy.harmed == 0
         if harm is Harm.SLOW or harm.is_of_some:

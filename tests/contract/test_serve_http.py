@@ -23,7 +23,7 @@ from serving import http_api
 from serving.service import QueryService
 from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.secrets import remember
-from spark_jobs.hot.told import State, TailStatus
+from spark_jobs.hot.tail_status import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
 from tests.support.asked import LAKE_ID, Drained, answering

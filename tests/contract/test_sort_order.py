@@ -29,7 +29,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import evolve_table, progress_of, set_sort_order
 from spark_jobs.protocol.errors import ConfigError

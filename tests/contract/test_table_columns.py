@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.iceberg_types import check_columns, declared_type

@@ -17,7 +17,7 @@ from serving.service import QueryService
 from spark_jobs.config.listener import Address, ServeSettings
 from spark_jobs.config.sections import HotSettings
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
-from spark_jobs.hot.told import State, TailStatus
+from spark_jobs.hot.tail_status import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import SourceChanged
 from tests.support.asked import Drained, answering

@@ -20,7 +20,7 @@ from assets.checks import TAG_SINCE
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from resources.sluice import Sluice
-from spark_jobs.acts.held import publish
+from spark_jobs.acts.held_batches import publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

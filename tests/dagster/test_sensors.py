@@ -22,7 +22,7 @@ from orchestration.upkeep_sensor import upkeep_sensor
 from orchestration.windows_sensor import windows_sensor
 from resources.sluice import Sluice
 from spark_jobs.books.entries import DEFAULT_DUE_ATTEMPTS
-from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.sections import NotifySettings
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig

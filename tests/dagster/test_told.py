@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetKey, DagsterInstance
 
-from assets.told import instance_home, tell
+from assets.reports import instance_home, tell
 from cli.work import tell_dagster
 from orchestration.backlog_sensor import topic_observations
 from resources.sluice import Sluice

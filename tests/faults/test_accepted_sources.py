@@ -13,7 +13,7 @@ from prove.lab.pipeline_lab import configure, orders, progress
 from servers.process import ServerFolder
 from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source
 from spark_jobs.acts.act import pause, resume, settle
-from spark_jobs.acts.held import discard, publish
+from spark_jobs.acts.held_batches import discard, publish
 from spark_jobs.config.quantities import Start
 from spark_jobs.protocol.errors import BatchHeld, ConfigError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange

@@ -9,7 +9,7 @@ import pytest
 
 from prove.lab.pipeline_lab import by_offset, orders, progress
 from prove.lab.work_loop import looping
-from spark_jobs.acts.held import discard, held_batches, publish
+from spark_jobs.acts.held_batches import discard, held_batches, publish
 
 if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab

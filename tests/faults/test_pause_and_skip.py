@@ -10,8 +10,8 @@ from prove.lab.pipeline_lab import orders, progress
 from spark_jobs.acts.act import pause, resume, skip
 from spark_jobs.drain.drain import ended_line
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
-from spark_jobs.protocol.kept import Skip
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress_parts import Skip
 from spark_jobs.recovery.recover import recover
 from tests.support.lake import Once
 

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from cli.app import main
-from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.config.file import load_config, write_topics
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.connections.connect import open_catalog

@@ -26,7 +26,7 @@ from spark_jobs.acts.rollback import rollback
 from spark_jobs.config.quantities import Start
 from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.follower import Follower
-from spark_jobs.hot.told import State
+from spark_jobs.hot.tail_status import State
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from prove.lab.fresh_oracle import Pin
     from prove.lab.kafka_server import KafkaBroker
     from prove.lab.pipeline_lab import Lab
-    from spark_jobs.hot.told import TailStatus
+    from spark_jobs.hot.tail_status import TailStatus
 
 pytestmark = pytest.mark.kafka
 
@@ -234,7 +234,7 @@ from resources.sluice import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.follower import Follower
-from spark_jobs.hot.made import SegmentMaker
+from spark_jobs.hot.segment_maker import SegmentMaker
 
 real = SegmentMaker.segments
 

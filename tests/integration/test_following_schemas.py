@@ -12,7 +12,7 @@ from prove.lab.fresh_oracle import checked
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure
 from prove.lab.registry_stand_in import RegistryStandIn
-from spark_jobs.hot.told import State
+from spark_jobs.hot.tail_status import State
 from tests.integration.test_drain_by_schema import FIRST, SECOND, by_registry, framed, order
 from tests.integration.test_following import SECONDS, following
 from tests.support.new_lab import NewLab

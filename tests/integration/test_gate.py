@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from prove.lab.pipeline_lab import PIPELINE, by_offset, progress
-from spark_jobs.acts.held import discard, held_batches, publish
+from spark_jobs.acts.held_batches import discard, held_batches, publish
 from spark_jobs.protocol.errors import ConfigError
 from tests.support.lake import Once
 from tests.support.new_lab import DEAD_LETTERS, summary

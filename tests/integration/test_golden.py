@@ -13,7 +13,7 @@ import pytest
 from prove.lab.pipeline_lab import TABLE, by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.acts.act import resume
-from spark_jobs.acts.held import publish
+from spark_jobs.acts.held_batches import publish
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.books.history import history
 from spark_jobs.protocol.offsets import OffsetRange

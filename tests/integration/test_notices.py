@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from prove.lab.generated_changes import Told
 from prove.lab.pipeline_lab import configure, orders
-from spark_jobs.acts.held import publish
+from spark_jobs.acts.held_batches import publish
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.secrets import scrub

@@ -15,12 +15,12 @@ from prove.lab.pipeline_lab import Lab, by_offset, configure, progress
 from spark_jobs.acts.act import act
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
-from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.commit.swap import send, stage_append
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.kept_letters import keep_letters, kept_files, letters_of
+from spark_jobs.lake.dead_letter_files import letters_of, save_dead_letters, saved_files
 from spark_jobs.protocol.errors import ConfigError, CorruptLog, RetryableError
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange
 from spark_jobs.protocol.progress import PendingDeadLetters
@@ -105,7 +105,7 @@ def _drain(lab: Lab, first: int, letters: Mapping[int, bytes]) -> None:
     files = tuple(write_letters(table, 0, letters, request.attempt))
     request = replace(request, written=replace(request.written, dead_letter_files=files))
     with lab.connections() as connections:
-        pay_debts(connections, "lab.orders", lake.commit(request).progress, {})
+        commit_pending(connections, "lab.orders", lake.commit(request).progress, {})
 
 
 def _places(lab: Lab) -> dict[int, str]:
@@ -168,7 +168,7 @@ def test_letters_that_an_earlier_version_put_back_come_in(lab: Lab) -> None:
     original = by_offset(lab, DEAD_LETTERS)
     with lab.connections() as connections:
         letters = letters_of(table, Coordinates.of([OffsetRange(0, 0, RECORDS)]), progress(lab).generation)
-        kept = keep_letters(connections.state, str(lab.table().metadata.table_uuid), "then", letters)
+        kept = save_dead_letters(connections.state, str(lab.table().metadata.table_uuid), "then", letters)
         owed = PendingDeadLetters("then", NO_RANGES, (), replaces=True, returned=(kept,))
         lab.redrive()
         act(
@@ -182,7 +182,7 @@ def test_letters_that_an_earlier_version_put_back_come_in(lab: Lab) -> None:
         with pytest.raises(RetryableError) as waits:
             _places(lab)
         assert waits.value.code == "letters-to-return"
-        pay_debts(connections, lab.pipeline.table, progress(lab), {})
+        commit_pending(connections, lab.pipeline.table, progress(lab), {})
     assert sorted(by_offset(lab, DEAD_LETTERS)) == sorted(original)
     assert lab.stray_files() == set()
 
@@ -192,7 +192,7 @@ def test_a_rehearsal_says_what_comes_and_writes_nothing(lab: Lab) -> None:
     before = [lab.table(name).metadata for name in lab.tables]
     with lab.connections() as connections:
         found = try_redrive(lab.pipeline, connections, Wanted())
-        assert kept_files(connections.state, str(before[0].table_uuid)) == []
+        assert saved_files(connections.state, str(before[0].table_uuid)) == []
     assert (found.rows, found.failing, found.filtered) == (3, {"decode": 1}, {})
     assert found.examples[0].startswith("0:5 (decode) not JSON")
     assert found.columns_added == ["note: string"]
@@ -226,7 +226,7 @@ def test_kept_letters_are_forgotten_when_nobody_can_ask(lab: Lab) -> None:
         lab.redrive(fail_points=DiesAt("dead-letters.before-swap"))
     uuid = str(lab.table().metadata.table_uuid)
     with lab.connections() as connections:
-        (kept,) = kept_files(connections.state, uuid)
+        (kept,) = saved_files(connections.state, uuid)
         file = Path(kept.location.removeprefix("file:"))
         hidden = file.rename(file.with_suffix(".away"))
         with pytest.raises(CorruptLog) as lost:
@@ -236,7 +236,7 @@ def test_kept_letters_are_forgotten_when_nobody_can_ask(lab: Lab) -> None:
         recover(lab.pipeline, connections)
         lab.redrive(Wanted(limit=1))  # until it the table still names what it owed
         checkpoint(lab.pipeline, connections)
-        assert kept in kept_files(connections.state, uuid)
+        assert kept in saved_files(connections.state, uuid)
         later = replace(connections, now_us=lambda: kept.modified_us + 7_200_000_000)
         checkpoint(lab.pipeline, later)
-        assert kept not in kept_files(connections.state, uuid)
+        assert kept not in saved_files(connections.state, uuid)

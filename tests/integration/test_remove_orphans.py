@@ -11,7 +11,7 @@ import pytest
 
 from prove.lab.pipeline_lab import TABLE, configure, orders
 from prove.lab.s3 import S3, make_objects_old
-from spark_jobs.acts.held import publish
+from spark_jobs.acts.held_batches import publish
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.paths import normalise_path
 from tests.support.new_lab import DEAD_LETTERS

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import parse_document
+from spark_jobs.config.file_models import WrittenFile, WrittenPipeline
 from spark_jobs.config.quantities import (
     format_duration,
     format_size,
@@ -15,7 +16,6 @@ from spark_jobs.config.quantities import (
     parse_size_bytes,
 )
 from spark_jobs.config.settings import SparkSettings
-from spark_jobs.config.written import WrittenFile, WrittenPipeline
 
 SECRET = "s3cr3t-canary"
 KEYS = [

@@ -235,11 +235,11 @@ BROKEN_BESIDE |= {
         "read whole is thrown away",
     ),
     "name-purged-files": (
-        Model(Rules(owed_files=name_them_all), 1, 2, broken=FIRST, has_drop=True),
+        Model(Rules(pending_files=name_them_all), 1, 2, broken=FIRST, has_drop=True),
         "dead-letter table names files that are gone",
     ),
     "forget-what-is-owed": (
-        Model(Rules(owed_files=lambda *_: ()), 1, 1, broken=FIRST, has_drop=True),
+        Model(Rules(pending_files=lambda *_: ()), 1, 1, broken=FIRST, has_drop=True),
         "a dead letter is lost",
     ),
 }

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.batch import Batch
-from spark_jobs.protocol.kept import (
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
+from spark_jobs.protocol.progress_parts import (
     LEAVES_OUT,
     MAX_BYTES,
     UNKNOWN,
@@ -19,8 +21,6 @@ from spark_jobs.protocol.kept import (
     shapes_after_drain,
     shapes_after_rollback,
 )
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
 from spark_jobs.protocol.works.replay import REPLAY
 
 SHAPES = st.sampled_from(["a", "b", LEAVES_OUT + "c", UNKNOWN])

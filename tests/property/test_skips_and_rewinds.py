@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.acts.changes import plan_rewind, rewound
-from spark_jobs.protocol.kept import Skip, cut_at_skips, kept_below, skipped_ranges, with_skipped
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress, progress_from_properties
+from spark_jobs.protocol.progress_parts import Skip, cut_at_skips, kept_below, skipped_ranges, with_skipped
 from spark_jobs.protocol.source import SourceState
 
 PARTITIONS = st.integers(0, 3)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.batch import Balance, Batch, WrittenFile
-from spark_jobs.protocol.kept import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, SchemaId, SchemaKey
+from spark_jobs.protocol.progress_parts import SavedDeadLetters
 from spark_jobs.protocol.work import WORKS
 from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold, object_name
 
@@ -50,7 +50,7 @@ VALUES = {
     "tuple[SchemaKey, ...]": st.lists(st.builds(SchemaKey, st.builds(SchemaId, st.integers(0, 99)))).map(
         tuple
     ),
-    "KeptLetters | None": st.none() | st.builds(KeptLetters),
+    "SavedDeadLetters | None": st.none() | st.builds(SavedDeadLetters),
     "OffsetRanges": offset_ranges(),
     "Work": st.sampled_from(sorted(WORKS.values(), key=str)),
 }

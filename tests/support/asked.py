@@ -14,7 +14,7 @@ import uvicorn
 from servers.browser_guard import BrowserGuard
 from serving.http_api import HttpApi, refusal_body
 from spark_jobs.hot.prefix import Held, Prefix, load_seam
-from spark_jobs.hot.told import State, TailStatus
+from spark_jobs.hot.tail_status import State, TailStatus
 from spark_jobs.hot.watermark import Epoch
 
 if TYPE_CHECKING:

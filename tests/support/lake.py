@@ -15,8 +15,8 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from spark_jobs.commit.batch_commit import ChangeCommit, DrainCommit
-from spark_jobs.commit.birth import create_table
 from spark_jobs.commit.swap import land
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of

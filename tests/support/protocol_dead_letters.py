@@ -12,9 +12,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from spark_jobs.commit import birth, dead_letter_commit
+from spark_jobs.commit import pending_commit
+from spark_jobs.commit import table_creation as birth
 from spark_jobs.protocol.errors import CommitConflict
-from spark_jobs.protocol.source import still_owed, with_dead_letters
+from spark_jobs.protocol.source import still_pending, with_dead_letters
 from tests.support.protocol_world import (
     SKIPPED,
     DeadCommit,
@@ -46,7 +47,7 @@ def born_knowing(owing: History, now: History) -> Progress | None:
     """
     made: list[Progress] = []
 
-    def give_birth(*_: object, progress: Progress, **_facts: object) -> Progress:
+    def create_and_rename(*_: object, progress: Progress, **_facts: object) -> Progress:
         made.append(progress)
         return progress
 
@@ -54,11 +55,11 @@ def born_knowing(owing: History, now: History) -> Progress | None:
     connections: Any = SimpleNamespace(open_catalog=lambda: data)
     same = {"load_table": lambda catalog, name: catalog.get(name), "progress_of": lambda table: table}
     with (
-        patch.multiple(birth, give_birth=give_birth, **same),
-        patch.multiple(dead_letter_commit, released=nullcontext, **same),
+        patch.multiple(birth, create_and_rename=create_and_rename, **same),
+        patch.multiple(pending_commit, released=nullcontext, **same),
     ):
         try:
-            dead_letter_commit._ensure_dead_letter_table(connections, "demo.t", progress_of(owing))
+            pending_commit._ensure_dead_letter_table(connections, "demo.t", progress_of(owing))
         except CommitConflict:
             return None
     return made[0]
@@ -141,7 +142,7 @@ def finishing(run: Run, history: History, after: str) -> Run:
     return run._replace(step="finish", owing=history, after=after)
 
 
-def owed_files(pending: PendingDeadLetters, dead: DeadTable, storage: frozenset[str]) -> tuple[str, ...]:
+def pending_files(pending: PendingDeadLetters, dead: DeadTable, storage: frozenset[str]) -> tuple[str, ...]:
     """The files that the real code names: those written for a table that was dropped may be gone."""
     folder = "/elsewhere" if dead.dropped else "/lake"
     table: Any = SimpleNamespace(
@@ -150,9 +151,9 @@ def owed_files(pending: PendingDeadLetters, dead: DeadTable, storage: frozenset[
         io=SimpleNamespace(new_input=lambda path: SimpleNamespace(exists=lambda: path in storage)),
     )
     rewriter: Any = SimpleNamespace(copy=lambda _table, file, **_: (file,))
-    intent = dead_letter_commit._DebtCommit("demo.t", None, pending, {}, rewriter)  # type: ignore[arg-type]
-    with patch.object(dead_letter_commit, "_log"):
-        return tuple(file.path for file in intent._owed(table))
+    intent = pending_commit._PendingCommit("demo.t", None, pending, {}, rewriter)  # type: ignore[arg-type]
+    with patch.object(pending_commit, "_log"):
+        return tuple(file.path for file in intent._pending(table))
 
 
 class DeadLetterSteps:
@@ -176,7 +177,7 @@ class DeadLetterSteps:
         elif self.model.rules.is_stale(there, progress_of(run.owing), pending):
             yield world, overtaken(run)
         else:
-            files = self.model.rules.owed_files(pending, world.dead, world.storage)
+            files = self.model.rules.pending_files(pending, world.dead, world.storage)
             seen = (world.dead, DeadCommit(run.owing, files))
             yield world, run._replace(step="finish_send", dead_seen=seen)
 
@@ -201,12 +202,12 @@ def dead_letters_in(world: World, commit: DeadCommit) -> World:
 def owed_paid(world: World, rules: Rules) -> World:
     """The world once an act that has just loaded the table has brought in what it owes."""
     dead, owing = world.dead, world.history
-    if (pending := still_owed(progress_of(owing), dead and dead_progress_of(dead))) is None:
+    if (pending := still_pending(progress_of(owing), dead and dead_progress_of(dead))) is None:
         return world
     dead = dead or DeadTable(1, owing)
     is_refused = rules.is_stale(dead_progress_of(dead), progress_of(owing), pending)
     assert not is_refused, "what the table owes is refused for ever"
-    files = rules.owed_files(pending, dead, world.storage)
+    files = rules.pending_files(pending, dead, world.storage)
     return dead_letters_in(world._replace(dead=dead), DeadCommit(owing, files))
 
 

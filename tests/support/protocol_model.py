@@ -27,8 +27,8 @@ from tests.support.protocol_dead_letters import (
     dead_files,
     dead_letters_in,
     dropped,
-    owed_files,
     owed_paid,
+    pending_files,
 )
 from tests.support.protocol_sources import check_sources, is_another, whole_attempts
 from tests.support.protocol_steps import Steps, Turn
@@ -73,7 +73,7 @@ class Rules:
     may_come_late: Callable[..., bool] = may_come_late
     is_another: Callable[..., bool] = is_another
     unnamed_files: Callable[..., tuple[str, ...]] = unnamed_files
-    owed_files: Callable[..., tuple[str, ...]] = owed_files
+    pending_files: Callable[..., tuple[str, ...]] = pending_files
     settles_before_accept: bool = True
     is_settled: Callable[..., bool] = is_settled
     deletes_on_conflict: bool = False

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_jobs.acts.changes import Rewind, follow_source, rewound
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.protocol.kept import with_skipped
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.protocol.progress_parts import with_skipped
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.work import WORKS, Work
 from spark_jobs.protocol.works import changes, drain, replay

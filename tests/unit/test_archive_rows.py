@@ -25,8 +25,8 @@ from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, WrittenCo
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
-from spark_jobs.schema.placed import OneColumn
 from spark_jobs.schema.placing import Rules
+from spark_jobs.schema.schema_views import OneColumn
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
 NUMBER = {"type": "record", "name": "K", "fields": [{"name": "number", "type": "int"}]}

@@ -24,7 +24,7 @@ from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.protocol.work import Layout, layout_named
 from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.schema.column_source import KnownSchemas
-from spark_jobs.schema.placed import OneColumn
+from spark_jobs.schema.schema_views import OneColumn
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 from tests.support.change_rows import Table, chunk_of
 from tests.unit.test_changes import ROW, TYPED

@@ -20,7 +20,7 @@ from cli.listing import COMMANDS
 from prove.lab.browser_setup import NoBrowserError, browser
 from servers.cache import user_cache
 from spark_jobs import __version__
-from spark_jobs.config.written import Extra
+from spark_jobs.config.file_models import Extra
 
 NAMED = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 

@@ -106,10 +106,13 @@ CASES: tuple[tuple[tuple[str, ...], dict[str, Answer]], ...] = (
         ("repartition", "orders", *WHY),
         {"spark_jobs.reshape.repartition.repartition": gives(Repartitioned((), ("day(at)", "id"), 4711))},
     ),
-    (("held", "list", "orders"), {f"{ACTS}.held.held_batches": gives((HELD,))}),
-    (("held", "list", "orders"), {f"{ACTS}.held.held_batches": gives(())}),
-    (("held", "publish", "orders", *WHY), {f"{ACTS}.held.publish": gives(AdoptedBatch(BATCH, COUNTS, 4711))}),
-    (("held", "discard", "orders", "a-1", *WHY), {f"{ACTS}.held.discard": gives(HELD)}),
+    (("held", "list", "orders"), {f"{ACTS}.held_batches.held_batches": gives((HELD,))}),
+    (("held", "list", "orders"), {f"{ACTS}.held_batches.held_batches": gives(())}),
+    (
+        ("held", "publish", "orders", *WHY),
+        {f"{ACTS}.held_batches.publish": gives(AdoptedBatch(BATCH, COUNTS, 4711))},
+    ),
+    (("held", "discard", "orders", "a-1", *WHY), {f"{ACTS}.held_batches.discard": gives(HELD)}),
     (("rebuild", "customers", *WHY), REBUILDING),
     (("rebuild", "customers", "--dry-run"), REBUILDING),
     (("rebuild", "customers"), REBUILDING),
@@ -225,7 +228,7 @@ def run(words: tuple[str, ...], answers: dict[str, Answer]) -> str:
         patched.enter_context(contextlib.redirect_stdout(out))
         patched.enter_context(contextlib.redirect_stderr(err))
         patched.enter_context(patch("cli.work.open_connections", connections))
-        patched.enter_context(patch("assets.told.instance_home", gives(None)))
+        patched.enter_context(patch("assets.reports.instance_home", gives(None)))
         for name, answer in answers.items():
             patched.enter_context(patch(name, answer))
         code = main(list(words))

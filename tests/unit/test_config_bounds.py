@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from spark_jobs.config import judged_apart
+from spark_jobs.config import judge_process
 from spark_jobs.config.build import build_config
 from spark_jobs.config.expansion import expand
 from spark_jobs.config.expressions import judge_expressions
@@ -169,7 +169,7 @@ def _processor_seconds() -> float:
 
 def test_a_team_files_expressions_take_a_second_of_a_process_of_their_own(tmp_path, monkeypatch):
     """The file that takes longer is named and left out; what others say is judged all the same."""
-    monkeypatch.setattr(judged_apart, "_known", {})
+    monkeypatch.setattr(judge_process, "_known", {})
     (tmp_path / "teams").mkdir()
     for name, pipeline in FILES.items():
         (tmp_path / "teams" / f"{name}.yaml").write_text(f"pipelines:\n  {pipeline}\n")
@@ -195,7 +195,7 @@ def test_the_same_team_files_are_judged_once_by_a_process_and_others_without_exp
     monkeypatch.setattr(
         subprocess, "Popen", lambda *told, **more: started.append(told) or popen(*told, **more)
     )
-    monkeypatch.setattr(judged_apart, "_known", {})
+    monkeypatch.setattr(judge_process, "_known", {})
     team, main = tmp_path / "team.yaml", tmp_path / "sluice.yaml"
     main.write_text(
         "version: 1\ninclude: team.yaml\npipelines: {a: {topic: a, table: l.a, filter: n = '1'}}\n"
@@ -215,7 +215,7 @@ def test_a_process_that_cannot_judge_names_the_files(tmp_path, monkeypatch):
     def no_process(*_told, **_more):
         raise OSError("no more processes")
 
-    monkeypatch.setattr(judged_apart, "_known", {})
+    monkeypatch.setattr(judge_process, "_known", {})
     monkeypatch.setattr(subprocess, "Popen", no_process)
     main = tmp_path / "sluice.yaml"
     main.write_text("version: 1\ninclude: team.yaml\npipelines: {a: {topic: a, table: l.a}}\n")

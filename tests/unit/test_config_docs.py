@@ -11,11 +11,11 @@ from cli.commands.config_template import render_config
 from docs.pages.configuration import DOCS, render_config_md, render_schema
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import parse_document
+from spark_jobs.config.file_models import WrittenFile, WrittenPipeline
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.sections import UpkeepSettings
 from spark_jobs.config.settings import SparkSettings
 from spark_jobs.config.suites import Suite
-from spark_jobs.config.written import WrittenFile, WrittenPipeline
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.build import build_config
+from spark_jobs.config.file_models import WrittenFile, _model_in
 from spark_jobs.config.problems import Document
-from spark_jobs.config.written import WrittenFile, _model_in
 
 
 def _build(defaults: dict, pipeline: dict):

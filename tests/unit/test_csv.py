@@ -13,7 +13,7 @@ from spark_jobs.config.columns import from_text
 from spark_jobs.config.value_format import KeySettings
 from spark_jobs.connections.connect import shape_digest
 from spark_jobs.formats.csv.lines import HEADER_LINES, CsvLines
-from spark_jobs.protocol.kept import LEAVES_OUT
+from spark_jobs.protocol.progress_parts import LEAVES_OUT
 from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.evidence import Evidence
 from tests.support.shaped import Shaped, chunk_of, column, letters, shaped

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.acts.changes import Rewind, rewound
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
-from spark_jobs.protocol.source import is_of_another_table, is_stale, still_owed, with_dead_letters
+from spark_jobs.protocol.source import is_of_another_table, is_stale, still_pending, with_dead_letters
 from tests.support.log_entries import make_batch, make_progress, written_file
 
 DATA = Progress("orders", 2, {0: 20, 1: 5}, replay_epoch=3)
@@ -44,10 +44,10 @@ def test_what_is_owed_is_owed_until_it_landed() -> None:
         "attempt-1", OffsetRanges.between({0: 0}, {0: 20}), (written_file("dead.parquet"),)
     )
     owing = replace(DATA, pending_dead_letters=pending)
-    assert still_owed(DATA, None) is None
-    assert still_owed(owing, None) is pending
-    assert still_owed(owing, DATA.recorded("attempt-0")) is pending
-    assert still_owed(owing, DATA.recorded("attempt-1")) is None
+    assert still_pending(DATA, None) is None
+    assert still_pending(owing, None) is pending
+    assert still_pending(owing, DATA.recorded("attempt-0")) is pending
+    assert still_pending(owing, DATA.recorded("attempt-1")) is None
 
 
 def test_dead_letters_that_a_rollback_took_out_never_come_back() -> None:

@@ -17,10 +17,10 @@ from spark_jobs.hot import follower as module
 from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.follower import Follower
-from spark_jobs.hot.made import AskedSchemas, SchemasAsked
 from spark_jobs.hot.pipeline_follower import PipelineFollower
 from spark_jobs.hot.prefix import Held, Seam
 from spark_jobs.hot.segment import Segment, Tail, merged
+from spark_jobs.hot.segment_maker import AskedSchemas, SchemasAsked
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
 from spark_jobs.protocol.progress import Progress

@@ -15,8 +15,8 @@ import yaml
 from docs.pages.errors import ROOT, entries
 from spark_jobs.config.build import build_config
 from spark_jobs.config.expressions import judge_expressions
+from spark_jobs.config.file_models import WrittenFile, WrittenPipeline
 from spark_jobs.config.problems import Document
-from spark_jobs.config.written import WrittenFile, WrittenPipeline
 from spark_jobs.protocol.work import LAYOUTS, layout_named
 
 ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
@@ -130,7 +130,7 @@ SHOWN = {
     "schema-unreadable.debezium": "changes mirror",
     "spark_jobs/checks/built_in/routes.py": "route",
     "spark_jobs/config/iceberg_terms.py": "columns",
-    "spark_jobs/config/written.py filter": "filter",  # as other tools call it
+    "spark_jobs/config/file_models.py filter": "filter",  # as other tools call it
     "spark_jobs/drain/mirror_fold.py": "mirror",
     "spark_jobs/formats/avro/types.py": "flat",  # it says so
     "spark_jobs/layouts/archive.py": "archive",

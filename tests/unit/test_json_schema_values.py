@@ -14,7 +14,7 @@ from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.formats.json_schema.schema import JsonSchema, json_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.work import layout_named
-from spark_jobs.schema.placed import OneColumn
+from spark_jobs.schema.schema_views import OneColumn
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError, WriterSchema
 
 _STRING, _INTEGER, _NUMBER = ({"type": name} for name in ("string", "integer", "number"))

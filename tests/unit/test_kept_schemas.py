@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.protocol.errors import ConfigError, CorruptLog
 from spark_jobs.protocol.offsets import SchemaId
-from spark_jobs.registry.kept_schemas import FOLDER, KeptSchemas
+from spark_jobs.registry.schema_store import FOLDER, SchemaStore
 from spark_jobs.schema.writer_schema import Language, SchemaText
 from spark_jobs.storage.create_only import CreateOnlyStore
 
@@ -59,9 +59,9 @@ def store(tmp_path: Path) -> CreateOnlyStore:
     return CreateOnlyStore(str(tmp_path / "state"), {})
 
 
-def kept(store: CreateOnlyStore, asked: Asked, name: str = "main") -> KeptSchemas:
+def kept(store: CreateOnlyStore, asked: Asked, name: str = "main") -> SchemaStore:
     """Return the schemas as another process has them."""
-    return KeptSchemas(name, store, asked)
+    return SchemaStore(name, store, asked)
 
 
 @given(batches=st.lists(st.sets(st.integers(0, 9), max_size=5), max_size=6), runs=st.integers(1, 3))

@@ -25,8 +25,8 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import KeyedColumns, KnownSchemas, SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
-from spark_jobs.schema.placed import OneColumn, WholeValue
 from spark_jobs.schema.placing import Rules
+from spark_jobs.schema.schema_views import OneColumn, WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
 NUMBER = {"type": "record", "name": "K", "fields": [{"name": "number", "type": "int"}]}

@@ -17,8 +17,8 @@ from spark_jobs.audit import audit as audits
 from spark_jobs.audit.counts import AuditCounts
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.commit.batch_commit import stage_rows
-from spark_jobs.commit.birth import create_table
 from spark_jobs.commit.swap import send
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.config import values
 from spark_jobs.config.file import read_config
 from spark_jobs.config.settings import PipelineConfig, PipelineSettings
@@ -147,7 +147,7 @@ def test_no_hint_leads_to_what_the_layout_refuses(layout: Layout) -> None:
     hints = [*layout.not_said.values(), layout.no_row_may_go, unlike.hint, entries()[layout.clash]["hint"]]
     hints += [refusal(**at).hint for refusal in layout.refused.values()]
     hints += [layout.read_again("a", "0:1-2"), layout.read_again("a"), layout.compared("a")]
-    hints += [f"./sluice {name}" for name in (*layout.anew, layout.letters_anew[0])]
+    hints += [f"./sluice {name}" for name in (*layout.anew, layout.dead_letters_anew[0])]
     for hint in hints:
         assert not {*re.findall(r"\./sluice (\w+)", hint)} & layout.refused.keys(), hint
         assert not {*re.findall(r"`(\w+): ", hint)} & layout.not_said.keys(), hint

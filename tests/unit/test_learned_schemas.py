@@ -22,7 +22,7 @@ from spark_jobs.protocol.work import layout_named
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.decoder import Encoded
 from spark_jobs.records.reading_plan import ReadingPlan
-from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.registry.schema_store import SchemaStore
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence
 from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
@@ -68,7 +68,7 @@ def schemas_of(
     tmp_path: Path, format_: ValueFormat = ValueFormat.AVRO, registry: Registry | None = None
 ) -> RecordSchemas:
     """Return a pipeline's schemas as another run has them."""
-    kept = KeptSchemas("main", CreateOnlyStore(str(tmp_path / "state"), {}), registry or Registry())
+    kept = SchemaStore("main", CreateOnlyStore(str(tmp_path / "state"), {}), registry or Registry())
     return RecordSchemas(
         ValueSettings(format=format_, registry="main"),
         KeySettings(),

@@ -15,11 +15,11 @@ from spark_jobs.config.file import parse_document
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.records.dead_letter_columns import with_columns
 from spark_jobs.records.decoder import BadValue, Phase
-from spark_jobs.records.letter_columns import with_columns
 from spark_jobs.records.shape import Origin, dead_letter_table
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.declared import letter_evolution
+from spark_jobs.schema.declared import dead_letter_evolution
 from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.iceberg_types import dead_letter_schema
 
@@ -33,7 +33,7 @@ def _pipeline(**columns: dict[str, str]) -> PipelineConfig:
 
 def _letters(pipeline: PipelineConfig, *values: bytes) -> list[dict[str, Any]]:
     """Return what these values, all of them bad, are in the dead-letter table."""
-    schema = evolved(dead_letter_schema(), letter_evolution(pipeline, dead_letter_schema()))
+    schema = evolved(dead_letter_schema(), dead_letter_evolution(pipeline, dead_letter_schema()))
     records = Chunk(0)
     for offset, value in enumerate(values):
         records.offsets.append(offset)
@@ -82,10 +82,10 @@ def test_an_expression_that_fails_leaves_null_and_says_so() -> None:
 
 def test_a_column_of_another_type_is_named() -> None:
     """The table has it already: what is written to it cannot be of two types."""
-    there = evolved(dead_letter_schema(), letter_evolution(_pipeline(day=DAY), dead_letter_schema()))
-    assert not letter_evolution(_pipeline(day=DAY), there)
+    there = evolved(dead_letter_schema(), dead_letter_evolution(_pipeline(day=DAY), dead_letter_schema()))
+    assert not dead_letter_evolution(_pipeline(day=DAY), there)
     with pytest.raises(ConfigError, match="column day of the dead-letter table is date, not string"):
-        letter_evolution(_pipeline(day={"type": "string", "sql": "value"}), there)
+        dead_letter_evolution(_pipeline(day={"type": "string", "sql": "value"}), there)
 
 
 @pytest.mark.parametrize(

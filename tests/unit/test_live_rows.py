@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from spark_jobs.commit.birth import create_table
 from spark_jobs.commit.mirror_commit import stage_mirror
 from spark_jobs.commit.swap import send, stage_append
+from spark_jobs.commit.table_creation import create_table
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter

@@ -15,7 +15,7 @@ from gateway.gateway import GATEWAY_FAMILIES
 from serving.service import SERVE_FAMILIES
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import CHECKS
-from spark_jobs.hot.told import State
+from spark_jobs.hot.tail_status import State
 from spark_jobs.monitoring.metric_families import COUNTER, HISTOGRAM
 from spark_jobs.monitoring.metric_families import FAMILIES as EXPORTED
 

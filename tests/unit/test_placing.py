@@ -31,8 +31,8 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.work import layout_named
 from spark_jobs.schema.evolution import Evolution, bind, evolved, holds, may_hold, moved, widened
-from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place, unlike
+from spark_jobs.schema.schema_views import placed
 from spark_jobs.schema.writer_schema import Language, Names, SchemaText, WriterColumns
 
 RULES = Rules(100)

@@ -22,8 +22,8 @@ from spark_jobs.protocol.progress import (
     PROPERTY_OFFSETS,
     CommitRecord,
     LastDrain,
-    OwedRoutes,
     PendingDeadLetters,
+    PendingRoutes,
     Progress,
     has_progress,
     progress_from_properties,
@@ -59,7 +59,7 @@ PROGRESS = st.builds(
     ),
     routes=st.lists(NAMES, max_size=3).map(tuple),
     owed_routes=st.none()
-    | st.builds(OwedRoutes, NAMES, RANGES, st.dictionaries(NAMES, FILES, max_size=2), st.booleans()),
+    | st.builds(PendingRoutes, NAMES, RANGES, st.dictionaries(NAMES, FILES, max_size=2), st.booleans()),
     routed_from=st.none() | NAMES,
 )
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from spark_jobs.registry.kept_schemas import KeptSchemas
+    from spark_jobs.registry.schema_store import SchemaStore
 
 ORDER = {
     "type": "record",
@@ -54,7 +54,7 @@ def stand_in() -> Iterator[RegistryStandIn]:
 
 
 @pytest.fixture
-def main(stand_in: RegistryStandIn, tmp_path: Path) -> KeptSchemas:
+def main(stand_in: RegistryStandIn, tmp_path: Path) -> SchemaStore:
     """The same as it is asked."""
     settings = {"main": RegistrySettings(url=stand_in.url)}
     return open_registry(settings, CreateOnlyStore(str(tmp_path), {}), "main")
@@ -73,7 +73,7 @@ def framed(schema_id: int, bare: bytes) -> bytes:
 
 
 def looked_at(
-    registry: KeptSchemas | None,
+    registry: SchemaStore | None,
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] = (),
     headers: Sequence[tuple[str, bytes | None]] = (),
@@ -84,7 +84,7 @@ def looked_at(
     return prospect([chunk], "orders", registry)
 
 
-def test_each_side_has_the_format_of_its_schemas(stand_in: RegistryStandIn, main: KeptSchemas) -> None:
+def test_each_side_has_the_format_of_its_schemas(stand_in: RegistryStandIn, main: SchemaStore) -> None:
     """Values in Avro of two versions make the columns of both; keys are a Protobuf file's second message."""
     old, new = (stand_in.register("orders", json.dumps(schema)) for schema in (ORDER, NEWER))
     click = stand_in.register("keys", CLICK, "PROTOBUF")
@@ -95,7 +95,7 @@ def test_each_side_has_the_format_of_its_schemas(stand_in: RegistryStandIn, main
 
 
 @pytest.mark.parametrize("language", ["AVRO", "PROTOBUF"])
-def test_headers_are_believed(stand_in: RegistryStandIn, main: KeptSchemas, language: str) -> None:
+def test_headers_are_believed(stand_in: RegistryStandIn, main: SchemaStore, language: str) -> None:
     """A GUID, in Protobuf with indexes behind it, names the schema of bare bytes."""
     text, bare, indexes = (
         (json.dumps(ORDER), avro(ORDER), b"") if language == "AVRO" else (CLICK, b"\x0a\x01p", b"\x02\x02")
@@ -110,7 +110,7 @@ def test_headers_are_believed(stand_in: RegistryStandIn, main: KeptSchemas, lang
     )
 
 
-def test_json_schema_is_read_or_left_out_by_name(stand_in: RegistryStandIn, main: KeptSchemas) -> None:
+def test_json_schema_is_read_or_left_out_by_name(stand_in: RegistryStandIn, main: SchemaStore) -> None:
     """Values that are JSON behind a frame are never taken for a format that they are not."""
     schema_id = stand_in.register(
         "orders", '{"type": "object", "properties": {"id": {"type": "integer"}}}', "JSON"
@@ -136,7 +136,7 @@ def test_a_topic_of_change_events_is_told_from_one_of_objects() -> None:
         assert not looked_at(None, values).are_changes
 
 
-def test_change_events_in_avro_are_told_from_rows(stand_in: RegistryStandIn, main: KeptSchemas) -> None:
+def test_change_events_in_avro_are_told_from_rows(stand_in: RegistryStandIn, main: SchemaStore) -> None:
     """By their schemas; the configuration then says format and layout."""
     source = Source({"id": Column("int32", optional=False), "name": Column("string")})
     converter = AvroConverter(stand_in.register)
@@ -170,7 +170,7 @@ def test_without_a_registry_the_option_is_named() -> None:
 
 
 def test_what_cannot_be_told_is_left_out_with_the_reason(
-    stand_in: RegistryStandIn, main: KeptSchemas, tmp_path: Path
+    stand_in: RegistryStandIn, main: SchemaStore, tmp_path: Path
 ) -> None:
     """Unknown ids, two languages in one topic, other bytes than the schema's, a registry that is away."""
     order = stand_in.register("orders", json.dumps(ORDER))
@@ -189,7 +189,7 @@ def test_what_cannot_be_told_is_left_out_with_the_reason(
     assert "does not answer" in looked_at(away, [good]).unreadable
 
 
-def test_numbers_as_keys_are_no_frames(stand_in: RegistryStandIn, main: KeptSchemas) -> None:
+def test_numbers_as_keys_are_no_frames(stand_in: RegistryStandIn, main: SchemaStore) -> None:
     """Longs begin with zeros and, where they are large, with a schema's id, by which they cannot be read."""
     stand_in.register("orders", json.dumps(ORDER))
     keys = [struct.pack(">q", (1 << 24) + 250 + number) for number in range(3)]

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.protocol.batch import Batch
-from spark_jobs.protocol.kept import (
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.protocol.progress_parts import (
     SEVERAL,
-    KeptLetters,
+    SavedDeadLetters,
     cut_at_shapes,
     is_outdated,
     may_leave_out,
     shapes_after_drain,
     shapes_after_redrive,
 )
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
-from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 from spark_jobs.protocol.source import has_passed, is_stale, may_replay, stands_at_starts, with_dead_letters
 from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.replay.redrive_plan import BATCH_BYTES, BYTES, RedrivePlan
 from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 
-LETTERS = KeptLetters("letters/u/a-00ff.parquet", 2)
+LETTERS = SavedDeadLetters("letters/u/a-00ff.parquet", 2)
 TABLE = Progress("t", 1, {0: 10}, replay_epoch=3, shaped_by=shapes_after_drain((), "old", {0: 0}))
 BATCH = Batch(
     "p",
@@ -72,8 +72,8 @@ def test_it_moves_no_offset_and_owes_exactly_its_letters() -> None:
 
 def test_other_letters_of_the_same_ranges_are_other_work() -> None:
     """A batch is named after what is in it, whoever tries it."""
-    other = replace(BATCH, letters=KeptLetters("letters/u/b-00ee.parquet", 2))
-    again = replace(BATCH, attempt="b", letters=KeptLetters("letters/u/b-00ff.parquet", 2))
+    other = replace(BATCH, letters=SavedDeadLetters("letters/u/b-00ee.parquet", 2))
+    again = replace(BATCH, attempt="b", letters=SavedDeadLetters("letters/u/b-00ff.parquet", 2))
     assert BATCH.batch_id == again.batch_id != other.batch_id
     assert (BATCH.records, BATCH.ranges.records) == (2, 6)
 

@@ -7,9 +7,9 @@ from dagster import AddDynamicPartitionsRequest, DeleteDynamicPartitionsRequest
 
 from orchestration.windows_sensor import requests_for
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
-from spark_jobs.protocol.kept import Skip
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress_parts import Skip
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.replay.ranges import (
     WINDOW_OFFSETS,

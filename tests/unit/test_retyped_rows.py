@@ -17,7 +17,7 @@ from spark_jobs.config.columns import GROWTH, Growth, NewFields
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept import KeptColumn
+from spark_jobs.protocol.progress_parts import KeptColumn
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.layouts.flat import FlatDecoder, PlainFlatDecoder

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from spark_jobs.protocol.batch import Balance, Pause, WrittenFile
 from spark_jobs.protocol.cdc import Cdc, Position
-from spark_jobs.protocol.kept import KeptColumn, KeptLetters, ShapedSpan, Skip
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges, SchemaKey, SchemaSpan
 from spark_jobs.protocol.progress import (
     CommitRecord,
@@ -16,6 +15,7 @@ from spark_jobs.protocol.progress import (
     Progress,
     progress_from_properties,
 )
+from spark_jobs.protocol.progress_parts import KeptColumn, SavedDeadLetters, ShapedSpan, Skip
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import make_batch
 
@@ -213,7 +213,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         by_place,
         redrives=1,
         pending_dead_letters=PendingDeadLetters(
-            "a", NO_RANGES, (), redriven=KeptLetters("k", 2), returned=(KeptLetters("r", 1),)
+            "a", NO_RANGES, (), redriven=SavedDeadLetters("k", 2), returned=(SavedDeadLetters("r", 1),)
         ),
     )
     assert redriven.to_properties()["sluice.format-version"] == "3"

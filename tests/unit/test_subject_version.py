@@ -15,7 +15,7 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey, SchemaSpan
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.work import layout_named
-from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.registry.schema_store import SchemaStore
 from spark_jobs.schema.writer_schema import Language, SchemaText
 from spark_jobs.storage.create_only import CreateOnlyStore
 
@@ -57,7 +57,7 @@ def schemas_of(
     tmp_path: Path, registry: Registry, value: dict[str, Any], key: dict[str, Any] | None = None
 ) -> RecordSchemas:
     """Return a pipeline's schemas as another run has them."""
-    kept = KeptSchemas("main", CreateOnlyStore(str(tmp_path / "state"), {}), registry)
+    kept = SchemaStore("main", CreateOnlyStore(str(tmp_path / "state"), {}), registry)
     return RecordSchemas(
         ValueSettings(**value),
         KeySettings(**(key or {})),

@@ -28,7 +28,7 @@ def judge(case: Case) -> Verdict:
         f"{sums.dead_letters:,} of the {records:,} records drained {when} ({share:.2%}) (limit {limit:.2%})"
     )
     look = mends.command("query", case.pipeline, "'SELECT * FROM dead_letters'")
-    name, *options = case.layout.letters_anew
+    name, *options = case.layout.dead_letters_anew
     again = mends.act(name, case.pipeline, *options)
     mend = f"{look}; once mended: {again}"
     return Verdict(share <= limit, fact, numbers, mend)

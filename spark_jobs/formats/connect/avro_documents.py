@@ -22,7 +22,7 @@ from spark_jobs.formats.avro.types import parse
 from spark_jobs.formats.connect.documents import NotReadError
 from spark_jobs.formats.connect.events import WHOSE
 from spark_jobs.schema.arrow_schema import one_array
-from spark_jobs.schema.placed import OneColumn
+from spark_jobs.schema.schema_views import OneColumn
 from spark_jobs.schema.writer_schema import SchemaText, Unread, WriterSchema
 
 _MOST_SCHEMAS = 64

@@ -17,8 +17,8 @@ from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
 from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.iceberg_types import CHANGE_COLUMNS
-from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place, unlike
+from spark_jobs.schema.schema_views import placed
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType

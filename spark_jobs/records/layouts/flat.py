@@ -36,8 +36,8 @@ from spark_jobs.schema.column_source import (
 )
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import HEADERS, KEY, METADATA_COLUMNS
-from spark_jobs.schema.placed import is_text
 from spark_jobs.schema.placing import Rules
+from spark_jobs.schema.schema_views import is_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

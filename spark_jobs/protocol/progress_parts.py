@@ -116,7 +116,7 @@ def cut_at_skips(whole: OffsetRange, skipped: Iterable[OffsetRange]) -> Iterator
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLetters:
+class SavedDeadLetters:
     """A file under ``state:`` with so many ``letters``; its ``name`` has the digest of what is in it."""
 
     name: str

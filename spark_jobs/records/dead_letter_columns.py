@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_jobs.config.columns import LetterColumn
 from spark_jobs.expressions.evaluating import evaluate
 from spark_jobs.expressions.judging import Expression, judge
-from spark_jobs.schema.placed import is_text
+from spark_jobs.schema.schema_views import is_text
 from spark_jobs.values.exact import placed
 
 _ERROR = "error"

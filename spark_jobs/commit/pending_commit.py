@@ -13,21 +13,21 @@ import pyarrow as pa
 from pyiceberg.table.snapshots import ancestors_of
 
 from spark_jobs.commit.anchor import check_properties
-from spark_jobs.commit.birth import (
+from spark_jobs.commit.columns_commit import commit_columns
+from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, affected_files, kept_prefix, stage_replace
+from spark_jobs.commit.swap import CatalogAccess, Committed, Swap, land, stage_append
+from spark_jobs.commit.sweep import sweep_prefix
+from spark_jobs.commit.table_creation import (
     COMMENT,
     create_dead_letter_table,
     create_routed_table,
     refuse_other_origin,
 )
-from spark_jobs.commit.columns_commit import commit_columns
-from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, affected_files, kept_prefix, stage_replace
-from spark_jobs.commit.swap import CatalogAccess, Committed, Swap, land, stage_append
-from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.dead_letter_files import leaving, read_dead_letters
 from spark_jobs.lake.file_rows import rows_of_file
-from spark_jobs.lake.kept_letters import leaving, read_letters
 from spark_jobs.lake.tables import (
     data_location,
     dead_letters_of,
@@ -62,12 +62,12 @@ if TYPE_CHECKING:
 
 
 def returning(
-    connections: CatalogAccess, table: Table, generation: int, owed: PendingDeadLetters, rewriter: Rewriter
+    connections: CatalogAccess, table: Table, generation: int, pending: PendingDeadLetters, rewriter: Rewriter
 ) -> Iterator[WrittenFile]:
-    """Write the letters that come back, but those of places that have one. Raises as ``read_letters``."""
+    """Write letters that come back, but those of places that have one. Raises as ``read_dead_letters``."""
     schema = arrow_schema(table.schema())
-    for kept in owed.returned:
-        letters = read_letters(connections.state, kept)
+    for kept in pending.returned:
+        letters = read_dead_letters(connections.state, kept)
         there = rows_at(table, ReplacedOffsets(generation, Coordinates.of_rows(letters)))
         missing = letters.filter(pa.array(~Coordinates.of_rows(there).holds(letters)))
         columns = [
@@ -94,11 +94,11 @@ def rows_at(table: Table, places: ReplacedOffsets) -> pa.Table:
 
 _log = logging.getLogger(__name__)
 
-MOST_PAID_AT_ONCE = 4
+MOST_COMMITS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class _DebtCommit:
+class _PendingCommit:
     """What the data table with ``progress`` owes one table."""
 
     identifier: str
@@ -121,14 +121,14 @@ class _DebtCommit:
         advanced = _advanced(table, self.progress, pending)
         generation = self.progress.generation
         back = returning(connections, table, generation, pending, self.rewriter)
-        files = [to_data_file(file, table.metadata) for file in (*self._owed(table), *back)]
+        files = [to_data_file(file, table.metadata) for file in (*self._pending(table), *back)]
         full = {**self.summary, **offsets_summary(pending.attempt, pending.ranges)}
         if not pending.replaces:
             return stage_append(table, files, advanced, full)
         replaced = ReplacedOffsets(generation, leaving(connections.state, pending))
         return stage_replace(table, replaced, files, progress=advanced, summary=full, rewriter=self.rewriter)
 
-    def _owed(self, table: Table) -> Iterator[WrittenFile]:
+    def _pending(self, table: Table) -> Iterator[WrittenFile]:
         """Return what to name: files of the table's own, and copies of what is left of those that are not.
 
         They were written for a table that was dropped since, or for one that still has them under another
@@ -152,7 +152,7 @@ class _DebtCommit:
 
 
 @dataclass(frozen=True)
-class _RouteCommit(_DebtCommit):
+class _RouteCommit(_PendingCommit):
     """The rows that are ``routed_from`` the data table, by its uuid."""
 
     routed_from: str
@@ -174,7 +174,7 @@ def _refuse_rolled_back(table: Table) -> None:
         raise fault("table-rolled-back.beside", anchor=anchor, table=".".join(table.name()))
 
 
-def pay_debts(
+def commit_pending(
     connections: CatalogAccess, data_table: str, progress: Progress, summary: Mapping[str, str]
 ) -> Committed | None:
     """Bring what ``progress`` of the table ``data_table`` owes into the tables it owes it to, once each.
@@ -187,7 +187,7 @@ def pay_debts(
     """
     routes = progress.owed_routes
     if routes is None:
-        return _pay_dead_letters(connections, data_table, progress, summary)
+        return _commit_dead_letters(connections, data_table, progress, summary)
     with released(connections.open_catalog()) as catalog:
         own = load_table(catalog, data_table)
     if own is None:
@@ -197,15 +197,15 @@ def pay_debts(
         _RouteCommit(table, progress, pending, summary, Rewriter(pending.attempt), uuid)
         for table, pending in sorted(routes.by_table.items())
     ]
-    with ThreadPoolExecutor(MOST_PAID_AT_ONCE) as pool:
-        paid = [pool.submit(_pay_route, connections, own, intent) for intent in intents]
-        committed = _pay_dead_letters(connections, data_table, progress, summary)
-    for each in paid:
+    with ThreadPoolExecutor(MOST_COMMITS_AT_ONCE) as pool:
+        commits = [pool.submit(_commit_routed, connections, own, intent) for intent in intents]
+        committed = _commit_dead_letters(connections, data_table, progress, summary)
+    for each in commits:
         each.result()
     return committed
 
 
-def _pay_dead_letters(
+def _commit_dead_letters(
     connections: CatalogAccess, data_table: str, progress: Progress, summary: Mapping[str, str]
 ) -> Committed | None:
     pending = progress.pending_dead_letters
@@ -213,10 +213,12 @@ def _pay_dead_letters(
         return None
     identifier = dead_letters_of(data_table)
     _ensure_dead_letter_table(connections, data_table, progress)
-    return _pay(connections, _DebtCommit(identifier, progress, pending, summary, Rewriter(pending.attempt)))
+    return _land_and_sweep(
+        connections, _PendingCommit(identifier, progress, pending, summary, Rewriter(pending.attempt))
+    )
 
 
-def _pay_route(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> None:
+def _commit_routed(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> None:
     """Pay one routed table. Raises ``ConfigError`` (``route-stands-still``) with the way out."""
     identifier = intent.identifier
     try:
@@ -226,7 +228,7 @@ def _pay_route(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> 
             _ensure_routed_table(connections, own, intent)
         elif not _is_routed_from(connections, intent):
             return  # it has no row that could have to go
-        _pay(connections, intent)
+        _land_and_sweep(connections, intent)
     except (ConfigError, CorruptLog, SourceChanged) as error:
         if intent.lost:
             raise
@@ -245,7 +247,7 @@ def _pay_route(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> 
         ) from error
 
 
-def _pay(connections: CatalogAccess, intent: _DebtCommit) -> Committed:
+def _land_and_sweep(connections: CatalogAccess, intent: _PendingCommit) -> Committed:
     try:
         committed = land(connections, intent)
     except CommitConflict:
@@ -266,7 +268,7 @@ def _pay(connections: CatalogAccess, intent: _DebtCommit) -> Committed:
     return committed
 
 
-def _sweep_rewritten(connections: CatalogAccess, intent: _DebtCommit) -> None:
+def _sweep_rewritten(connections: CatalogAccess, intent: _PendingCommit) -> None:
     """Delete what other runs wrote again of the same rows: now that one has landed, no other ever will."""
     if not (intent.pending.replaces or intent.rewriter.has_written):
         return
@@ -287,7 +289,7 @@ def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progr
         create_dead_letter_table(catalog, data_table, {}, progress)
 
 
-def _has_landed(connections: CatalogAccess, intent: _DebtCommit) -> bool:
+def _has_landed(connections: CatalogAccess, intent: _PendingCommit) -> bool:
     """Whether it is in, which each commit of the data table asks as long as the debt is named."""
     with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, intent.identifier)

@@ -22,7 +22,7 @@ from spark_jobs.config.columns import NewFields
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.prefix import Seam
 from spark_jobs.hot.segment import Segment
-from spark_jobs.hot.told import stopped
+from spark_jobs.hot.tail_status import stopped
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.offsets import OffsetRange

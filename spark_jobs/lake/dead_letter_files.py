@@ -19,7 +19,7 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_in_span
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
-from spark_jobs.protocol.kept import KeptLetters
+from spark_jobs.protocol.progress_parts import SavedDeadLetters
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
@@ -37,7 +37,9 @@ FOLDER = "letters"
 _DIGITS = 32
 
 
-def keep_letters(state: CreateOnlyStore, table_uuid: str, attempt: str, letters: pa.Table) -> KeptLetters:
+def save_dead_letters(
+    state: CreateOnlyStore, table_uuid: str, attempt: str, letters: pa.Table
+) -> SavedDeadLetters:
     """Write the letters; the same ones again are the same file. Raises as the store does."""
     sink = pa.BufferOutputStream()
     pq.write_table(letters, sink, compression="zstd")
@@ -45,10 +47,12 @@ def keep_letters(state: CreateOnlyStore, table_uuid: str, attempt: str, letters:
     digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
     name = f"{FOLDER}/{table_uuid}/{attempt}-{digest}.parquet"
     state.create(name, content)
-    return KeptLetters(name, len(letters))
+    return SavedDeadLetters(name, len(letters))
 
 
-def read_letters(state: CreateOnlyStore, kept: KeptLetters, columns: Sequence[str] | None = None) -> pa.Table:
+def read_dead_letters(
+    state: CreateOnlyStore, kept: SavedDeadLetters, columns: Sequence[str] | None = None
+) -> pa.Table:
     """Return the letters, or these columns of them. Raises ``CorruptLog`` (``letters-lost``)."""
     content = state.read_bytes(kept.name)
     if content is None or hashlib.sha256(content).hexdigest()[:_DIGITS] != kept.digest:
@@ -58,19 +62,19 @@ def read_letters(state: CreateOnlyStore, kept: KeptLetters, columns: Sequence[st
     return pq.read_table(pa.BufferReader(content), columns=columns and list(columns))
 
 
-def leaving(state: CreateOnlyStore, owed: PendingDeadLetters) -> Coordinates:
-    """Return where the letters stand that a debt takes out. Raises as ``read_letters``."""
-    if owed.redriven is not None:  # it has no ranges
-        return kept_coordinates(state, owed.redriven)
-    return Coordinates.of(owed.ranges if owed.replaces else ())
+def leaving(state: CreateOnlyStore, pending: PendingDeadLetters) -> Coordinates:
+    """Return where the letters stand that a debt takes out. Raises as ``read_dead_letters``."""
+    if pending.redriven is not None:  # it has no ranges
+        return saved_coordinates(state, pending.redriven)
+    return Coordinates.of(pending.ranges if pending.replaces else ())
 
 
-def kept_coordinates(state: CreateOnlyStore, kept: KeptLetters) -> Coordinates:
-    """Return where the letters stand. Raises as ``read_letters``."""
-    return Coordinates.of_rows(read_letters(state, kept, (PARTITION, OFFSET)))
+def saved_coordinates(state: CreateOnlyStore, kept: SavedDeadLetters) -> Coordinates:
+    """Return where the letters stand. Raises as ``read_dead_letters``."""
+    return Coordinates.of_rows(read_dead_letters(state, kept, (PARTITION, OFFSET)))
 
 
-def kept_files(state: CreateOnlyStore, table_uuid: str) -> list[StoredFile]:
+def saved_files(state: CreateOnlyStore, table_uuid: str) -> list[StoredFile]:
     """Return every file that is kept of a table. Raises as the store does."""
     return state.list(f"{FOLDER}/{table_uuid}")
 
@@ -81,15 +85,15 @@ def is_needed(file: StoredFile, table: Table, unfinished: Collection[str]) -> bo
     ``unfinished`` are attempts of the log, which was listed after the files and before the table was loaded.
     """
     attempt = file.name.rpartition("-")[0]
-    owed = progress_of(table).pending_dead_letters
-    named = (owed.redriven, *owed.returned) if owed else ()
+    pending = progress_of(table).pending_dead_letters
+    named = (pending.redriven, *pending.returned) if pending else ()
     return attempt in unfinished or any(kept and kept.name.endswith(f"/{file.name}") for kept in named)
 
 
 # Dead letters whole, as their table has them: read where they stand, in the order of their offsets.
 
 
-def letters_at(
+def dead_letters_at(
     io: FileIO, files: Iterable[FileScanTask], schema: Schema, places: Coordinates, generation: int
 ) -> pa.Table:
     """Return the letters of these places in partition and offset order, one of each; all are held at once.
@@ -105,13 +109,15 @@ def letters_at(
     return first_of_each(pa.concat_tables(found))
 
 
-def letters_of(table: Table, places: Coordinates, generation: int) -> pa.Table:
-    """Return the letters of these places from their table as it was loaded, as ``letters_at``.
+def whole_dead_letters(table: Table, places: Coordinates, generation: int) -> pa.Table:
+    """Return the letters of these places from their table as it was loaded, as ``dead_letters_at``.
 
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
     try:
-        return letters_at(table.io, files_of(table, places, generation), table.schema(), places, generation)
+        return dead_letters_at(
+            table.io, files_of(table, places, generation), table.schema(), places, generation
+        )
     except OSError as error:
         raise storage_error(error, "reading dead letters", table=".".join(table.name())) from error
 

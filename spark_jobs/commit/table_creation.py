@@ -19,9 +19,9 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import BinaryType
 
-from spark_jobs.commit.swap import send, stage_birth
+from spark_jobs.commit.swap import send, stage_creation
 from spark_jobs.config.iceberg_terms import with_fitting_values
-from spark_jobs.lake.catalog import birth_error, catalog_error, staging
+from spark_jobs.lake.catalog import catalog_error, creation_error, staging
 from spark_jobs.lake.parquet_writer import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.errors import SluiceError, fault
@@ -87,7 +87,7 @@ def create_table(
     spec = partition_spec(full_schema, partition_by)
     if dead_letters:
         create_dead_letter_table(catalog, identifier, properties, progress, location=location)
-    return give_birth(
+    return create_and_rename(
         catalog,
         identifier,
         schema=full_schema,
@@ -116,7 +116,7 @@ def create_dead_letter_table(
     table = load_table(catalog, name)
     if table is None:
         schema = assign_fresh_schema_ids(dead_letter_schema())
-        table = give_birth(
+        table = create_and_rename(
             catalog,
             name,
             schema=schema,
@@ -149,7 +149,7 @@ def unknowing(progress: Progress) -> Progress:
     )
 
 
-def give_birth(
+def create_and_rename(
     catalog: Catalog,
     identifier: str,
     *,
@@ -180,7 +180,7 @@ def give_birth(
             _forget(catalog, private_name)
             _refuse_place(identifier, location, table.location())
         with staging(table):
-            swap = stage_birth(table, progress)
+            swap = stage_creation(table, progress)
         send(catalog, table, swap)
         # Another creator was first, or a gateway repeated the request of a rename that had landed: the table
         # that bears the name now decides.
@@ -189,7 +189,7 @@ def give_birth(
     except SluiceError:
         raise
     except Exception as error:
-        raise birth_error(error, table=identifier) from error
+        raise creation_error(error, table=identifier) from error
     born = load_table(catalog, identifier)
     if born is None:
         raise catalog_error(NoSuchTableError(identifier), "lost the table it just made", table=identifier)
@@ -253,14 +253,14 @@ def create_routed_table(
 
     Of ``own``'s columns it is born with those that it is partitioned or sorted by; others come with rows that
     have values in them. Raises ``ConfigError`` (``not-routed-from``) for a table that rows of another one are
-    routed to, or none, and as ``give_birth``.
+    routed to, or none, and as ``create_and_rename``.
     """
     table = load_table(catalog, identifier)
     if table is None:
         schema, sort_by = own.schema(), sorted_by(own.schema(), own.sort_order())
         sources = {each.source_id: str(schema.find_column_name(each.source_id)) for each in own.spec().fields}
         columns = _schema(schema, {*sort_by, *sources.values()})
-        table = give_birth(
+        table = create_and_rename(
             catalog,
             identifier,
             schema=columns,

@@ -47,7 +47,7 @@ class Registry(Protocol):
         """Return a subject's schema of that version, None: the latest, and its id."""
 
 
-class KeptSchemas:
+class SchemaStore:
     """The schemas of one registry, ``name``; each is read once in a process, and asked for once in all."""
 
     def __init__(self, name: str, store: CreateOnlyStore, registry: Registry) -> None:
