@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor, check_properties
@@ -223,8 +223,9 @@ class _Recovery:
         self, attempt: Attempt, tables: Sequence[Table], spared: frozenset[str] = frozenset()
     ) -> int:
         """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
-        reach = partial(self._reach, "before-delete")
-        deleted = sweep_files(attempt, tables, before_delete=reach, spared=spared)
+        deleted = sweep_files(
+            attempt, tables, before_delete=lambda: self._reach("before-delete"), spared=spared
+        )
         self._reach("after-sweep")
         return deleted
 
