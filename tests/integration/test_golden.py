@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fastavro
 import pytest
 
+from prove.lab.generated_changes import MadeUp, Told
 from prove.lab.pipeline_lab import TABLE, by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.acts.act import resume
 from spark_jobs.acts.held_batches import publish
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.books.history import history
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.progress import PROPERTY_FORMAT_VERSION
+from spark_jobs.protocol.progress import FORMAT_VERSION
 from spark_jobs.replay.rebuild import rebuild
 from tests.golden.make import as_json, in_avro
 from tests.support.golden import (
@@ -40,59 +43,41 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka]
 
 
+class Archives:
+    """What earlier versions left, each put up once it is asked for."""
+
+    def __init__(self, root: Path, s3_endpoint: str) -> None:
+        self._place = root, s3_endpoint
+        self._up: dict[Path, Golden] = {}
+
+    def __getitem__(self, archive: Path) -> Golden:
+        """Return it with its broker and bucket."""
+        if archive not in self._up:
+            self._up[archive] = put_up(archive, *self._place)
+        return self._up[archive]
+
+    def stop(self) -> None:
+        """Stop their brokers."""
+        for golden in self._up.values():
+            golden.kafka.process.stop()
+
+
 @pytest.fixture(scope="module")
-def golden(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
+def archives(servers_folder: Path, s3_endpoint: str) -> Iterator[Archives]:
+    """All of them, for all tests of this file."""
+    every = Archives(servers_folder, s3_endpoint)
+    yield every
+    every.stop()
+
+
+@pytest.fixture
+def golden(archives: Archives) -> Golden:
     """All pipelines of the first format."""
-    state = put_up(FORMAT_1, servers_folder, s3_endpoint)
-    yield state
-    state.kafka.process.stop()
-
-
-@pytest.fixture(scope="module")
-def by_schema(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
-    """The pipeline of the first format that is drained by schemas."""
-    state = put_up(FORMAT_1_BY_SCHEMA, servers_folder, s3_endpoint)
-    yield state
-    state.kafka.process.stop()
-
-
-@pytest.fixture(scope="module")
-def mirrors(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
-    """The mirrors of the fourth format."""
-    state = put_up(FORMAT_4_MIRROR, servers_folder, s3_endpoint)
-    yield state
-    state.kafka.process.stop()
-
-
-@pytest.fixture(scope="module")
-def later(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
-    """The pipelines of the second, third and fifth format."""
-    state = put_up(FORMATS_2_3_5, servers_folder, s3_endpoint)
-    yield state
-    state.kafka.process.stop()
+    return archives[FORMAT_1]
 
 
 def _ids(lab: Lab) -> list[int]:
     return sorted(row["id"] for row in by_offset(lab).values())
-
-
-def test_a_verified_batch_is_adopted_and_the_table_goes_on(golden: Golden) -> None:
-    """The batch is not read again; new records follow, a range is replayed, history shows all of it."""
-    lab = golden.lab("landed", max_batch_records=40)
-    result = lab.drain()
-    assert (len(result.recovery.adopted), len(result.batches), result.stopped) == (1, 0, "caught-up")
-    golden.broker.produce(lab.pipeline.topic, [b'{"id": 160, "customer": "new"}', b"not json"])
-    assert len(lab.drain().batches) == 1
-    lab.replay(OffsetRange(0, 0, 30), OffsetRange(1, 5, 20))
-    assert _ids(lab) == list(range(161))
-    assert lab.rows(DEAD_LETTERS).num_rows == 3
-    found = lab.audit()
-    assert found.is_clean, found
-    with lab.connections() as connections:
-        assert checkpoint(lab.pipeline, connections).folded_attempts
-        lines = history(lab.pipeline, connections, limit=100)
-    assert {line.entry.kind for line in lines} >= {"drain", "replay"}
-    assert lab.stray_files() == set()
 
 
 def test_files_that_were_never_logged_are_swept(golden: Golden) -> None:
@@ -146,8 +131,9 @@ def test_what_an_operator_did_still_holds(golden: Golden) -> None:
     assert found.is_clean, found
 
 
-def test_a_table_from_before_column_maps_gets_one(by_schema: Golden) -> None:
+def test_a_table_from_before_column_maps_gets_one(archives: Archives) -> None:
     """Without its registry it is drained, replayed and audited; a later schema finds its columns."""
+    by_schema = archives[FORMAT_1_BY_SCHEMA]
     lab = by_schema.lab("by-schema", value={"format": "avro", "registry": "main"})
     configure(lab, "", {"registries": {"main": {"url": "http://127.0.0.1:1"}}})
     assert (progress(lab).columns, len(progress(lab).schemas)) == ({}, 2)
@@ -169,78 +155,172 @@ def test_a_table_from_before_column_maps_gets_one(by_schema: Golden) -> None:
     assert set(progress(lab).columns) == {"id", "price", "amount", "code", "customer"}
 
 
-@pytest.mark.parametrize(("name", "told_again"), [("mirrored", 1), ("in-flight", 0)])
-def test_a_mirror_of_before_gets_a_source(mirrors: Golden, name: str, told_again: int) -> None:
-    """It goes on, its files without a column for it are adopted, and what was told before is known again."""
-    lab = replace(mirrors.lab(name, layout="mirror"), is_here=True)
+def test_a_mirror_of_before_gets_a_source(archives: Archives) -> None:
+    """It goes on, and what was told before is known again."""
+    lab = archives[FORMAT_4_MIRROR].lab("mirrored", layout="mirror")
     before = progress(lab).cdc
     assert (before and before.source, progress(lab).format_version) == (None, 4)
     assert "_cdc_source" not in lab.table().schema().column_names
-    result = lab.drain()
-    assert result.balance.get("told_again", 0) == told_again
-    assert len(result.recovery.adopted) == (name == "in-flight")
-    scores = {row["id"]: row["score"] for row in lab.rows().to_pylist()}
-    changed = {4: 44, 5: 55} if told_again else {4: 44}
-    assert scores == {n: n for n in range(10) if n != 3} | changed
+    assert lab.drain().balance["told_again"] == 1
+    assert _there(lab) == {TABLE: {n: n for n in range(10) if n != 3} | {4: 44, 5: 55}}
     assert lab.audit().is_clean
 
 
 ROUTE = {"by": "kind", "tables": {"refund": "sales.refunds", "void": "sales.voids"}}
-LEFT: dict[str, tuple[str, dict[str, Any], list[Record], str]] = {
-    "by-fields": (
-        "2",
-        {"value": {"format": "avro", "file": "order.avsc", "framing": "none"}},
-        in_avro(30, 1),
-        "id",
+IN_AVRO = {"value": {"format": "avro", "file": "order.avsc", "framing": "none"}}
+CAREFUL = {"schema": {"new_fields": "dead_letter"}}
+MIRROR = {"layout": "mirror"}
+SOURCE = MadeUp(4)
+_BEGUN, LATER = ([told.record(1) for told in SOURCE.changes(count)] for count in (16, 2))
+SCORES = {n: n for n in range(10) if n != 3} | {4: 44}
+
+
+def _told_of_order(told: Told) -> Record:
+    record = told.record(1)
+    return replace(record, value=(record.value or b"").replace(b'"customers"', b'"orders"'))
+
+
+class Left(NamedTuple):
+    """A pipeline that was left in the middle of something, and how each act on it ends.
+
+    ``begun`` are its rows when what was begun is done, ``more`` what is drained then, ``rows`` those that it
+    has in the end. ``redriven`` counts the letters that become rows and those that fail again. What is a
+    text instead is the code of the error that refuses the act.
+    """
+
+    format: int
+    archive: Path
+    settings: dict[str, Any]
+    begun: dict[str, Any]
+    more: list[Record]
+    rows: dict[str, Any]
+    redriven: tuple[int, int] | str
+    replayed: str = ""
+    adopted: int = 1
+
+
+LEFT = {
+    "landed": Left(
+        1,
+        FORMAT_1,
+        {"max_batch_records": 40, **CAREFUL},
+        {TABLE: [*range(160)]},
+        as_json({"id": 160}, {"id": 161, "new": 1}),
+        {TABLE: [*range(162)]},
+        (1, 2),
     ),
-    "archived": ("2", {"layout": "archive"}, as_json({"id": 5}), "_kafka_offset"),
-    "redriven": ("3", {}, as_json({"id": 5}), "id"),
-    "routed": ("3", {"route": ROUTE}, as_json({"id": 7, "kind": "sale"}), "id"),
+    "by-fields": Left(
+        2, FORMATS_2_3_5, IN_AVRO, {TABLE: [*range(30)]}, in_avro(30, 1), {TABLE: [*range(31)]}, (0, 1)
+    ),
+    "archived": Left(
+        2,
+        FORMATS_2_3_5,
+        {"layout": "archive"},
+        {TABLE: [*range(5)]},
+        as_json({"id": 5}),
+        {TABLE: [*range(6)]},
+        "redrive-archive",
+    ),
+    "redriven": Left(
+        3,
+        FORMATS_2_3_5,
+        CAREFUL,
+        {TABLE: [*range(5)]},
+        as_json({"id": 5}, {"id": 6, "new": 1}),
+        {TABLE: [*range(7)]},
+        (1, 0),
+    ),
+    "routed": Left(
+        3,
+        FORMATS_2_3_5,
+        {"route": ROUTE, **CAREFUL},
+        {TABLE: [0, 6], "sales.refunds": [1, 4], "sales.voids": [2, 5]},
+        as_json({"id": 7, "kind": "sale"}, {"id": 8, "kind": "void", "new": 1}),
+        {TABLE: [0, 6, 7], "sales.refunds": [1, 4], "sales.voids": [2, 5, 8]},
+        (1, 2),
+        adopted=0,  # it landed, and owed what it had for others
+    ),
+    "in-flight": Left(
+        4,
+        FORMAT_4_MIRROR,
+        MIRROR,
+        {TABLE: SCORES},
+        [_told_of_order(Told("u", 5, 1420, 1410, 1_700_000_001_420, 55))],
+        {TABLE: SCORES | {5: 55}},
+        "mirror-replay",
+        "mirror-replay",
+    ),
+    "mirrored-from": Left(
+        5,
+        FORMATS_2_3_5,
+        MIRROR,
+        {TABLE: {7: 71, 20: 98, 4: 44, 1: 25, 8: 55}},
+        LATER,
+        {TABLE: {key: score for key, (score, _) in SOURCE.rows.items()}},
+        "mirror-replay",
+        "mirror-replay",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_is_of_a_later_format_goes_on(later: Golden, name: str) -> None:
-    """What was begun is finished, what is owed paid; it is drained, replayed and redriven on, and exact."""
-    version, settings, more, column = LEFT[name]
-    lab = later.lab(name, **settings)
-    assert lab.table().properties[PROPERTY_FORMAT_VERSION] == version
-    expected = json.loads((lab.path.parent / "expected.json").read_text())
-    assert len(lab.drain().recovery.adopted) == (name != "routed")
-    assert {table: _in_column(lab, table, column) for table in expected} == expected
+def test_what_was_left_goes_on(archives: Archives, name: str) -> None:
+    """What was begun is finished, what is owed paid; drained, replayed, redriven and rebuilt it is exact."""
+    left = LEFT[name]
+    lab = archives[left.archive].lab(name, **left.settings)
+    assert progress(lab).format_version == left.format
+    done = {"drain"}
+    assert len(lab.drain().recovery.adopted) == left.adopted
+    assert _there(lab) == left.begun
     assert lab.audit().is_clean
-    later.broker.produce(name, more)
+    archives[left.archive].broker.produce(name, left.more)
     assert len(lab.drain().batches) == 1
-    lab.replay(OffsetRange(0, 1, 3))
-    if name != "archived":
-        lab.redrive()
-    expected[TABLE].append(max(expected[TABLE]) + 1)
-    assert {table: _in_column(lab, table, column) for table in expected} == expected
-    assert lab.table().properties[PROPERTY_FORMAT_VERSION] >= version
+    with _refused(left.replayed):
+        lab.replay(OffsetRange(0, 1, 3))
+        done.add("replay")
+    if "schema" in left.settings:
+        configure(lab, "pipelines/orders", {"schema": None})
+    with _refused(left.redriven):
+        again = lab.redrive().balance
+        assert (again.records - again.dead_letters, again.dead_letters) == left.redriven
+        done.add("redrive")
+    with lab.connections() as connections:
+        if left.settings == MIRROR:
+            rebuild(lab.pipeline, connections, reason="test")
+            done.add("rebuild")
+        assert checkpoint(lab.pipeline, connections).folded_attempts
+        assert {line.entry.kind for line in history(lab.pipeline, connections, limit=100)} >= done
+    assert _there(lab) == left.rows
     found = lab.audit()
     assert found.is_clean, found
+    assert lab.stray_files() == set()
+    assert progress(lab).format_version >= left.format
 
 
-def test_a_mirror_with_a_source_goes_on(later: Golden) -> None:
-    """Its batch is adopted, and made anew by a rebuild it is the same."""
-    lab = later.lab("mirrored-from", layout="mirror")
-    assert lab.table().properties[PROPERTY_FORMAT_VERSION] == "5"
-    expected = json.loads((lab.path.parent / "expected.json").read_text())
-    assert len(lab.drain().recovery.adopted) == 1
-    assert _scores(lab) == {int(key): score for key, (score, _) in expected.items()}
-    assert lab.audit().is_clean
-    with lab.connections() as connections:
-        rebuild(lab.pipeline, connections, reason="test")
-    assert _scores(lab) == {int(key): score for key, (score, _) in expected.items()}
-    assert lab.audit().is_clean
+def test_no_format_is_left_out() -> None:
+    """One of each is gone on with, and of each that has more than mirrors all acts are done."""
+    assert {left.format for left in LEFT.values()} == {*range(1, FORMAT_VERSION + 1)}
+    of_rows = {left.format for left in LEFT.values() if not isinstance(left.redriven, str)}
+    assert of_rows == {left.format for left in LEFT.values() if left.settings != MIRROR}
 
 
-def _in_column(lab: Lab, table: str, column: str) -> list[Any]:
-    return sorted(row[column] for row in by_offset(lab, table).values())
+@contextmanager
+def _refused(how: object) -> Iterator[None]:
+    if isinstance(how, str) and how:
+        with pytest.raises(ConfigError) as refused:
+            yield
+        assert refused.value.code == how
+    else:
+        yield
 
 
-def _scores(lab: Lab) -> dict[int, int]:
-    return {row["id"]: row["score"] for row in lab.rows().to_pylist()}
+def _there(lab: Lab) -> dict[str, Any]:
+    """By table the ids of its rows, an archive's offsets, or the score of each of a mirror's rows."""
+    if lab.pipeline.layout == "mirror":
+        return {TABLE: {row["id"]: row["score"] for row in lab.rows().to_pylist()}}
+    column = "_kafka_offset" if lab.pipeline.layout == "archive" else "id"
+    tables = (TABLE, *lab.routed)
+    return {table: sorted(row[column] for row in by_offset(lab, table).values()) for table in tables}
 
 
 def _of_later_schema(registry: RegistryStandIn, number: int) -> bytes:
