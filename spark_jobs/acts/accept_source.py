@@ -138,8 +138,7 @@ def _accept(
     """Land what follows of the progress that was looked at, which must be the table's still."""
 
     def change(progress: Progress) -> Progress:
-        if _standing(progress) != _standing(compared):
-            raise fault("moved-while-compared", **pipeline.where)
+        refuse_moved(progress, compared, **pipeline.where)
         return follow(progress)
 
     table = load_drained(pipeline, connections)
@@ -147,6 +146,12 @@ def _accept(
     # What the table owes is of the generation that may end here.
     intent = ChangeCommit(batch, change, summary_of_act(connections, reason), pays_first=True)
     return land_act(connections, table, intent, reason)
+
+
+def refuse_moved(progress: Progress, compared: Progress, *, pipeline: str, table: str) -> None:
+    """Raise ``CommitConflict`` (``moved-while-compared``) where the table is not as it was compared."""
+    if _standing(progress) != _standing(compared):
+        raise fault("moved-while-compared", pipeline=pipeline, table=table)
 
 
 def _standing(progress: Progress) -> tuple[object, ...]:

@@ -79,9 +79,9 @@ class ChangeCommit(BatchIntent):
         """Stage it on the table just loaded."""
         check_anchor(table)
         progress = progress_of(table)
+        changed = self.change(progress).recorded(self.attempt, self.batch.ranges)
         if self.pays_first:
             commit_pending(connections, self.identifier, progress, self.summary)
-        changed = self.change(progress).recorded(self.attempt, self.batch.ranges)
         return stage_append(table, (), changed, {**self.summary, **batch_summary(self.batch)})
 
 

@@ -20,7 +20,7 @@ from spark_jobs.commit.swap import send, stage_append
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.dead_letter_files import letters_of, save_dead_letters, saved_files
+from spark_jobs.lake.dead_letter_files import save_dead_letters, saved_files, whole_dead_letters
 from spark_jobs.protocol.errors import ConfigError, CorruptLog, RetryableError
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange
 from spark_jobs.protocol.progress import PendingDeadLetters
@@ -167,7 +167,9 @@ def test_letters_that_an_earlier_version_put_back_come_in(lab: Lab) -> None:
     table = lab.table(DEAD_LETTERS)
     original = by_offset(lab, DEAD_LETTERS)
     with lab.connections() as connections:
-        letters = letters_of(table, Coordinates.of([OffsetRange(0, 0, RECORDS)]), progress(lab).generation)
+        letters = whole_dead_letters(
+            table, Coordinates.of([OffsetRange(0, 0, RECORDS)]), progress(lab).generation
+        )
         kept = save_dead_letters(connections.state, str(lab.table().metadata.table_uuid), "then", letters)
         owed = PendingDeadLetters("then", NO_RANGES, (), replaces=True, returned=(kept,))
         lab.redrive()

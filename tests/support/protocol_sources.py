@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from spark_jobs.acts.accept_source import SourceComparison, _AcceptCommit
+from spark_jobs.acts.accept_source import SourceComparison, refuse_moved
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.source import check_identity
 from spark_jobs.protocol.works.changes import ACCEPT
@@ -132,9 +132,8 @@ class SourceSteps:
 
     def _accept(self, world: World, run: Run, _turn: object) -> Iterator[tuple[World, Run]]:
         compared = comparison(run.seen, world.topic, self.model.fork or 0)
-        act = _AcceptCommit(batch_of(run.commit.attempt), "t", compared, None, {})
         try:
-            act._refuse_moved(progress_of(world.history))
+            refuse_moved(progress_of(world.history), compared.progress, pipeline="p", table="t")
         except CommitConflict:
             yield world, over(run)
             return
