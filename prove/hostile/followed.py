@@ -37,7 +37,7 @@ KILLS: tuple[tuple[Job, tuple[str, ...]], ...] = (
     (replace(RETYPE, prepare=drain_twice), ("change.after-swap", "replay.after-swap")),
     (REDRIVE, ("redrive.before-swap", "redrive.after-swap", *_SWAPS)),
     (NEW_SCHEMA, ("columns.before-swap", "columns.after-swap", "commit.after-swap")),
-    (ACCEPT, ("accept.before-swap", "accept.after-swap")),
+    (ACCEPT, ("act.before-swap", "act.after-swap")),
 )
 _CATALOGS = {DRAIN.name: (SQLITE, REST, NESSIE), ROLLBACK.name: (SQLITE, REST)}
 
