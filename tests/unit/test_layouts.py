@@ -165,3 +165,44 @@ def test_only_mirrors_are_made_anew_and_only_archives_go_back() -> None:
     """Every other layout refuses it."""
     for act, whose in (("rebuild", "mirror"), ("export", "archive")):
         assert [layout for layout in EVERY if act not in layout.refused] == [whose]
+
+
+BY_OFFSET = ("_kafka_generation", "_kafka_partition", "_kafka_offset")
+# Name in the table, identity, partitions, order, bytes as keys; checks of its own, upkeep that no drain may
+# run beside, columns that a rehearsal leaves out, events of a gateway's sources, and the newest audited.
+FACTS: dict[str, tuple[Any, ...]] = {
+    "flat": (None, BY_OFFSET, None, None, False, (), (), (), True, 1_000_000),
+    "archive": (
+        "archive",
+        BY_OFFSET,
+        ("_kafka_partition",),
+        None,
+        True,
+        (),
+        (),
+        ("kafka",),
+        False,
+        1_000_000,
+    ),
+    "changes": ("changes", BY_OFFSET, None, None, False, (), (), (), True, 1_000_000),
+    "mirror": (
+        *("mirror", ("_cdc_row_id",), None, ("_cdc_row_id",), False),
+        *(("exact",), ("compaction",), (), False, 100_000),
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", EVERY, ids=str)
+def test_tables_stay_as_their_layout_made_them(layout: Layout) -> None:
+    """What lies in them, and what runs on them, goes by these; a change of one needs the tables made anew."""
+    table = (layout.stored, layout.identity, layout.partitions, layout.sorting, layout.key_is_binary)
+    sets = (layout.own_checks, layout.of_drains, layout.not_compared)
+    rest = (layout.tells_source_events, layout.newest_audited)
+    assert (*table, *map(tuple, sets), *rest) == FACTS[layout]
+
+
+@pytest.mark.parametrize("layout", EVERY, ids=str)
+def test_what_is_compared_is_changed_by_nothing(layout: Layout) -> None:
+    """The command reads both and writes neither."""
+    assert layout.compared("a") in ("./sluice audit a", "./sluice replay a --all --diff")
+    assert ("replay" in layout.refused) == (layout.compared("a") == "./sluice audit a")
