@@ -34,7 +34,7 @@ KILLS: tuple[tuple[Job, tuple[str, ...]], ...] = (
     (REPLAY, ("replay.before-swap", "replay.after-swap", *_SWAPS)),
     (ROLLBACK, ("rollback.before-swap", "rollback.after-swap", *_SWAPS)),
     # Without the head of the topic that Kafka has lost there: the answers are held against all of it.
-    (replace(RETYPE, prepare=drain_twice), ("change.after-swap", "replay.after-swap")),
+    (replace(RETYPE, prepare=drain_twice), ("change.after-swap", "retype.after-swap")),
     (REDRIVE, ("redrive.before-swap", "redrive.after-swap", *_SWAPS)),
     (NEW_SCHEMA, ("columns.before-swap", "columns.after-swap", "commit.after-swap")),
     (ACCEPT, ("act.before-swap", "act.after-swap")),
