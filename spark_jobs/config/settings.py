@@ -2,7 +2,7 @@
 
 A section is one model, whether a person writes it or a job receives it: docs/CONFIG.md and
 docs/sluice.schema.json are generated from it, so a description here is documentation. What a file holds
-beside sections is ``written.py``; how files become a ``SluiceConfig`` is ``build.py``. Secrets stay
+beside sections is ``file_models.py``; how files become a ``SluiceConfig`` is ``build.py``. Secrets stay
 unresolved. Pure.
 """
 

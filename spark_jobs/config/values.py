@@ -261,7 +261,7 @@ Version = Annotated[int, BeforeValidator(_version), WithJsonSchema({"const": 1})
 class Frozen(BaseModel):
     """Base of all configuration models: immutable, no unknown fields, no values in validation errors.
 
-    A program names fields as they are called here; a file is read by ``alias`` alone (``validation.py``).
+    A program names fields as they are called here; a file is read by ``alias`` alone (``file_models.py``).
     ``model_fields_set`` is what is written.
     """
 
