@@ -61,7 +61,9 @@ def test_a_resumed_pipeline_adopts_what_was_left_and_goes_on(new_lab: NewLab) ->
     assert lab.rows().num_rows == 20
     with lab.connections() as connections:
         ended = resume(lab.pipeline, connections, reason="it has moved")
+        resumed_at = lab.table().metadata_location
         assert resume(lab.pipeline, connections, reason="twice") is None
+        assert lab.table().metadata_location == resumed_at
     assert ended is not None
     assert len(lab.drain().recovery.adopted) == 1
     found = lab.audit()
@@ -99,3 +101,6 @@ def test_what_retention_took_is_skipped_by_the_command_the_error_names(new_lab: 
     found = lab.audit()
     assert found.is_clean, found
     assert (found.rows, found.skipped, found.gone, found.lag) == (30, 10, 20, 0)
+    new_lab.produce(lab, orders(40, 1))
+    _skip(lab, OffsetRange(0, 40, 41))  # up to the topic's end, which is exclusive as the range's
+    assert progress(lab).next_offsets == {0: 41}
