@@ -57,6 +57,21 @@ def make_movable(places: Places, environment: Path) -> None:
     _uv(places, "pip", "install", "--quiet", *into, "--no-deps", places.clone)
 
 
+def build_distributions(places: Places, folder: Path) -> None:
+    """Build the sdist, and from it the wheel, into a folder."""
+    _uv(
+        places,
+        "build",
+        "--quiet",
+        "--no-create-gitignore",
+        "--python",
+        sys.executable,
+        "--out-dir",
+        folder,
+        places.clone,
+    )
+
+
 def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
     """Bring a jar lock's sets (all when none is named) into the cache; at once when they are there."""
     # What pip is told of proxies and certificates counts here too.

@@ -1,11 +1,13 @@
-"""What an image holds above its Debian, as CycloneDX's bill of materials: packages and jars as locked."""
+"""CycloneDX bill of materials of a built file: packages and jars as locked; of an image without its base."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -18,15 +20,22 @@ _LOCKED = re.compile(r"^(\S.*?) \\\n((?:    --hash=.*\n?)+)", re.MULTILINE)
 _HASH = re.compile(r"sha256:(\w+)")
 
 
-def bill_of_materials(*jar_sets: str) -> str:
-    """Return the bill as JSON; the same for the same locks. A package's hashes are those of all its files."""
+def bill_of_materials(*jar_sets: str, of: Path | None = None) -> str:
+    """Return the bill as JSON; the same for the same locks. A package's hashes are those of all its files.
+
+    ``of`` is the built file, whose name and hash are in the bill.
+    """
+    subject: dict[str, Any] = {"type": "application", "name": "sluice", "version": __version__}
+    if of is not None:
+        digest = hashlib.sha256(of.read_bytes()).hexdigest()
+        subject |= {"bom-ref": of.name, "hashes": [{"alg": "SHA-256", "content": digest}]}
     # Two locks may name the same package.
     components = {each["purl"]: each for each in (*_packages(), *_jars(*jar_sets))}.values()
     bill = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
-        "metadata": {"component": {"type": "application", "name": "sluice", "version": __version__}},
+        "metadata": {"component": subject},
         "components": sorted(components, key=lambda component: str(component["purl"])),
     }
     return json.dumps(bill, indent=1) + "\n"

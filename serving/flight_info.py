@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Collection, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
+
+from spark_jobs import __version__
 
 TABLE_TYPES = ("BASE TABLE", "VIEW")
 _KINDS = (
@@ -50,7 +51,7 @@ _TRUE = (3, 4, 506, 515, 516, 518, 520, 521, 523, 532, 539)
 _NULLS_AT_END, _FULL_OUTER_JOINS, _FORWARD_ONLY = 3, 2, 1 << 1
 _CASE_INSENSITIVE, _BOTH, _EVERY, _FIRST = 1, 0b11, 0b1111, 0b1
 _TEXTS_AT = (0, 1, 2, 504, 513, 529, 531)
-_TEXTS_OF = ("Sluice", version("sluice-lake"), pa.__version__, '"', "\\", "schema", "catalog")
+_TEXTS_OF = ("Sluice", __version__, pa.__version__, '"', "\\", "schema", "catalog")
 _VALUES: dict[int, Any] = {
     **dict.fromkeys(_TRUE, True),
     **dict.fromkeys((503, 505), _CASE_INSENSITIVE),

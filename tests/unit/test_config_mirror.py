@@ -98,11 +98,7 @@ def test_what_a_mirror_may_have_is_taken() -> None:
             "mirror-replay",
             REBUILD,
         ),
-        (
-            lambda mirror: repartition(mirror, NOTHING, reason="r"),
-            "cannot-repartition",
-            "Leave the table unpartitioned",
-        ),
+        (lambda mirror: repartition(mirror, NOTHING, reason="r"), "cannot-repartition", "Leave it as it is"),
     ],
 )
 def test_acts_that_a_mirror_has_not_are_refused_before_anything_is_looked_at(

@@ -1,4 +1,4 @@
-"""``retention_headroom``: the time until Kafka may delete a record that waits. Pure."""
+"""``retention_headroom``: how long Kafka keeps what waits. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADROOM_SHARE_OF_RETENTION = 0.25
 
 
 def judge(case: Case) -> Verdict:
-    """Judge when Kafka may delete the first record that waits; passes if that cannot be known."""
+    """Judge when Kafka may delete the first record that waits, as far as that can be known."""
     facts = case.facts
     if facts.table is None:
         return no_table(facts.waiting)
@@ -27,22 +27,21 @@ def judge(case: Case) -> Verdict:
     if left is None:
         is_unknown = facts.waiting and not facts.is_retention_known
         fact = (
-            f"unknown: reading the settings of topic {case.topic} requires the right DESCRIBE_CONFIGS"
+            f"unknown: the settings of topic {case.topic} cannot be read (DESCRIBE_CONFIGS)"
             if is_unknown
-            else "Kafka is not about to delete a record that waits"
+            else "nothing waits that Kafka would delete"
         )
         return Verdict(passed=True, fact=fact, numbers={"lag_records": facts.waiting})
     seconds = left / 1000
-    # A day, or a share of the retention if that is shorter.
+    # A day, but for topics that keep little a share of what they keep.
     kept_ms = facts.retention_ms
     share = HEADROOM_SECONDS if kept_ms is None else kept_ms / 1000 * HEADROOM_SHARE_OF_RETENTION
     limit = case.limit or float(min(HEADROOM_SECONDS, share))
-    due = f"in {spoken_duration(seconds)}" if seconds else "now"
-    fact = f"Kafka may delete the next record {due}"
+    fact = f"Kafka may delete the next record {f'in {spoken_duration(seconds)}' if seconds else 'now'}"
     numbers = {"headroom_minutes": seconds / 60, "limit_minutes": limit / 60}
     return Verdict(
         seconds >= limit,
-        f"{fact} (minimum {spoken_duration(limit)})",
+        f"{fact} (at least {spoken_duration(limit)} wanted)",
         numbers,
         f"raise retention.ms of topic {case.topic}, then {drain_or_resume(case)}",
     )
@@ -51,9 +50,9 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "retention_headroom",
     place=5,
-    meaning="Kafka keeps the records that wait for longer than the limit.",
+    meaning="Kafka keeps what waits for much longer than it takes to drain it.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="Limit: minimum time; default: `1d`, or a quarter of `retention.ms` if that is less.",
+    limit_text="Limit: the least time; by default `1d`, or a quarter of `retention.ms` if that is less.",
     limit=LimitKind.DURATION,
 )

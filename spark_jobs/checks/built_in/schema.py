@@ -1,4 +1,4 @@
-"""``schema``: the table's columns have not changed in the last 24 hours. Pure."""
+"""``schema``: whether the table's columns changed lately. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from spark_jobs.protocol import mends
 
 
 def judge(case: Case) -> Verdict:
-    """Judge the changes of columns in the last 24 hours."""
+    """Judge the changes of columns since yesterday."""
     table = case.facts.table
     if table is None:
         return no_table()
     numbers: dict[str, float] = {"changes": len(table.schema_changes)}
     if not table.schema_changes:
-        unchanged = "no column changed in the last 24 hours"
-        fact = unchanged if table.shows_history else "the catalog returns no earlier schema"
+        fact = "no column changed lately" if table.shows_history else "the catalog shows no earlier schema"
         return Verdict(passed=True, fact=fact, numbers=numbers)
     more = len(table.schema_changes) - 10
     fact = ", ".join(table.schema_changes[:10]) + (f" and {more} more" if more > 0 else "")
@@ -24,7 +23,7 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "schema",
     place=7,
-    meaning="The table's columns have not changed in the last 24 hours.",
+    meaning="The table's columns have not changed lately.",
     severity=Severity.WARN,
     judge=judge,
 )
