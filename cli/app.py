@@ -1,6 +1,6 @@
-"""The command line: its names, their groups in ``--help``, and how a command's outcome becomes an exit code.
+"""The command line: command names, sections of ``--help``, common options and exit codes.
 
-A command's file is imported when that command runs: ``--help`` and ``status`` must feel instant.
+A command's module is imported only when that command runs, so that ``--help`` and ``status`` start fast.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ EXIT_UNEXPECTED = 70
 
 
 class SluiceGroup(click.Group):
-    """A group that lists its commands by section and imports a command only to run it."""
+    """Command group that lists commands by section and imports a command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
-        """Return all names, in the order of ``--help``."""
+        """Return all command names in the order of ``--help``."""
         return [entry.name for entry in COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command's file; None for a name that is not listed.
+        """Import and return the command; None if the name is unknown.
 
-        It gets the common options too, so that they work before and after its name.
+        The common options are added to it, so that they work before and after its name.
         """
         section = next((entry.section for entry in COMMANDS if entry.name == cmd_name), None)
         if section is None:
@@ -47,13 +47,13 @@ class SluiceGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was typed. Raises ``UsageError`` naming the one that was probably meant."""
+        """Return the typed command. Raises ``UsageError`` with the closest name if it is unknown."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise click.UsageError(no_such_command(args[0]), ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the sections of ``--help``."""
+        """Write the command list of ``--help`` by section."""
         width = max(len(entry.name) for entry in COMMANDS)
         for section in dict.fromkeys(entry.section for entry in COMMANDS):
             rows = [(e.name.ljust(width), e.line) for e in COMMANDS if e.section == section]
@@ -62,13 +62,13 @@ class SluiceGroup(click.Group):
 
 
 def common_options() -> list[click.Option]:
-    """Return the options of every command; ``main`` reads ``--debug`` itself, a mistyped line has it too."""
+    """Return the options that every command has; ``main`` reads ``--debug`` before parsing."""
     return [
         click.Option(
             ["--config"],
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="The configuration instead of SLUICE_CONFIG or ./sluice.yaml.",
+            help="Configuration file. Overrides SLUICE_CONFIG and ./sluice.yaml.",
             expose_value=False,
             is_eager=True,
             callback=_use_config,
@@ -76,7 +76,8 @@ def common_options() -> list[click.Option]:
         click.Option(
             ["--log-level"],
             type=click.Choice(LEVELS, case_sensitive=False),
-            help="How much to tell on the way, instead of SLUICE_LOG_LEVEL; debug has librdkafka's log too.",
+            metavar="LEVEL",
+            help="debug (with librdkafka's log), info, warning or error. Overrides SLUICE_LOG_LEVEL.",
             expose_value=False,
             is_eager=True,
             callback=_use_log_level,
@@ -84,7 +85,7 @@ def common_options() -> list[click.Option]:
         click.Option(
             ["--debug"],
             is_flag=True,
-            help="Show the traceback of an error.",
+            help="Show the Python traceback of an error.",
             expose_value=False,
         ),
     ]
@@ -106,7 +107,7 @@ def _use_log_level(ctx: click.Context, _parameter: click.Parameter, value: str |
 
 
 class _ToTerminal(logging.Handler):
-    """Lines on standard error: standard output is the answer's."""
+    """Log handler that writes to standard error; standard output is for results."""
 
     def emit(self, record: logging.LogRecord) -> None:
         line = self.format(record)
@@ -124,7 +125,7 @@ click.version_option(__version__, message="sluice %(version)s", help="Show the v
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command line and give its exit code; an error becomes a line, a hint and an anchor."""
+    """Run one command line and return its exit code; print an error as message, hint and anchor."""
     debug = "--debug" in arguments
     try:
         with told_by(_ToTerminal()):

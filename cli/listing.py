@@ -1,4 +1,4 @@
-"""The commands and their lines, as ``--help`` lists them. Pure: it is read before anything is installed."""
+"""The commands and their one-line texts in ``--help``. Pure: imported before anything is installed."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 SUMMARY = "Kafka topics into Apache Iceberg tables, exactly once, run by Dagster."
-NEXT = "New here: ./sluice demo. Your own broker: ./sluice init, then validate, check, preview and up."
+NEXT = "Start with ./sluice demo. For your own broker: ./sluice init, then validate, check, preview, up."
 
 # What `--help` lists, in its order: a command is a line here and its file, `cli/commands/<name>.py`
 # (`develop.py` for the last group).
 _LISTED = """
 Use
-  demo      Real Kafka, real data, two tables filled and audited in minutes.
+  demo      Run Kafka, fill two tables from real data and audit them.
   init      Write a commented sluice.yaml for your broker.
-  preview   Show the table a topic would become; writes nothing.
-  up        Run what the configuration names until Ctrl-C.
-  status    One word, lag and last commit per pipeline.
-  query     SQL over a table and its dead letters: now, then, or with Kafka.
-  lookup    The rows of a record key, the newest first.
+  preview   Show the table that a topic would become. Writes nothing.
+  up        Run Dagster and the servers it needs until Ctrl-C.
+  status    Show the state, lag and last commit of each pipeline.
+  query     Run SQL over a table, now or as of a snapshot, with or without Kafka.
+  lookup    Show the rows of a record key, newest first.
 Operate
-  validate  Check sluice.yaml: every mistake with line and key.
-  check     Try every connection a pipeline needs; leaves nothing behind.
+  validate  List every mistake in sluice.yaml with its line and key.
+  check     Test every connection that a pipeline needs.
   drain     Drain one pipeline now, until it has caught up.
-  recover   Settle attempts that a crash left unfinished.
-  replay    Read drained offsets again and replace exactly their rows.
-  redrive   Send dead letters through again: rows, or why not.
-  rebuild   Fold a mirror's topic anew, in one commit.
-  export    Produce an archive to a topic: the stream as it came.
-  upkeep    Compact, expire, rewrite manifests, remove orphans, fold the log.
-  held      Batches that failed a quality gate: list, publish, discard.
-  audit     Compare a table with Kafka: missing, duplicated, differing.
-  history   Every batch and act: when, what, how long, who and why.
-  trace     Where one record is and why: row, dead letter, gap, not drained.
-  checks    Judge pipelines: complete, fresh, lag, stall, retention, ...
+  recover   Finish or remove what a crash left unfinished.
+  replay    Read drained offsets again and replace their rows.
+  redrive   Process dead letters again with today's configuration.
+  rebuild   Rebuild a mirror from its topic in one commit.
+  export    Produce an archive's records to a topic.
+  upkeep    Compact files, expire snapshots, delete orphans, compact the log.
+  held      List, publish or discard batches that failed a quality gate.
+  audit     Compare a table with Kafka, record by record.
+  history   List batches and operator actions, newest first.
+  trace     Find one record: row, dead letter, gap or not drained yet.
+  checks    Run the built-in checks of one pipeline or all.
   pause     Stop a pipeline's drains until `resume`.
   resume    Let a paused pipeline drain again.
-  skip      Leave out offsets that cannot be drained, and remember it.
+  skip      Pass over offsets that cannot be drained.
   serve     Answer queries over tables and Kafka until Ctrl-C.
-  gateway   Take events from clients without Kafka until Ctrl-C.
+  gateway   Accept events over WebSocket and HTTP until Ctrl-C.
   metrics   Serve Prometheus metrics until Ctrl-C.
   catalog   Serve the catalog to other engines, read-only, until Ctrl-C.
-  rollback  Set a table and its offsets back to a snapshot or a time.
-  retype    Give a column another type, its values read again.
-  repartition  Partition a table as sluice.yaml says by now.
-  source    Compare a topic with the table's source; take a new one.
-  down      Stop what `up` started, from elsewhere.
-  reset     Delete the local state after a yes.
+  rollback  Return a table and its offsets to a snapshot or a time.
+  retype    Change the type of a column and convert its values.
+  repartition  Change a table's partitioning to what sluice.yaml declares.
+  source    Compare a topic with the table's source, or accept a new one.
+  down      Stop what `up` started, from another terminal.
+  reset     Delete the local state after asking.
 Develop
-  lint      Format, lint, types, import rules, unit and property tests.
-  test      The whole test suite.
-  prove     Kill it everywhere, restart, and count what was lost or doubled.
-  bench     Throughput, latency and memory, as ratios within one run.
+  lint      Run formatter, linter, type checks, import rules and unit tests.
+  test      Run the test suite.
+  prove     Kill every job at each step, restart it and audit the result.
+  bench     Measure throughput, latency and memory as ratios within one run.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One command as ``--help`` lists it: its section, its name and its line."""
+    """Section, name and one-line text of a command in ``--help``."""
 
     section: str
     name: str
@@ -78,6 +78,6 @@ COMMANDS = tuple(_entries(_LISTED))
 
 
 def no_such_command(name: str) -> str:
-    """Return what is said of a name that no command has, with the one that was probably meant."""
+    """Return the error text for an unknown command, with the closest known name."""
     close = difflib.get_close_matches(name, [entry.name for entry in COMMANDS], n=1)
     return f"No such command '{name}'." + "".join(f" Did you mean {found}?" for found in close)

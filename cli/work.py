@@ -1,4 +1,4 @@
-"""What commands share: configuration, a pipeline by name, connections, what Dagster is told, a verdict."""
+"""Helpers shared by commands: pipelines by name, connections, options, reports to Dagster, audit verdict."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Work(NamedTuple):
-    """What is worked on and with, in the order in which whatever does the work takes them."""
+    """A pipeline and its connections, in the argument order of the functions that take both."""
 
     pipeline: PipelineConfig
     connections: Connections
 
 
 class Read(click.ParamType[_T]):
-    """A parameter that ``read`` makes a value of; what it refuses is told to be ``is_not``."""
+    """Parameter type that parses text by ``read``; ``is_not`` describes a rejected value."""
 
     def __init__(self, name: str, read: Callable[[str], _T], is_not: str) -> None:
         self.name, self._read, self._is_not = name, read, is_not
 
     def convert(self, value: str | _T, param: click.Parameter | None, ctx: click.Context | None) -> _T:
-        """Read it, unless it is a default that was read."""
+        """Parse the value, unless it is an already parsed default."""
         if not isinstance(value, str):
             return value
         try:
@@ -54,7 +54,7 @@ class Read(click.ParamType[_T]):
 
 
 def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineConfig, ...]:
-    """Return the one pipeline of that name, or all without one; ``ConfigError`` lists the names there are."""
+    """Return the pipeline of that name, or all for None. Raises ``ConfigError`` listing the known names."""
     if name is None:
         return config.pipelines
     pipeline = config.pipeline(name)
@@ -66,7 +66,7 @@ def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineCon
 
 @contextmanager
 def opened(name: str, kind: str, *, needs_kafka: bool = True) -> Iterator[Work]:
-    """Give the pipeline of that name and its connections for ``kind`` of work."""
+    """Yield the pipeline of that name with its connections for ``kind`` of work."""
     config = load_config()
     (pipeline,) = pipelines_named(config, name)
     with connections_for(config, pipeline, kind, needs_kafka=needs_kafka) as connections:
@@ -76,7 +76,7 @@ def opened(name: str, kind: str, *, needs_kafka: bool = True) -> Iterator[Work]:
 def connections_for(
     config: SluiceConfig, pipeline: PipelineConfig | None, kind: str, *, needs_kafka: bool = True
 ) -> AbstractContextManager[Connections]:
-    """Connections of a piece of work typed by a person, of a pipeline or of none; clients connect later."""
+    """Return connections for work started on the command line; clients connect on first use."""
     return open_connections(
         config,
         "" if pipeline is None else pipeline.name,
@@ -88,21 +88,21 @@ def connections_for(
 
 
 def reason_option(why: str) -> Callable[[_Command], _Command]:
-    """Return the option of what is not done without saying why."""
+    """Return the required ``--reason`` option."""
     return click.option("--reason", required=True, help=why)
 
 
 def limit_option(what: str) -> Callable[[_Command], _Command]:
-    """Return the option of how many are told at most."""
+    """Return the ``--limit`` option."""
     most = click.IntRange(min=1)
     return click.option("--limit", type=most, default=DEFAULT_LIMIT, show_default=True, help=what)
 
 
 def listener_options(section: str, lets: str) -> Callable[[_Command], _Command]:
-    """Return the options of what listens: at another port than its section's, and for whom."""
-    where = f"Which port instead of {section}.listen's."
+    """Return the ``--port`` and ``--insecure`` options of a listener."""
+    where = f"Port to listen on. Overrides the port of {section}.listen."
     port = click.option("--port", type=click.IntRange(1, 65535), default=None, help=where)
-    who = f"Let others than this machine {lets} without tokens."
+    who = f"Allow other machines to {lets} without tokens."
     insecure = click.option("--insecure", is_flag=True, help=who)
     return lambda command: port(insecure(command))
 
@@ -110,9 +110,9 @@ def listener_options(section: str, lets: str) -> Callable[[_Command], _Command]:
 def pipeline_command(
     name: str, kind: str = "", *, of: click.Group | None = None, needs_kafka: bool = True
 ) -> Callable[[Callable[..., int | None]], click.Command]:
-    """Make a command of what is done with one pipeline: it gets its report, the work opened, what was typed.
+    """Return a decorator that makes a command for one pipeline: ``do(report, work, **options)``.
 
-    ``kind`` of work is the command's name unless it says otherwise; ``of`` is the group it belongs to.
+    ``kind`` of work defaults to the command's name; ``of`` is the group that the command belongs to.
     """
 
     def make(do: Callable[..., int | None]) -> click.Command:
@@ -130,15 +130,15 @@ def pipeline_command(
 
 
 def tell_dagster(pipeline: PipelineConfig, result: Done) -> None:
-    """Show in Dagster, where there is one, what was done; its own trouble is a line and fails nothing."""
+    """Report the result to Dagster, if it is there; a failure to do so is one line and changes nothing."""
     from assets.reports import instance_home, tell
 
     try:
         if home := instance_home(load_written().home):
             tell(home, pipeline, result, _actor())
     except Exception as error:  # noqa: BLE001  (the work is done, whatever Dagster's database says)
-        told = scrub(f"Dagster was not told of this: {type(error).__name__}: {error}")
-        click.echo(told, err=True)
+        line = scrub(f"Could not report to Dagster: {type(error).__name__}: {error}")
+        click.echo(line, err=True)
 
 
 def _actor() -> str:
@@ -150,7 +150,7 @@ def _actor() -> str:
 
 
 def verdict(result: AuditResult) -> str:
-    """Return one line: whether the audit found everything once, as what, and what it rests on."""
+    """Return the audit's verdict in one line, with counts and what it is based on."""
     if not result.is_clean:
         return f"NOT exact: {', '.join(result.examples)} (partition:offset)"
     told = [_found(result)]

@@ -113,12 +113,12 @@ def _whole() -> Iterator[None]:
 def answering(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command ``--json`` and ``--csv``, and what prints an answer so."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: columns and all rows.")
-    @click.option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV with a heading.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with columns and all rows.")
+    @click.option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV with a header.")
     @wraps(command)
     def run(*, as_json: bool, as_csv: bool, **typed: Any) -> None:
         if as_json and as_csv:
-            raise click.UsageError("--json and --csv are two outputs: choose one")
+            raise click.UsageError("--json cannot be combined with --csv")
         command(partial(print_answer, as_json=as_json, as_csv=as_csv), **typed)
 
     return run

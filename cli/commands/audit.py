@@ -1,4 +1,4 @@
-"""``audit PIPELINE``: whether every drained record is in the table once, as it is in Kafka."""
+"""``audit PIPELINE``: compare a table with Kafka, its metadata or its source database."""
 
 from __future__ import annotations
 
@@ -20,35 +20,39 @@ NUMBERS = (
 
 @click.command("audit")
 @click.argument("pipeline")
-@click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
-@click.option("--pages", is_flag=True, help="With --metadata: read all of each file, page by page.")
-@click.option("--source", is_flag=True, help="Compare a mirror with the database that it is of.")
+@click.option("--metadata", is_flag=True, help="Audit files, log and commits instead, without Kafka.")
+@click.option("--pages", is_flag=True, help="With --metadata: read every page of every file.")
+@click.option("--source", is_flag=True, help="Compare a mirror with its source database.")
 @click.option(
     "--wait",
     "patience_seconds",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="With --source: look again for so many seconds at what differs, as it may be on its way.",
+    help="With --source: seconds to wait for differing rows to arrive before they count as different.",
 )
 @reported
 def command(
     report: Report, pipeline: str, *, metadata: bool, pages: bool, source: bool, patience_seconds: float
 ) -> int:
-    """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
+    """Compare PIPELINE's table with Kafka: missing, duplicated and differing records. Reads only.
 
-    Rows that another writer deleted are `removed`, not missing, as far as kept snapshots show it.
-    Integers of which a column holds only the nearest double are `rounded`: the command that mends it is told.
-    Rows that an earlier configuration made are `outdated`, not wrong: what applies today's is told.
-    Where Kafka no longer holds a range it is judged by offsets and counts; of a mirror only keys are compared
-    whose last change Kafka still holds. Exit code 1 when anything is off.
-    With --metadata: every file the metadata names is there, whole and as described; log and table agree;
-    offsets are contiguous and balanced. Each finding names the command that mends it.
-    With --source: the rows of a mirror are those that its database has, by counts and hashes first. All only
-    read.
-    """
+    Exit code 1 if the audit finds a problem. Each problem is printed with the command that fixes it.
+
+    \b
+    removed   rows that another writer deleted, as far as the kept snapshots show it; not counted as missing
+    rounded   integers stored as the nearest double
+    outdated  rows written with an earlier configuration; not counted as wrong
+
+    Ranges that Kafka no longer holds are checked by offsets and counts. In a mirror, a key is compared only
+    if Kafka still holds its last change.
+
+    With --metadata: checks that every file of the table's metadata exists and is intact, that log and table
+    agree, and that offsets are contiguous and balanced. With --source: compares the rows of a mirror with
+    its database, first by counts and hashes.
+    """  # noqa: D301  (click's mark for a block it must not wrap)
     if pages and not metadata:
-        raise click.UsageError("--pages reads files; it goes with --metadata.")
+        raise click.UsageError("--pages requires --metadata.")
     with opened(pipeline, "audit") as work:
         if source:
             is_clean = _audit_source(report, work, patience_seconds)

@@ -1,4 +1,4 @@
-"""``catalog``: serves the catalog over Iceberg's REST protocol, read-only, until it is stopped."""
+"""``catalog``: serve the catalog over Iceberg's REST protocol, read-only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spark_jobs.protocol.errors import needs
 @click.command("catalog")
 @listener_options("catalog_server", "read it")
 def command(port: int | None, *, insecure: bool) -> None:
-    """Serve the configured catalog to other engines over Iceberg's REST protocol until Ctrl-C; reads only.
+    """Serve the catalog to other engines over Iceberg's REST protocol until Ctrl-C. Reads only.
 
-    Whatever would change a table is refused. Clients are given where the files lie and no credentials: they
-    bring their own for the storage. `./sluice up` does this by itself where catalog_server.listen is written,
-    or with --catalog-port.
+    Requests that would change a table are refused. Clients receive file locations but no credentials; they
+    need their own for the storage. `./sluice up` serves the catalog too if catalog_server.listen is set, or
+    with --catalog-port.
     """
     with needs("serve"):
         from servers.catalog import CatalogApp, refused

@@ -1,4 +1,4 @@
-"""``check [PIPELINE]``: every connection a pipeline needs, tried for real, with milliseconds."""
+"""``check [PIPELINE]``: test every connection that a pipeline needs, with timings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from spark_jobs.config.file import load_config
 @click.command("check")
 @click.argument("pipeline", required=False)
 def command(pipeline: str | None) -> int:
-    """Try what PIPELINE, or every pipeline, needs: broker, topic, catalogs, registries, storage, Spark.
+    """Test the connections of PIPELINE, or of all: broker, topic, catalog, registries, storage, Spark.
 
-    Goes on after a failure and leaves nothing behind. Without PIPELINE one that is well is one line. Before
-    there is a table, lines are proposed for what its records are. Exit code 1 when anything failed.
+    Continues after a failure and removes its test files. Without PIPELINE, a pipeline without problems is
+    one line. If the table does not exist yet, settings for its records are proposed. Exit code 1 if a check
+    failed.
     """
     from cli.commands.check_steps import Checklist, check_pipeline, check_shared
 

@@ -1,4 +1,4 @@
-"""``checks``: the built-in checks of one pipeline or all, each with what mends it."""
+"""``checks``: results of the built-in checks, with the command that fixes each failure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.errors import fault
 
-_HELP = f"""Judge PIPELINE (or --all) by the built-in checks; reads only, so it is safe to repeat.
+_HELP = f"""Run the built-in checks of PIPELINE or of --all. Reads only.
 
-{", ".join(BY_NAME)}: docs/OPERATIONS.md says what each
-means and what to do. What warns, what is off and limits are under `checks:` in sluice.yaml. Records are
-compared with Kafka by the hourly audit of the running Sluice, or at once by `./sluice audit`.
+{", ".join(BY_NAME)}: docs/runbook.md describes each
+check and what to do when it fails. Severities and limits are set under `checks:` in sluice.yaml. `./sluice
+audit` compares records with Kafka; a running Sluice does so every hour.
 
-Exit code 1 when a check of severity error fails.
+Exit code 1 if a check of severity error fails.
 """
 
 
 @click.command("checks", help=_HELP)
 @click.argument("pipeline", required=False)
-@click.option("--all", "is_all", is_flag=True, help="Every pipeline.")
+@click.option("--all", "is_all", is_flag=True, help="Check every pipeline.")
 @reported
 def command(report: Report, pipeline: str | None, is_all: bool) -> int:
-    """Judge by the built-in checks; the exit code is 1 when a check of severity error fails."""
+    """Run the built-in checks; return 1 if a check of severity error fails."""
     if (pipeline is None) is not is_all:
         raise fault("no-such-pipeline.unnamed")
     config = load_config()

@@ -1,4 +1,4 @@
-"""``demo``: the main job on real parts and real input, then the proof, then how to look at it."""
+"""``demo``: fill tables from an embedded Kafka, audit them and show how to read them."""
 
 from __future__ import annotations
 
@@ -61,20 +61,24 @@ QUIET_SECONDS = 300.0  # a cold first run takes half a minute; two minutes were 
 @click.option(
     "--formats",
     is_flag=True,
-    help="Add a topic in Avro, one in Protobuf and a schema registry (158 MB, once).",
+    help="Add an Avro topic, a Protobuf topic and a schema registry (downloads 158 MB once).",
 )
-@click.option("--cdc", is_flag=True, help="Add a database's changes, as a mirror and as a table of changes.")
+@click.option(
+    "--cdc", is_flag=True, help="Add change events of a database, as a mirror and as a table of changes."
+)
 @output.told_and_reported
 def command(report: output.Report, *, formats: bool, cdc: bool) -> int:
-    """Fill two tables from a real Kafka, by the sensor's own runs, and audit them against it.
+    """Fill two tables from an embedded Kafka and audit them. Exit code 1 if the audit finds a problem.
 
-    New York's flights and weather of 2013 go into the topics `flights` and `weather` of an embedded broker;
-    with --formats planes in Avro and airports in Protobuf too, each by two versions of its schema; with
-    --cdc what a Debezium told of a PostgreSQL, which was recorded.
-    Dagster's sensor sees the backlog and its runs drain it. Then a short tour: a compaction, a replay, the
-    checks; and one more record, in the answers of `serve` before its drain and after it. At the end
-    everything that was started is stopped; the tables stay. It can be run again: what is there is not done
-    twice, but for that one record. Exit code 1 when the audit finds anything.
+    Produces New York's flights and weather of 2013 into the topics `flights` and `weather`. Dagster's sensor
+    sees the backlog and starts runs that drain it. A short tour follows: compaction, replay, checks, and a
+    record that `serve` returns before and after its drain.
+
+    --formats adds planes in Avro and airports in Protobuf, each in two versions of its schema. --cdc adds
+    recorded change events of a PostgreSQL database, as Debezium wrote them.
+
+    At the end all servers are stopped and the tables are kept. A second run continues where the first ended
+    and adds one record.
     """
     package_file(SAMPLE_TOPICS[0].file)
     own = find_config_file(None)

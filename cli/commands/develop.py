@@ -1,7 +1,7 @@
-"""The project's own commands.
+"""Commands for developers of Sluice.
 
-``lint`` and ``test`` are run by the launcher, which brings their tools first; ``prove`` and ``bench`` are the
-folders of that name, which take this process over, and so Ctrl-C.
+The launcher runs ``lint`` and ``test``, after installing their tools. ``prove`` and ``bench`` replace this
+process by ``python -m FOLDER``, so that Ctrl-C reaches them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _refuse(**_: object) -> None:
-    """Say that the launcher runs this command; raises ``ConfigError``."""
+    """Raise ``ConfigError``: only the launcher runs this command."""
     name = click.get_current_context().info_name
     raise fault("launcher-only", name=name)
 
 
 def _hand_over(folder: str) -> click.Command:
-    """Return the command that becomes ``python -m FOLDER`` with whatever is typed after it."""
+    """Return a command that replaces the process by ``python -m FOLDER`` with the same arguments."""
 
     @click.command(folder, context_settings={"ignore_unknown_options": True, "help_option_names": []})
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -37,12 +37,14 @@ def _hand_over(folder: str) -> click.Command:
 
 
 lint = click.Command(
-    "lint", callback=_refuse, help="Format, lint, types, import rules, unit and property tests."
+    "lint",
+    callback=_refuse,
+    help="Run formatter, linter, type checks, import rules, unit and property tests.",
 )
 test = click.Command(
     "test",
     callback=_refuse,
-    help="The whole test suite, in four processes; or what you name, with any option of pytest's:"
+    help="Run the test suite in four processes, or the named tests with any pytest option:"
     " ./sluice test tests/cli -k status.",
     params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST-ARGUMENTS]...")],
     options_metavar="",

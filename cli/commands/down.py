@@ -1,4 +1,4 @@
-"""``down``: stops, from elsewhere, what ``up`` or ``demo`` started."""
+"""``down``: stop a running ``up`` or ``demo`` from another terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.1
 
 @click.command("down")
 def command() -> None:
-    """Stop what `up` started, by its recorded process; also servers that a killed `up` left behind."""
+    """Stop the running `up` or `demo`, and servers that a killed one left running."""
     from cli.stand.running import stop_left_over
 
     config = load_written()

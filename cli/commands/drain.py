@@ -1,4 +1,4 @@
-"""``drain PIPELINE``: what a run does, in the foreground, a line per batch."""
+"""``drain PIPELINE``: drain in the foreground, with a line per batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ UNTIL_CAUGHT_UP_SECONDS = float(7 * 24 * 3600)
 @click.command("drain")
 @click.argument("pipeline")
 def command(pipeline: str) -> int:
-    """Drain PIPELINE until it has caught up with what its topic held, one commit a batch.
+    """Drain PIPELINE until it has caught up, with one commit per batch.
 
-    Safe beside a running `up` and safe to repeat: a batch that somebody else committed first is a conflict
-    (exit code 76), never a duplicate. A batch that fails a quality gate is held and stops it (exit code 65).
+    Safe to repeat, also while `up` runs. If another process commits a batch first, this one ends with a
+    conflict (exit code 76) and writes no duplicate. A batch that fails a quality gate is held, and the drain
+    ends with exit code 65.
     """
     began = time.monotonic()
     with opened(pipeline, "drain") as (chosen, connections):

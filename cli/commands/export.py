@@ -1,4 +1,4 @@
-"""``export PIPELINE --to TOPIC``: an archive's records back into a topic, as they came."""
+"""``export PIPELINE --to TOPIC``: produce an archive's records to a topic."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from spark_jobs.replay.ranges import parse_range
 
 @click.command("export")
 @click.argument("pipeline")
-@click.option("--to", "target", required=True, metavar="TOPIC", help="Made if it is not there.")
+@click.option(
+    "--to", "target", required=True, metavar="TOPIC", help="Target topic. It is created if it does not exist."
+)
 @click.option(
     "--range",
     "ranges",
     multiple=True,
     metavar="P:START-END",
-    help="Offsets of a partition, one range each; all that was drained without it.",
+    help="Offsets of one partition, at most one range each. Default: all drained offsets.",
 )
 @click.option(
     "--offsets",
     type=click.Choice(["renumber", "keep"]),
     default="renumber",
     show_default=True,
-    help="Count records anew, or give each the offset that it had: aborted transactions fill the gaps.",
+    help="renumber assigns new offsets. keep keeps the original ones; aborted transactions fill the gaps.",
 )
-@click.option("--dry-run", is_flag=True, help="Look at the topic and say what would be produced.")
+@click.option("--dry-run", is_flag=True, help="Read the topic and show what would be produced.")
 @told_and_reported
 def command(
     report: Report, pipeline: str, *, target: str, ranges: tuple[str, ...], offsets: str, dry_run: bool
 ) -> None:
-    """Produce the records of PIPELINE's archive to TOPIC as they came: keys, values, headers, times, order.
+    """Produce the records of PIPELINE's archive to TOPIC with their keys, values, headers, times and order.
 
-    Killed and run again it goes on behind the last record that arrived; what the topic holds is first
-    compared with the archive, and a topic with other records is refused.
+    After an interruption, run it again: it continues after the last record in the topic. The records in the
+    topic are compared with the archive first. A topic with other records is refused.
     """
     wanted = tuple(map(parse_range, ranges))
     with opened(pipeline, "export") as work:
@@ -67,7 +69,7 @@ def command(
 
 
 def _drained_by(config: SluiceConfig, topic: str) -> str | None:
-    """Return the pipeline that drains the topic, or would once it is there."""
+    """Return the pipeline that drains the topic, or would drain it if it existed."""
     from spark_jobs.expressions.regex import whole_matches
 
     named = (pipeline.name for pipeline in config.pipelines if pipeline.topic == topic)

@@ -1,4 +1,4 @@
-"""``gateway``: takes events from clients that cannot speak Kafka until it is stopped."""
+"""``gateway``: write events of clients without a Kafka client to Kafka."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _UNMOVED_SECONDS = 60.0
 
 @click.command("gateway")
 @listener_options("gateway", "send")
-@click.option("--drain-spool", is_flag=True, help="Send what a gateway's spool has, and end.")
+@click.option("--drain-spool", is_flag=True, help="Send the batches in a gateway's spool and exit.")
 def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
-    """Take batches of events over WebSocket and HTTP into Kafka, exactly once, until Ctrl-C.
+    """Write events from WebSocket and HTTP clients to Kafka, exactly once, until Ctrl-C.
 
-    Streams, tokens and limits stand under `gateway` in sluice.yaml; docs/GATEWAY.md has the protocol. How far
-    each source is lies in Kafka: one that is killed is replaced by any other. With --drain-spool the batches
-    in the spool are sent under the ids of their slots, as those of a gateway that will not come back; one
-    that runs with the same slots ends then, and may be started again.
+    Streams, tokens and limits are set under `gateway` in sluice.yaml. The protocol is in docs/GATEWAY.md. The
+    position of each source is stored in Kafka, so another gateway can replace one that was killed.
+
+    --drain-spool sends the batches that a stopped gateway left in its spool. A gateway that is running with
+    the same slots then ends; start it again afterwards.
     """
     with needs("gateway"):
         from servers.gateway import serve_gateway

@@ -1,4 +1,4 @@
-"""``held list|publish|discard PIPELINE``: batches that failed a quality gate, and what becomes of them."""
+"""``held list|publish|discard PIPELINE``: batches that failed a quality gate."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from cli.output import Report, count, when
 from cli.work import Work, pipeline_command, reason_option
 from spark_jobs.recovery.decide import AdoptedBatch, HeldBatch
 
-_reason = reason_option("Why; kept with the table and in the log.")
+_reason = reason_option("Reason, stored in the table and the log.")
 _attempt = click.argument("attempt", required=False)
 
 
 @click.group("held")
 def command() -> None:
-    """Batches that failed a quality gate: they wait, with their files, and all later ones wait for them.
+    """List, publish or discard batches that failed a quality gate.
 
-    Each is published as it is, or discarded with a reason. Nothing is done about them by itself.
+    A held batch and all later batches wait until an operator publishes or discards it.
     """
 
 
 @pipeline_command("list", "held", of=command)
 def list_held(report: Report, work: Work) -> int:
-    """What is held of PIPELINE and which expectations were not met. Exit code 1 when something is."""
+    """List the held batches of PIPELINE and their failed expectations. Exit code 1 if there are any."""
     from spark_jobs.acts.held_batches import held_batches
 
     pipeline, held = work.pipeline.name, held_batches(*work)
@@ -38,9 +38,9 @@ def list_held(report: Report, work: Work) -> int:
 @_attempt
 @_reason
 def publish_held(report: Report, work: Work, attempt: str | None, reason: str) -> None:
-    """Commit what is held of PIPELINE as it is.
+    """Commit a held batch of PIPELINE unchanged.
 
-    ATTEMPT is needed only when several are held. Interrupted, it is finished by the next drain.
+    ATTEMPT is needed only if several batches are held. If this is interrupted, the next drain finishes it.
     """
     from spark_jobs.acts.held_batches import publish
 
@@ -52,9 +52,9 @@ def publish_held(report: Report, work: Work, attempt: str | None, reason: str) -
 @_attempt
 @_reason
 def discard_held(report: Report, work: Work, attempt: str | None, reason: str) -> None:
-    """Pass over what is held of PIPELINE: its records go to no table, the table remembers which and why.
+    """Discard a held batch of PIPELINE. Its records are skipped; the table keeps offsets and reason.
 
-    They can be drained later, while Kafka has them, with `./sluice replay`.
+    `./sluice replay` can drain them later, while Kafka still holds them.
     """
     from spark_jobs.acts.held_batches import discard
 

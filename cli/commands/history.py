@@ -1,4 +1,4 @@
-"""``history PIPELINE``: what was done to its table, by whom and why, newest first."""
+"""``history PIPELINE``: batches and operator actions of a table, newest first."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ LOGGED_KINDS = sorted(WORKS.keys() - {"reanchor"})
 
 
 @pipeline_command("history", needs_kafka=False)
-@limit_option("How many at most.")
+@limit_option("Maximum number of lines.")
 @click.option(
     "--kind",
     "kinds",
     multiple=True,
     type=click.Choice(LOGGED_KINDS),
-    help="Only these.",
+    help="Only lines of this kind. Repeatable.",
 )
 def command(report: Report, work: Work, limit: int, kinds: tuple[str, ...]) -> None:
-    """List the batches and acts of PIPELINE, newest first: when, what, how many, how long, who and why.
+    """List batches and operator actions of PIPELINE, newest first. Reads only.
 
     \b
-    landed      its commit is in the table
-    held        its files failed a quality gate and wait for a decision
-    unfinished  under way, or cut short, with the reason: the next run settles it
-    given up    it can never land; its files were deleted
+    landed      the commit is in the table
+    held        the batch failed a quality gate and waits for a decision
+    unfinished  running or interrupted; the next run finishes or removes it
+    given up    it can no longer be committed; its files were deleted
 
-    What is finished comes from the books (the table sluice_batches), the rest from the log. Reads only.
+    Finished entries come from the table sluice_batches, the others from the transaction log.
     """  # noqa: D301  (click's mark for a block it must not wrap)
     from spark_jobs.books.history import history, unlisted_drains
     from spark_jobs.notices.failures import read_failures

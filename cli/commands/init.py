@@ -1,4 +1,4 @@
-"""``./sluice init``: writes a commented sluice.yaml for the broker's topics; never over an existing file."""
+"""``init``: write a commented sluice.yaml for the broker's topics, never over one without ``--force``."""
 
 from __future__ import annotations
 
@@ -33,22 +33,28 @@ _AUTH = "auth."
 
 
 @click.command(name="init")
-@click.option("--bootstrap-servers", metavar="HOST:PORT", help="Your broker; without it you are asked.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT", help="Your broker. Without it, init asks.")
 @click.option(
-    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A librdkafka property; repeat."
+    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A librdkafka property. Repeatable."
 )
-@click.option("--registry", metavar="URL", help="Your schema registry; it is asked what values and keys are.")
+@click.option(
+    "--registry", metavar="URL", help="Your schema registry, used to recognise the format of values and keys."
+)
 @click.option(
     "--registry-property",
     "registry_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="How to ask it: auth.basic, auth.bearer, ca, cert, key, timeout; repeat.",
+    help="Registry setting: auth.basic, auth.bearer, ca, cert, key, timeout. Repeatable.",
 )
-@click.option("--topic", "topics", multiple=True, help="A topic; only --registry has it looked at. Repeat.")
+@click.option(
+    "--topic", "topics", multiple=True, help="A topic. Its records are read only with --registry. Repeatable."
+)
 @click.option("--namespace", default="lake", show_default=True, help="Namespace of the tables.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-@click.option("--yes", is_flag=True, help="Ask nothing: the embedded broker unless named, all its topics.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask. Takes all topics, and the embedded broker unless one is given."
+)
 def command(
     *,
     bootstrap_servers: str | None,
@@ -60,7 +66,7 @@ def command(
     force: bool,
     yes: bool,
 ) -> int:
-    """Write a commented sluice.yaml and offer the broker's topics."""
+    """Write a commented sluice.yaml with the topics that you choose."""
     file = _new_file(replaces=force)
     kafka = _broker_properties(properties)
     schemas = _registry_settings(registry, registry_properties)

@@ -1,4 +1,4 @@
-"""``lookup PIPELINE KEY``: the rows of a record key, the newest first, with Kafka or without."""
+"""``lookup PIPELINE KEY``: the rows of a record key, newest first."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from cli.work import opened
 @click.command("lookup")
 @click.argument("pipeline")
 @click.argument("key")
-@click.option("--fresh", is_flag=True, help="With what Kafka has beyond the table, each record once.")
+@click.option("--fresh", is_flag=True, help="Include records in Kafka that are not in the table yet.")
 @answering
 def command(print_answer: Callable[..., None], pipeline: str, key: str, *, fresh: bool) -> None:
-    """Print the rows whose record key (`_kafka_key`) is KEY, the newest first. Reads only.
+    """Print the rows whose record key (`_kafka_key`) is KEY, newest first. Reads only.
 
-    Newest by generation, the time that Kafka has of them, and offset. Rows that are routed to other tables
-    are not looked for: `query` is. With --fresh records that are not drained yet
-    are among them (docs/SERVING.md); the last line on standard error says up to which offsets. Dead letters
-    and tombstones are not rows: `trace PIPELINE --key KEY` finds every record of a key.
+    Rows are ordered by generation, Kafka time and offset. Rows routed to other tables are not included; use
+    `query` for them. Dead letters and tombstones are not rows; use `trace PIPELINE --key KEY` for them.
+
+    With --fresh, records that are not drained yet are included. The last line on standard error is the
+    watermark: the offsets up to which records are included.
     """
     with opened(pipeline, "query", needs_kafka=fresh) as work:
         from spark_jobs.query.lookup import newest_of_key

@@ -1,4 +1,4 @@
-"""``metrics``: serves Prometheus metrics until it is stopped; ``up`` runs it beside Dagster."""
+"""``metrics``: serve Prometheus metrics; ``up`` runs it as a server of its own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spark_jobs.config.listener import DEFAULT_METRICS
 @click.command("metrics")
 @listener_options("metrics", "read them")
 def command(port: int | None, *, insecure: bool) -> None:
-    """Serve Prometheus metrics of every pipeline at /metrics until Ctrl-C; reads only.
+    """Serve Prometheus metrics of every pipeline at /metrics until Ctrl-C. Reads only.
 
-    `./sluice up` does this by itself. Use it where Dagster runs elsewhere. Each scrape looks at topics,
-    tables and logs, at most every 15 s. docs/monitoring has a Grafana dashboard and alert rules.
+    `./sluice up` serves them too. Use this command where Dagster runs without `up`. A scrape reads topics,
+    tables and logs at most every 15 s. docs/monitoring has a Grafana dashboard and alert rules.
     """
     from prometheus_client import CollectorRegistry, make_asgi_app
 

@@ -1,4 +1,4 @@
-"""``pause PIPELINE``: drains stop, by a word in the table."""
+"""``pause PIPELINE``: stop its drains by an entry in the table."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from spark_jobs.protocol.batch import paused_line
 
 
 @pipeline_command("pause")
-@reason_option("Why, for whoever finds the pipeline standing.")
+@reason_option("Reason, shown by `status`.")
 def command(report: Report, work: Work, reason: str) -> None:
-    """Stop PIPELINE's drains until `./sluice resume`: one under way ends with the batch it is at.
+    """Stop PIPELINE's drains until `./sluice resume`. A running drain ends after its current batch.
 
-    Upkeep and replays go on. It is kept in the table, so it outlives Dagster's database. Safe to repeat: the
-    last reason counts.
+    Upkeep and replays are not affected. The pause is stored in the table. Safe to repeat; the last reason
+    is kept.
     """
     from spark_jobs.acts.act import pause
 

@@ -1,4 +1,4 @@
-"""``preview PIPELINE``: the table a topic would become, with the evidence for it."""
+"""``preview PIPELINE``: the table that a topic would become, with the evidence for each column."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ EXIT_UNREADABLE = BadRecord.exit_code
 
 @click.command("preview")
 @click.argument("pipeline")
-@click.option("--records", default=DEFAULT_RECORDS, show_default=True, help="How many to read at most.")
+@click.option(
+    "--records", default=DEFAULT_RECORDS, show_default=True, help="Maximum number of records to read."
+)
 def command(pipeline: str, records: int) -> int:
-    """Read some records of PIPELINE, decode and shape them, and write nothing.
+    """Read some records of PIPELINE and show the table that they would become. Writes nothing.
 
-    Shows each column with what was seen of it, which records would be dead letters and why, and how the
-    rows would be partitioned. The first batch decides from all of its records; these are only some. Exit code
-    65 when none of them becomes a row, and a first batch of them would be refused.
+    Shows each column with the values seen, the partitioning, and which records would be dead letters and
+    why. This is an estimate: the first batch derives the columns from all of its records. Exit code 65 if
+    no record becomes a row, so that the first batch would be refused.
     """
     with opened(pipeline, "preview") as (chosen, connections):
         from spark_jobs.preview.preview import preview

@@ -1,4 +1,4 @@
-"""``query PIPELINE "SQL"``: DuckDB over the landed table, now, as of a moment, or with Kafka beyond it."""
+"""``query PIPELINE "SQL"``: DuckDB over a table: now, as of a snapshot, or with Kafka's records."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from spark_jobs.lake.moments import parse_moment
 @click.command("query")
 @click.argument("pipeline")
 @click.argument("sql")
-@click.option("--as-of", metavar="SNAPSHOT|TIME", help="The tables as they were then; a time in ISO 8601.")
-@click.option("--fresh", is_flag=True, help="With what Kafka has beyond the table, each record once.")
-@click.option("--after", metavar="P:OFFSET,...", help="Wait until these records are in; means --fresh.")
-@click.option("--at", metavar="WATERMARK", help="The records of an earlier answer, no others; means --fresh.")
+@click.option(
+    "--as-of", metavar="SNAPSHOT|TIME", help="Query the tables as of a snapshot or a time (ISO 8601)."
+)
+@click.option("--fresh", is_flag=True, help="Include records in Kafka that are not in the table yet.")
+@click.option(
+    "--after", metavar="P:OFFSET,...", help="Wait until these records are included. Implies --fresh."
+)
+@click.option(
+    "--at", metavar="WATERMARK", help="Query exactly the records of an earlier answer. Implies --fresh."
+)
 @answering
 def command(
     print_answer: Callable[..., None],
@@ -31,19 +37,20 @@ def command(
 ) -> None:
     """Run SQL over PIPELINE's table and its dead letters. Reads only.
 
-    The table lake.orders is `orders` or `lake.orders` in the SQL (where the namespace has several parts only
-    `orders`), its dead letters are `dead_letters`. Tables that rows are routed to have their own names.
+    Table names in the SQL: `orders` or `lake.orders` for the table lake.orders (only `orders` if the
+    namespace has several parts), `dead_letters` for its dead letters, and the names of routed tables.
 
-    With --fresh both hold what Kafka has beyond the table too (docs/SERVING.md), and `sluice_watermark` says
-    up to which offsets. So does the last line, on standard error, and `watermark` in --json: --at takes it.
+    With --fresh, records in Kafka that are not in the table yet are included, each record once. The last line
+    on standard error is the watermark: the offsets up to which records are included. It is also in the table
+    `sluice_watermark` and in --json, and --at takes it.
 
-    The rows are streamed, so memory stays bounded; plain output shows the first 200. It is DuckDB's SQL
-    without files, network and extensions; times are shown in UTC.
+    The SQL dialect is DuckDB's, without files, network and extensions. Times are in UTC. Plain output shows
+    the first 200 rows; --csv and --json stream all of them.
     """
     is_fresh = fresh or after is not None or at is not None
     if (after is not None and at is not None) or (as_of is not None and is_fresh):
         raise click.UsageError(
-            "--as-of is of the lake alone: leave out --fresh, --after, --at; of those two choose one"
+            "--as-of cannot be combined with --fresh, --after or --at, nor --after with --at"
         )
     with opened(pipeline, "query", needs_kafka=is_fresh) as work:
         from spark_jobs.hot.watermark import parse_offsets, parse_watermark

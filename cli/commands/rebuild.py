@@ -1,4 +1,4 @@
-"""``rebuild PIPELINE``: makes a mirror anew from its topic."""
+"""``rebuild PIPELINE``: rebuild a mirror from its topic."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from cli.work import opened
     "--from",
     "from_time",
     metavar="TIME",
-    help="Begin at the first record at or after this time: the source has told all its rows anew since.",
+    help="Start at the first record at or after this time. The source must have sent all rows since then.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be read; read no record.")
-@click.option("--force", is_flag=True, help="Also where Kafka no longer holds the topic's beginning.")
-@click.option("--reason", default="", help="Why; it is kept with the batch.")
+@click.option("--dry-run", is_flag=True, help="Show the offsets that would be read. Reads no record.")
+@click.option("--force", is_flag=True, help="Rebuild even if Kafka no longer holds the start of the topic.")
+@click.option("--reason", default="", help="Reason, stored with the batch.")
 @told_and_reported
 def command(
     report: Report, pipeline: str, *, from_time: str | None, dry_run: bool, force: bool, reason: str
 ) -> None:
-    """Fold all changes in the topic of PIPELINE anew, and put what they come to in the place of its mirror.
+    """Rebuild the mirror of PIPELINE from its topic.
 
-    One commit takes the place of all rows and dead letters, with columns of the types that the source gave
-    them since; until then the mirror is as it was, and drains go on. Safe beside them and to repeat.
+    One commit replaces all rows and dead letters, with the column types that the source has now. Until then
+    the mirror is unchanged and drains continue. Safe to repeat.
     """
     if not (reason or dry_run):
-        raise click.UsageError("--reason is needed: say why the mirror is made anew.")
+        raise click.UsageError("--reason is required: state why the mirror is rebuilt.")
     with opened(pipeline, "replay") as work:
         from spark_jobs.replay.rebuild import begins_at, rebuild, rebuild_ranges
 

@@ -1,4 +1,4 @@
-"""``recover [PIPELINE]``: settles what a crash left, without draining anything new."""
+"""``recover [PIPELINE]``: settle what a crash left unfinished, without draining."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from spark_jobs.recovery.decide import RecoveryResult
 @click.command("recover")
 @click.argument("pipeline", required=False)
 def command(pipeline: str | None) -> None:
-    """Settle unfinished attempts of PIPELINE, or of all: mark what landed, adopt whole files, sweep the rest.
+    """Settle unfinished attempts of PIPELINE, or of all pipelines.
 
-    Every drain does this first, but for replays, which the next replay settles; this command does only this.
+    Attempts whose commit is in the table are marked as landed. Attempts with complete files are committed.
+    The files of all others are deleted. Every drain does this first, except for replays, which the next
+    replay settles.
     """
     from spark_jobs.notices.sender import tell_at_once
     from spark_jobs.recovery.recover import recover

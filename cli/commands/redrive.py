@@ -1,4 +1,4 @@
-"""``redrive PIPELINE``: sends dead letters through today's configuration once more."""
+"""``redrive PIPELINE``: process dead letters again with today's configuration."""
 
 from __future__ import annotations
 
@@ -24,17 +24,23 @@ if TYPE_CHECKING:
     "phases",
     multiple=True,
     type=click.Choice([each.value for each in Phase]),
-    help="Only those that did not pass this phase; repeatable. With --field and --offsets all must hold.",
+    help="Only dead letters that failed in this phase. Repeatable. All filters must match.",
 )
 @click.option(
-    "--field", "fields", multiple=True, help="Only those of which this field did not fit; repeatable."
+    "--field", "fields", multiple=True, help="Only dead letters in which this field did not fit. Repeatable."
 )
 @click.option(
-    "--offsets", "ranges", multiple=True, metavar="P:START-END", help="Offsets of a partition; repeatable."
+    "--offsets",
+    "ranges",
+    multiple=True,
+    metavar="P:START-END",
+    help="Only these offsets of a partition. Repeatable.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many, from the lowest offsets on.")
-@click.option("--dry-run", is_flag=True, help="Show what they would become; write nothing.")
-@click.option("--reason", default="", help="Why; it is kept with the batch.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Maximum number of dead letters, lowest offsets first."
+)
+@click.option("--dry-run", is_flag=True, help="Show the result. Writes nothing.")
+@click.option("--reason", default="", help="Reason, stored with the batch.")
 @told_and_reported
 def command(
     report: Report,
@@ -47,14 +53,14 @@ def command(
     dry_run: bool,
     reason: str,
 ) -> None:
-    """Send the dead letters of PIPELINE through today's configuration once more, without Kafka.
+    """Process the dead letters of PIPELINE again with today's configuration. Does not read Kafka.
 
-    What passes becomes a row with the record's own coordinates and leaves the dead letters in the same way;
-    what fails again says why, since when and how often. END is not included. Safe beside drains and to
-    repeat.
+    A record that passes becomes a row with its original partition and offset and is removed from the dead
+    letters in the same commit. A record that fails again keeps its dead letter, with the new error, the first
+    failure and the number of attempts. END is exclusive. Safe to repeat, also during drains.
     """
     if not (reason or dry_run):
-        raise click.UsageError("--reason is needed: say why the dead letters are sent again.")
+        raise click.UsageError("--reason is required: state why the dead letters are redriven.")
     offsets = tuple(map(parse_range, ranges))
     with opened(pipeline, "query" if dry_run else "redrive", needs_kafka=False) as work:
         from spark_jobs.replay.redrive_plan import Wanted

@@ -1,4 +1,4 @@
-"""``repartition PIPELINE``: the table partitioned as ``partition_by`` says by now."""
+"""``repartition PIPELINE``: change a table's partitioning to ``partition_by``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from cli.work import Work, pipeline_command, reason_option
 
 
 @pipeline_command("repartition", needs_kafka=False)
-@reason_option("Why, for the history.")
+@reason_option("Reason, shown by `history`.")
 def command(report: Report, work: Work, reason: str) -> None:
-    """Partition PIPELINE's table by what sluice.yaml declares now: files written from then on.
+    """Change the partitioning of PIPELINE's table to what sluice.yaml declares.
 
-    Older files stay as they are and are read as before. Safe beside drains; refused while a batch is held.
+    It applies to new files. Older files keep theirs and stay readable. Safe during drains. Refused while a
+    batch is held.
     """
     from spark_jobs.reshape.repartition import repartition
 

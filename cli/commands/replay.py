@@ -1,4 +1,4 @@
-"""``replay PIPELINE``: drains offset ranges again and puts their rows in the place of the earlier ones."""
+"""``replay PIPELINE``: read offset ranges again and replace their rows."""
 
 from __future__ import annotations
 
@@ -25,18 +25,22 @@ if TYPE_CHECKING:
 @click.command("replay")
 @click.argument("pipeline")
 @click.option(
-    "--range", "ranges", multiple=True, metavar="P:START-END", help="Offsets of a partition; repeatable."
+    "--range", "ranges", multiple=True, metavar="P:START-END", help="Offsets of a partition. Repeatable."
 )
-@click.option("--from", "from_time", metavar="TIME", help="From the first record at or after this time.")
-@click.option("--to", "to_time", metavar="TIME", help="Up to the first record at or after this time.")
-@click.option("--all", "is_all", is_flag=True, help="All that was drained and that Kafka still holds.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done; read no record.")
+@click.option("--from", "from_time", metavar="TIME", help="Start at the first record at or after this time.")
+@click.option("--to", "to_time", metavar="TIME", help="End before the first record at or after this time.")
+@click.option("--all", "is_all", is_flag=True, help="All drained offsets that Kafka still holds.")
 @click.option(
-    "--diff", is_flag=True, help="Show the rows and columns that would change; with --reason, then ask."
+    "--dry-run", is_flag=True, help="Show the offsets and files that would be replaced. Reads no record."
+)
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Show the rows and columns that would change. With --reason, ask and then replace.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask after --diff.")
-@click.option("--force", is_flag=True, help="Also replace rows whose records Kafka no longer holds.")
-@click.option("--reason", default="", help="Why; it is kept with the batch.")
+@click.option("--force", is_flag=True, help="Also remove rows whose records Kafka no longer holds.")
+@click.option("--reason", default="", help="Reason, stored with the batch.")
 @told_and_reported
 def command(
     report: Report,
@@ -52,19 +56,21 @@ def command(
     force: bool,
     reason: str,
 ) -> None:
-    """Read drained offsets of PIPELINE again, with today's configuration, and replace exactly their rows.
+    """Read drained offsets of PIPELINE again with today's configuration, and replace exactly their rows.
 
-    Give --range, --all, or --from and --to; without --to all that was drained since, without --from from the
-    table's first record. The dead letters of the ranges are replaced with them; the next offsets stay. END is
-    not included. What is not drained yet is left to the live flow; a --range that Kafka no longer holds is
-    refused. Safe beside drains and to repeat.
+    Give --range, --all, or --from and --to. Without --to the replay ends at the last drained offset, without
+    --from it starts at the table's first record. END is exclusive. The dead letters of the ranges are
+    replaced too.
+
+    Offsets that are not drained yet are left to the next drain. A --range that Kafka no longer holds is
+    refused. Safe to repeat, also during drains.
     """
     if [bool(ranges), is_all, bool(from_time or to_time)].count(True) != 1:
-        raise click.UsageError("give --range (repeatable), --all, or --from, --to or both.")
+        raise click.UsageError("give one of --range (repeatable), --all, or --from and --to (one or both).")
     wanted = tuple(map(parse_range, ranges))
     span = [parse_moment(text) if text else None for text in (from_time, to_time)]
     if not (reason or dry_run or (diff and not yes)):
-        raise click.UsageError("--reason is needed: say why the range is replaced.")
+        raise click.UsageError("--reason is required: state why the rows are replaced.")
     with opened(pipeline, "replay") as work:
         from spark_jobs.replay.plan import plan_replay
 

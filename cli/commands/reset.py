@@ -1,4 +1,4 @@
-"""``reset``: deletes the state folder after a yes."""
+"""``reset``: delete the state folder after asking."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_jobs.storage.state_files import foreign_entries
 def command(yes: bool) -> None:
     """Delete the local state folder: embedded Kafka, catalog, tables, Dagster's history, logs.
 
-    What a configuration names elsewhere (your broker's topics, tables of another catalog) is never touched.
+    Topics of your broker and tables of another catalog are not deleted.
     """
     config = load_written()
     home = Path(config.home)

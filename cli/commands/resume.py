@@ -1,4 +1,4 @@
-"""``resume PIPELINE``: drains go on, by a word in the table."""
+"""``resume PIPELINE``: end a pause by removing its entry in the table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from spark_jobs.protocol.batch import paused_line
 
 
 @pipeline_command("resume")
-@reason_option("Why, for the history.")
+@reason_option("Reason, shown by `history`.")
 def command(report: Report, work: Work, reason: str) -> None:
-    """Let PIPELINE drain again. Safe to repeat: one that is not paused is left alone."""
+    """Let PIPELINE drain again. Does nothing if it is not paused."""
     from spark_jobs.acts.act import resume
 
     ended = resume(*work, reason=reason)

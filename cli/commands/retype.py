@@ -1,4 +1,4 @@
-"""``retype PIPELINE COLUMN TYPE``: a column in another type, its values taken over."""
+"""``retype PIPELINE COLUMN TYPE``: change the type of a column and convert its values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from spark_jobs.protocol import mends
 @pipeline_command("retype")
 @click.argument("column")
 @click.argument("type_name", metavar="TYPE")
-@reason_option("Why, for the history.")
+@reason_option("Reason, shown by `history`.")
 def command(report: Report, work: Work, column: str, type_name: str, reason: str) -> None:
-    """Give COLUMN of PIPELINE's table an Iceberg type: long, 'decimal(38,0)', timestamptz, ...
+    """Change the type of COLUMN in PIPELINE's table: long, 'decimal(38,0)', timestamptz, ...
 
-    The old column stays under another name. Its values are taken over where they fit exactly; one that does
-    not leaves its row: null in the column, as it was in the old one. Later records that do not fit are
-    dead letters. Safe beside drains; cut off, the same command goes on.
+    The old column is kept under another name. Values that fit exactly are converted. A value that does not
+    fit is null in the new column and stays in the old one. Later records that do not fit are dead letters.
+
+    Safe during drains. After an interruption, run the same command again.
     """
     from spark_jobs.reshape.retype import retype
 

@@ -1,4 +1,4 @@
-"""``rollback PIPELINE --to SNAPSHOT|TIME``: rows and offsets back to an earlier state, together."""
+"""``rollback PIPELINE --to SNAPSHOT|TIME``: return rows and offsets to an earlier state."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ _MOMENT = Read("snapshot or time", parse_moment, "neither a snapshot id nor a ti
 
 
 @pipeline_command("rollback")
-@click.option("--to", required=True, type=_MOMENT, metavar="SNAPSHOT|TIME", help="Where to go back.")
-@reason_option("Why, for the history.")
-@click.option("--force", is_flag=True, help="Also when Kafka cannot refill it all, or replays came since.")
+@click.option(
+    "--to", required=True, type=_MOMENT, metavar="SNAPSHOT|TIME", help="Snapshot or time to return to."
+)
+@reason_option("Reason, shown by `history`.")
+@click.option(
+    "--force", is_flag=True, help="Roll back even if Kafka cannot refill all rows, or after a replay."
+)
 def command(report: Report, work: Work, to: Moment, reason: str, force: bool) -> None:
-    """Set PIPELINE's table back to a snapshot, its offsets with it: the next drain fills it again.
+    """Return PIPELINE's table and its offsets to a snapshot. The next drain fills the table again.
 
-    Safe beside running drains. Refused when Kafka no longer holds what would go, on catalogs that keep no
-    history, across a redrive, and across another topic. Naming the snapshot another tool went back to takes
-    its rollback over.
+    Safe during drains. Refused if Kafka no longer holds the removed records, if the catalog keeps no history,
+    or if a redrive or a change of topic lies in between. After a rollback by another tool, name the same
+    snapshot to set the offsets too.
     """
     from spark_jobs.acts.rollback import rollback
 

@@ -1,4 +1,4 @@
-"""``serve``: follows pipelines and answers queries over them and their tables until it is stopped."""
+"""``serve``: follow topics in memory and answer queries over them and their tables."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _TELL_SECONDS = 5.0  # how often of one that goes on catching up
 @click.argument("pipelines", nargs=-1)
 @listener_options("serve", "ask")
 def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> None:
-    """Answer queries over tables and what Kafka has beyond them until Ctrl-C; reads only.
+    """Answer queries over tables and records in Kafka that are not drained yet, until Ctrl-C. Reads only.
 
-    It follows PIPELINES, or without any all that have `hot`, joins no consumer group and keeps no progress:
-    any number may run, and one that is killed starts again at the tables' offsets. `./sluice up` does this by
-    itself where a pipeline is `hot`. docs/SERVING.md says what is asked, and what an answer is.
+    Follows PIPELINES, or all pipelines with `hot: true`. It joins no consumer group and stores no progress:
+    several can run, and after a kill it starts again at the tables' offsets. `./sluice up` starts it if a
+    pipeline is `hot`. The HTTP API is described in docs/SERVING.md.
     """
     with needs("serve"):
         from servers.asking import lake_id

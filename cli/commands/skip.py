@@ -1,4 +1,4 @@
-"""``skip PIPELINE P:START-END``: goes past offsets that cannot be drained, and says so for ever."""
+"""``skip PIPELINE P:START-END``: pass over offsets that cannot be drained, and record it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _RANGE = Read("range", _range, "not P:START-END, like 0:17-18 (END is not skippe
 @click.argument(
     "ranges", nargs=-1, required=True, type=_RANGE, callback=_one_a_partition, metavar="P:START-END..."
 )
-@reason_option("Why, for the history and the audit.")
+@reason_option("Reason, shown by `history` and `audit`.")
 def command(report: Report, work: Work, ranges: OffsetRanges, reason: str) -> None:
-    """Leave offsets of PIPELINE out: END is the first one that is drained again.
+    """Pass over offsets of PIPELINE that cannot be drained. END is exclusive.
 
-    For a record that kills its task, or offsets that Kafka has lost. START is the next offset of partition P,
-    so a command typed twice changes nothing the second time. The audit counts what was left out as skipped,
-    never as missing; a replay of the range brings in what Kafka still has of it.
+    Use it for a record that crashes its task, or for offsets that Kafka has lost. START must be the next
+    offset of partition P, so repeating the command changes nothing. The audit counts these offsets as
+    skipped, not as missing. A replay of the range adds the records that Kafka still holds.
     """
     from spark_jobs.acts.act import skip
 

@@ -1,4 +1,4 @@
-"""``source PIPELINE``: whether a topic is still the one its table was filled from, and taking a new one."""
+"""``source PIPELINE``: compare a topic with the one that filled its table, or accept another."""
 
 from __future__ import annotations
 
@@ -32,31 +32,34 @@ _START = Read("start", _start, "not earliest, latest, a time or offsets like 0:1
 
 @click.command("source")
 @click.argument("pipeline")
-@click.option("--accept", is_flag=True, help="Go on from today's topic, in one commit.")
-@click.option("--reason", default="", help="Why, for the history; --accept needs it.")
+@click.option("--accept", is_flag=True, help="Continue from today's topic, in one commit.")
+@click.option("--reason", default="", help="Reason, shown by `history`. Required with --accept.")
 @click.option(
     "--start",
     type=_START,
     default="earliest",
     metavar="WHERE",
-    help="Where another log is read from: earliest, latest, a time, or P:OFFSET,... .",
+    help="Where a different topic is read from: earliest, latest, a time, or P:OFFSET,... .",
 )
 @reported
 def command(report: Report, pipeline: str, accept: bool, reason: str, start: Start) -> None:
-    """Compare PIPELINE's topic with the one its table was filled from: ids, and the last rows by partition.
+    """Compare PIPELINE's topic with the one that filled its table, by ids and each partition's last rows.
 
-    With --accept the table follows. Where the same records stand at the same offsets, the log was moved (a
-    mirror, a migrated broker) and nothing else changes. Offsets past the last row (skipped, filtered, dead
-    letters) show nothing of the log: the command that reads them again is told. Every other topic becomes
-    the next generation: its rows are told apart by _kafka_generation, those that are there stay. So does a
-    log that lost its end. Whole batches of the source that ends are committed first; a held one wants a
-    decision. Safe to repeat: a source that has not changed is left alone.
+    With --accept the table continues from today's topic. If that has the same records at the same offsets
+    (a mirrored topic, a migrated broker), the table continues at its offsets. Offsets after the last row
+    (skipped, filtered, dead letters) cannot be compared; the command that reads them again is printed.
+    Any other topic, or one that lost its newest records, becomes the next generation of the source: existing
+    rows stay, and the column _kafka_generation distinguishes new ones.
 
-    Of a mirror it is also looked for where its database began anew in the same topic (source-restarted): with
-    --accept positions count anew from there, and the check exact fails until a rebuild.
+    Complete batches of the old source are committed first. A held batch must be published or discarded
+    before. Nothing happens if the source has not changed.
+
+    For a mirror, the command also finds where its database was reset within the same topic
+    (source-restarted). With --accept, positions are compared from there on, and the check `exact` fails until
+    a rebuild.
     """
     if accept and not reason:
-        raise click.UsageError("--accept needs a --reason")
+        raise click.UsageError("--accept requires --reason")
     with opened(pipeline, "source") as work:
         from spark_jobs.acts.accept_source import accept_restart, accept_source, compare_source, find_restart
         from spark_jobs.acts.act import settle

@@ -1,4 +1,4 @@
-"""``status``: one word per pipeline, from its table and its topic; Dagster is not asked, so it is quick."""
+"""``status``: state of each pipeline from its table and topic, without asking Dagster."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from spark_jobs.protocol.progress_parts import cut_at_shapes, is_outdated
 @click.argument("pipeline", required=False)
 @reported
 def command(report: Report, pipeline: str | None) -> int:
-    """One state word per pipeline, or of PIPELINE alone: its lag in records, last commit, what to type.
+    """Show the state, lag in records and last commit of each pipeline, or of PIPELINE, and what to type.
 
     \b
-    new        no table yet; the first batch makes it
-    caught-up  the table holds everything its topic holds
-    behind     records wait and batches are being committed, or the schedule's next drain takes them
-    paused     an operator stopped its drains and said why
-    held       a batch failed a quality gate, later ones wait      needs a person
-    stalled    records have waited for long without a commit       needs a person
-    failed     a drain stopped, or would, with the error shown     needs a person
-    stopped    Sluice's own broker is meant and does not run       needs a person
+    new        no table yet; the first batch creates it
+    caught-up  the table has every record of the topic
+    behind     records wait; batches are being committed or the next scheduled drain takes them
+    paused     an operator paused the drains
+    held       a batch failed a quality gate; later ones wait     needs action
+    stalled    records wait and nothing was committed for long    needs action
+    failed     the last drain failed, or the next one would       needs action
+    stopped    the embedded broker is not running                 needs action
 
-    Exit code 0 when all is well, 1 when something needs a person.
+    Exit code 1 if a pipeline needs action, else 0.
     """  # noqa: D301  (click's mark for a block it must not wrap)
     config = _with_topics_of_today(load_config())
     seen = _look(config, pipeline)

@@ -1,4 +1,4 @@
-"""``trace PIPELINE PARTITION:OFFSET | --key K``: where a record is and why."""
+"""``trace PIPELINE PARTITION:OFFSET | --key K``: find where a record is and why."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _COORDINATES = re.compile(r"(\d+):(\d+)")
 @click.command("trace")
 @click.argument("pipeline")
 @click.argument("record", metavar="[PARTITION:OFFSET]", required=False)
-@click.option("--key", help="Every row and dead letter with this key instead.")
-@limit_option("With --key: how many at most, the newest offsets first.")
+@click.option("--key", help="Find every row and dead letter with this key instead.")
+@limit_option("With --key: maximum number of records, newest offsets first.")
 @reported
 def command(report: Report, pipeline: str, record: str | None, key: str | None, limit: int) -> None:
-    """Tell where the record at PARTITION:OFFSET of PIPELINE's topic is, and why.
+    """Show where the record at PARTITION:OFFSET of PIPELINE's topic is, and why. Reads only.
 
-    A row with file, position, batch and who committed it; a dead letter with its error; a tombstone, a gap, a
-    skipped or held record; one that is not drained yet, was removed by another writer, or that Kafka deleted
-    before it was drained. Each generation of the topic that had such an offset is told. Reads only.
+    The result is one of: a row (with file, position, batch and actor), a dead letter (with its error), a
+    tombstone, a gap, a skipped or held record, not drained yet, removed by another writer, or deleted by
+    Kafka before it was drained. Each generation of the topic with this offset is shown.
     """
     if (record is None) == (key is None):
         raise click.UsageError("give either PARTITION:OFFSET, for example 0:1200, or --key")

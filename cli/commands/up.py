@@ -1,4 +1,4 @@
-"""``up``: what the configuration names, in the foreground, until Ctrl-C or ``down``."""
+"""``up``: run Dagster and the servers that the configuration needs, until Ctrl-C or ``down``."""
 
 from __future__ import annotations
 
@@ -37,23 +37,26 @@ _MOST_NAMES = 5
     "--port",
     type=int,
     default=None,
-    help="The port of the Dagster UI instead of ui.listen's; 0 is a free one.",
+    help="Port of the Dagster UI. Overrides the port of ui.listen. 0 chooses a free port.",
 )
 @click.option(
     "--catalog-port",
     type=click.IntRange(1, 65535),
     default=None,
-    help="Serve the catalog to other engines, at this port instead of catalog_server.listen's.",
+    help="Serve the catalog to other engines on this port. Overrides the port of catalog_server.listen.",
 )
-@click.option("--tls", is_flag=True, help="Embedded Kafka over SASL_SSL alone; all of it is made at start.")
 @click.option(
-    "--insecure", is_flag=True, help="Let all of it that listens do so beyond this machine without tokens."
+    "--tls",
+    is_flag=True,
+    help="Run the embedded Kafka with SASL_SSL; certificates and logins are created at start.",
 )
+@click.option("--insecure", is_flag=True, help="Allow other machines to use the listeners without tokens.")
 def command(port: int | None, catalog_port: int | None, insecure: bool, tls: bool) -> None:
-    """Run what the configuration names until Ctrl-C, which stops all of it within 15 s.
+    """Run Sluice in the foreground. Ctrl-C stops everything within 15 s.
 
-    With kafka.bootstrap.servers set that is Dagster, and a Spark server unless spark.remote or spark.master
-    is set. Without a broker an embedded Kafka and a sample stream of flights and weather come with it.
+    Starts Dagster, and a Spark server unless spark.remote, spark.remote_command or spark.master is set.
+    Without kafka.bootstrap.servers it also starts an embedded Kafka and a sample stream of flights and
+    weather.
     """
     from cli.stand.running import servers_of
     from servers.listener import refuse_open, tls_of

@@ -1,4 +1,4 @@
-"""``upkeep PIPELINE``: does the upkeep its tables are due for, or the one that is named."""
+"""``upkeep PIPELINE``: run the upkeep that is due, or the named kind."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 LOG = "log"
 _FIGURES = ("data_files", "small_files", "bytes", "snapshots", "manifests")
-_EFFECTS = {name: kind.effect for name, kind in BY_NAME.items()} | {LOG: "folds finished attempts"}
+_EFFECTS = {name: kind.effect for name, kind in BY_NAME.items()} | {LOG: "compacts finished attempts"}
 _BY_CLOCK = [kind.name for kind in BY_NAME.values() if kind.goes_by_clock]
 _WHAT_EACH_DOES = ", ".join(f"{name} {effect}" for name, effect in _EFFECTS.items())
-_REST = f"""Without --only, {" and ".join(_BY_CLOCK)} are looked for every time. \
-Safe beside running drains and safe to repeat."""
-_HELP = f"""Tidy up PIPELINE's table, dead letters, books and transaction log, as far as they are due.
+_REST = f"""Without --only, {" and ".join(_BY_CLOCK)} are searched for every time. \
+Safe to repeat, also during drains."""
+_HELP = f"""Run the upkeep that is due for PIPELINE's table, dead letters, batch history and transaction log.
 
 {textwrap.fill(f"{_WHAT_EACH_DOES}. {_REST}", 106)}
 """
@@ -32,11 +32,13 @@ _HELP = f"""Tidy up PIPELINE's table, dead letters, books and transaction log, a
 
 @click.command("upkeep", help=_HELP)
 @click.argument("pipeline")
-@click.option("--only", type=click.Choice(list(_EFFECTS)), help="Do this one, due or not.")
-@click.option("--dry-run", is_flag=True, help="Say what is due and what could be deleted; change nothing.")
+@click.option(
+    "--only", type=click.Choice(list(_EFFECTS)), help="Run only this upkeep, even if it is not due."
+)
+@click.option("--dry-run", is_flag=True, help="Show what is due and what would be deleted. Changes nothing.")
 @told_and_reported
 def command(report: Report, pipeline: str, only: str | None, *, dry_run: bool) -> None:
-    """Do the upkeep that is due, or the one that is asked for."""
+    """Run the upkeep that is due, or the requested kind."""
     with opened(pipeline, "upkeep") as work:
         reasons = {only: "asked for with --only"} if only else _due(work)
         for kind, reason in reasons.items():

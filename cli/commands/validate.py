@@ -1,4 +1,4 @@
-"""``./sluice validate``: every mistake of the configuration with line and key, or the pipelines it gives."""
+"""``validate``: every mistake in the configuration with line and key, or its pipelines."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 
 @click.command(name="validate")
-@click.option("--fix", "is_fix", is_flag=True, help="Write what is said otherwise since, and say each line.")
-@partial(reported, shows="One JSON object: file, problems, pipelines, fixed.")
+@click.option(
+    "--fix", "is_fix", is_flag=True, help="Rewrite settings of earlier versions and print each change."
+)
+@partial(reported, shows="Print one JSON object: file, problems, pipelines, fixed, notes.")
 def command(report: Report, *, is_fix: bool) -> int:
-    """Check sluice.yaml and its team files; connects to the broker only to list topics for topics_regex.
+    """List every mistake in sluice.yaml and its team files with line and key.
 
-    With --fix what an earlier version read otherwise is written into these files as it is written now, and
-    nothing else in them changes: comments and layout stay.
+    Connects to the broker only to list topics for topics_regex. --fix rewrites settings that an earlier
+    version read differently, and keeps comments and layout.
     """
     fixed, unwritten = _fix() if is_fix else ([], [])
     for change in fixed:

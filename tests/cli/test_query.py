@@ -77,7 +77,7 @@ def test_what_is_asked_of_kafka_is_one_moment(sluice: Sluice, config: str) -> No
     for options, code, told in (
         (("--fresh",), 78, "#hot-not-configured"),
         (("--at", "yesterday"), 78, "#unreadable-watermark"),
-        (("--at", "1.0/0:5", "--after", "0:5"), 2, "of those two choose one"),
+        (("--at", "1.0/0:5", "--after", "0:5"), 2, "cannot be combined with --fresh"),
     ):
         refused = sluice("query", "flights", "FROM t", *options, SLUICE_CONFIG=config)
         assert (refused.returncode, told in refused.stderr) == (code, True), refused.stderr

@@ -66,7 +66,7 @@ def test_a_replay_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
         assert json.loads(timed.stdout.splitlines()[-1])["ranges"] == [drained]
     unreasoned = sluice("replay", "orders", "--range", "0:2-5", **environment)
     assert unreasoned.returncode == 2
-    assert "--reason is needed" in unreasoned.stderr
+    assert "--reason is required" in unreasoned.stderr
 
 
 def test_the_comparison_names_what_would_change(new_lab: NewLab) -> None:
