@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 
-# What Prometheus is told: what came, what became of it, and how long that took.
+# The gateway's metrics: batches received, their outcomes and their durations.
 
 
 _BATCHES = Family(
-    "sluice_gateway_batches_total", COUNTER, "Batches by what was answered: an ack's status.", ("status",)
+    "sluice_gateway_batches_total", COUNTER, "Acknowledged batches by the ack's status.", ("status",)
 )
-_EVENTS = Family("sluice_gateway_events_total", COUNTER, "Events that Kafka has.")
-_BYTES = Family("sluice_gateway_bytes_total", COUNTER, "Bytes of batches as they were sent.")
-_DUPLICATES = Family("sluice_gateway_duplicates_total", COUNTER, "Events that were known already.")
-_NACKS = Family("sluice_gateway_nacks_total", COUNTER, "Batches that were turned away.", ("reason",))
-_SECONDS = Family("sluice_gateway_ack_seconds", HISTOGRAM, "From a batch's coming to its first answer.")
-_SOURCES = Family("sluice_gateway_connected_sources", GAUGE, "Connections by WebSocket.")
-_SPOOLED = Family("sluice_gateway_spool_batches", GAUGE, "Batches on the gateway's disk, of all streams.")
-_SPOOLED_BYTES = Family("sluice_gateway_spool_bytes", GAUGE, "Bytes of these.")
-_SPOOL_AGE = Family("sluice_gateway_spool_age_seconds", GAUGE, "How long ago the oldest of these came.")
-KNOWN = Family("sluice_gateway_sources", GAUGE, "Sources whose last numbers are kept in memory.")
-IDS = Family("sluice_gateway_event_ids", GAUGE, "Ids of events and batches that are remembered.")
+_EVENTS = Family("sluice_gateway_events_total", COUNTER, "Events written to Kafka.")
+_BYTES = Family("sluice_gateway_bytes_total", COUNTER, "Bytes of batches as sent by clients.")
+_DUPLICATES = Family("sluice_gateway_duplicates_total", COUNTER, "Events skipped as duplicates.")
+_NACKS = Family("sluice_gateway_nacks_total", COUNTER, "Rejected batches by reason.", ("reason",))
+_SECONDS = Family("sluice_gateway_ack_seconds", HISTOGRAM, "Time from a batch's arrival to its first answer.")
+_SOURCES = Family("sluice_gateway_connected_sources", GAUGE, "Open WebSocket connections.")
+_SPOOLED = Family("sluice_gateway_spool_batches", GAUGE, "Batches on the gateway's disk, all streams.")
+_SPOOLED_BYTES = Family("sluice_gateway_spool_bytes", GAUGE, "Bytes of the batches on the gateway's disk.")
+_SPOOL_AGE = Family("sluice_gateway_spool_age_seconds", GAUGE, "Age of the oldest batch on the disk.")
+KNOWN = Family("sluice_gateway_sources", GAUGE, "Sources whose last sequence numbers are in memory.")
+IDS = Family("sluice_gateway_event_ids", GAUGE, "Event ids and batch ids in memory, to find duplicates.")
 WAITING = Family("sluice_gateway_persisted_waiting", GAUGE, "Batches whose clients wait for `persisted`.")
 _UNTOLD = Family(
     "sluice_gateway_persisted_untold_total",
     COUNTER,
-    "Batches that get no `persisted`: too many waited.",
+    "Batches that get no `persisted` answer because too many waited.",
 )
 GATEWAY_FAMILIES = {
     each.name: each

@@ -30,20 +30,20 @@ from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 from spark_jobs.query.lookup import newest_of_key
 from spark_jobs.query.query import Answer, Asked
 
-# What Prometheus is told by a process that answers: how far its pipelines are, and how its queries went.
+# The metrics of a serving process: the state of its pipelines and the outcomes of its queries.
 
 
-_STATE = Family("sluice_hot_state", GAUGE, "1 for the state a followed pipeline is in, else 0.", ("state",))
-_ROWS = Family("sluice_hot_rows", GAUGE, "Rows in memory that the table lacks.")
-_BYTES = Family("sluice_hot_bytes", GAUGE, "Bytes of memory that a pipeline's rows take.")
-_AGE = Family("sluice_hot_age_seconds", GAUGE, "How long ago Kafka had nothing beyond what is shown.")
+_STATE = Family("sluice_hot_state", GAUGE, "1 for the current state of a pipeline, else 0.", ("state",))
+_ROWS = Family("sluice_hot_rows", GAUGE, "Rows in memory that are not in the table yet.")
+_BYTES = Family("sluice_hot_bytes", GAUGE, "Memory used by a pipeline's rows.")
+_AGE = Family("sluice_hot_age_seconds", GAUGE, "Time since answers last included everything in Kafka.")
 _QUERIES = Family(
     "sluice_queries_total",
     COUNTER,
-    "Queries by outcome: `answered`, `left`, or an error's code.",
+    "Queries by outcome: `answered`, `left` (the client disconnected), or an error code.",
     ("outcome",),
 )
-_SECONDS = Family("sluice_query_duration_seconds", HISTOGRAM, "From a query's coming to its last row taken.")
+_SECONDS = Family("sluice_query_duration_seconds", HISTOGRAM, "Time from a query's arrival to its last row.")
 SERVE_FAMILIES = {each.name: each for each in (_STATE, _ROWS, _BYTES, _AGE, _QUERIES, _SECONDS)}
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 

@@ -1,1 +1,1 @@
-"""The built-in checks, a file each: name, meaning, severity, limit and judge. Pure."""
+"""The built-in checks: the facts they judge, their registry, and a module for each check. Pure."""

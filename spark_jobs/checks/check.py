@@ -1,4 +1,4 @@
-"""A built-in check: what holds while it passes, how bad its failure is, its limit, the judge. Pure."""
+"""A built-in check: its name, meaning, severity, limit and judge. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from spark_jobs.protocol.work import Layout
 
 MINUTE_SECONDS = 60
 DAY_SECONDS = 24 * 3600
-# What "lately" means to the checks that look back.
+# The period that checks of recent batches look at.
 LATELY_SECONDS = DAY_SECONDS
 # A run's start and one retry fit in, whatever the freshness.
 STALLED_AFTER_FRESHNESS = 5
 STALLED_AFTER_SECONDS = 300
-# What a schedule leaves for later may be a day's records.
+# With a schedule a day's records may wait, so the drain gets an hour after its tick.
 SCHEDULED_DRAIN_SECONDS = 3600.0
 
 
 class Severity(StrEnum):
-    """How bad a failed check is: ``error`` wants a person now, ``warn`` a look."""
+    """Severity of a failed check: ``error`` needs action now, ``warn`` needs attention."""
 
     ERROR = "error"
     WARN = "warn"
@@ -31,7 +31,7 @@ class Severity(StrEnum):
 
 
 class LimitKind(StrEnum):
-    """What a check's ``limit`` is written as."""
+    """The unit of a check's ``limit``."""
 
     DURATION = "duration"
     COUNT = "records"
@@ -40,10 +40,11 @@ class LimitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a judge decides: the facts, and what the pipeline's configuration says of them.
+    """The input of a judge: the facts, and the pipeline's settings that it needs.
 
-    ``limit`` is the configured one, in seconds, records or as a share; None leaves it to the check.
-    ``due_ms`` is when a schedule's drain should take what waits since a moment, None without a schedule.
+    ``limit`` is the configured one, in seconds, records or as a share; None means the check's default.
+    ``due_ms`` returns when a scheduled drain should take records that wait since a moment; None without a
+    schedule.
     """
 
     facts: HealthFacts
@@ -60,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a check passes, the one line that says why, and ``mend``, what to type if it does not.
+    """The result of a check: ``passed``, one line of ``fact``, and ``mend``, which fixes a failure.
 
     ``numbers`` are plotted over time, so their names are stable; durations are in seconds.
     """
@@ -75,10 +76,10 @@ class Verdict:
 class Check:
     """One built-in check.
 
-    ``name`` is stable: alerts, dashboards and the runbook's anchors are made of it. ``place`` orders them for
-    people. ``meaning`` is one sentence: what holds while it passes. ``limit_text`` tells of its limit. A
-    pipeline has the check ``only_with`` that key or trait of its settings, if there is one. One that
-    ``needs_no_kafka`` is judged whatever of topic and table could be looked at.
+    ``name`` is stable: alerts, dashboards and the runbook's anchors contain it. ``place`` is its position on
+    screens. ``meaning`` is one sentence that is true while the check passes. ``limit_text`` describes the
+    limit. A pipeline has the check ``only_with`` that key or property of its settings; empty for all. A check
+    with ``needs_no_kafka`` is judged even if topic or table cannot be read.
     """
 
     name: str
@@ -93,34 +94,34 @@ class Check:
 
     @property
     def runbook(self) -> str:
-        """Where docs/OPERATIONS.md tells what to do."""
+        """The check's section of the runbook."""
         return f"docs/OPERATIONS.md#check-{self.name}"
 
 
 def stalled_after_seconds(freshness_seconds: int) -> float:
-    """Return for how long nothing may be committed while records wait."""
+    """Return the longest time without a commit while records wait."""
     return float(max(STALLED_AFTER_SECONDS, STALLED_AFTER_FRESHNESS * freshness_seconds))
 
 
 def seconds_late(case: Case, since_ms: int) -> float:
-    """Return for how long what waits since then is late: at once, by a schedule from its next tick on."""
+    """Return how late records that wait since then are; with a schedule, counted from its next tick."""
     due_ms = case.due_ms(since_ms)
     return max(0.0, (case.facts.now_ms - (since_ms if due_ms is None else due_ms)) / 1000)
 
 
 def drain_or_resume(case: Case) -> str:
-    """Return what brings a table up to date: a paused pipeline is resumed."""
+    """Return the command that brings a table up to date: drain, or resume if the pipeline is paused."""
     is_paused = case.facts.table is not None and case.facts.table.paused is not None
     return mends.resume(case.pipeline) if is_paused else mends.command("drain", case.pipeline)
 
 
 def no_table(waiting: int = 0) -> Verdict:
-    """Return the verdict on a table that its first batch has yet to make: nothing is late."""
+    """Return the verdict before the first batch creates the table: nothing is late."""
     return Verdict(passed=True, fact=f"no table yet, {records_wait(waiting)}" if waiting else "no table yet")
 
 
 def spoken_duration(seconds: float) -> str:
-    """Return a duration as people say it, to two units: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d 6 h``."""
+    """Return a duration for people, in at most two units: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d 6 h``."""
     if seconds < MINUTE_SECONDS:
         return f"{seconds:.0f} s"
     minutes = round(seconds / MINUTE_SECONDS)

@@ -1,4 +1,4 @@
-"""What the built-in checks judge: facts of one look at a pipeline's topic, table and log. Pure."""
+"""The facts that the built-in checks judge, from one look at a pipeline's topic, table and log. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from spark_jobs.protocol.errors import SluiceError
 
 @dataclass(frozen=True, slots=True)
 class DrainedBatch:
-    """One drained batch as its snapshot tells it: ``offsets`` planned, ``added_rows`` as Iceberg counted.
+    """One drained batch as recorded in its snapshot: ``offsets`` planned, ``added_rows`` counted by Iceberg.
 
-    These are None of a mirror, whose files have every event, and some twice: made whole. ``unlisted_values``
-    counts rows that stay for want of a table listed for their value.
+    ``added_rows`` is None for a mirror, whose files have every event, and completed events a second time.
+    ``unlisted_values`` counts, by value, the rows that no entry of ``route.tables`` matches.
     """
 
     attempt: str
@@ -25,16 +25,16 @@ class DrainedBatch:
 
     @property
     def unaccounted(self) -> int:
-        """Offsets and rows that do not add up; 0 for a batch that is whole."""
+        """Number of offsets and rows that do not add up; 0 for a complete batch."""
         rows = self.balance.rows if self.added_rows is None else self.added_rows
         return abs(self.offsets - self.balance.offsets) + abs(rows - self.balance.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A snapshot of another writer that took rows out: DELETE, TRUNCATE, a time-to-live.
+    """A snapshot of another writer that removed rows: DELETE, TRUNCATE, a time-to-live.
 
-    ``rows`` is what its summary says; None when it only says that some are deleted.
+    ``rows`` is the number in its summary; None if the summary only records that rows were deleted.
     """
 
     snapshot_id: int
@@ -45,10 +45,10 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class SpoolFacts:
-    """What the gateway's spool on this machine has of a pipeline's topic; of all topics it takes ``used``.
+    """The batches of a pipeline's topic in the gateway's spool on this machine.
 
-    ``used`` is the share of ``spool.max``; ``oldest_ms`` is when its oldest batch came, None without any.
-    ``unreadable`` says why nothing is known, empty where it is.
+    ``used`` is the share of ``spool.max`` that all topics take. ``oldest_ms`` is when the oldest batch came,
+    None if there is none. ``unreadable`` is the reason why the spool cannot be read, empty if it can.
     """
 
     batches: int
@@ -60,9 +60,10 @@ class SpoolFacts:
 
 @dataclass(frozen=True, slots=True)
 class SourceEvents:
-    """What was found of the gateway's sources in a bounded part of the table: events, and what is amiss.
+    """Event counts of the gateway's sources in a bounded part of the table.
 
-    ``gaps`` are events that are not there though later ones are, beyond what batches made no rows of.
+    ``gaps`` are missing events that are followed by later ones; events that batches made no rows of are not
+    counted. ``doubles`` are events that are there twice.
     """
 
     events: int
@@ -73,12 +74,12 @@ class SourceEvents:
 
 @dataclass(frozen=True, slots=True)
 class AuditNote:
-    """The last bounded audit: when, over how many of the newest offsets, and what it found.
+    """The last bounded audit: when, over how many of the newest offsets, and its counts.
 
-    ``damaged`` names files of new commits that are gone or cannot be read; nothing else was audited then.
-    ``mends`` are the commands for them, for columns in which integers were rounded, and for what is
-    ``outdated``: made by an earlier configuration, which is nothing wrong. ``source_events`` is None of rows
-    that the gateway did not bring. ``foreign`` are changes of another source or table than a mirror's.
+    ``damaged`` names files of new commits that are missing or unreadable; nothing else was audited then.
+    ``mends`` are the commands that fix them, columns with rounded integers, and ``outdated`` rows: these were
+    written with an earlier configuration and are not wrong. ``source_events`` is None for rows that did not
+    come through the gateway. ``foreign`` are changes of another source or table than the mirror's.
     """
 
     audited_at_ms: int
@@ -97,20 +98,20 @@ class AuditNote:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing missing, doubled, changed or damaged."""
+        """True if nothing is missing, duplicated, changed or damaged."""
         wrong = self.missing or self.duplicates or self.differing or self.rounded or self.foreign
         return not (wrong or self.damaged)
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What a table's metadata tells. Times are milliseconds since the epoch.
+    """The facts in a table's metadata. Times are milliseconds since the epoch.
 
     ``batches`` are the drains among the kept snapshots, oldest first; ``holes`` name commits that do not
-    begin where the one before ended. ``schema_changes`` are those since the time that was asked for. Without
-    ``shows_history`` the newest snapshot is all that the catalog shows. ``skipped`` offsets are of the
-    current generation, ``dead_letters`` those that are in their table, ``restarts`` of the source
-    are those that an operator accepted; they are told of mirrors.
+    begin where the previous one ended. ``schema_changes`` are those since the requested time. Without
+    ``shows_history`` the catalog returns only the newest snapshot. Mirrors only: ``skipped`` offsets of the
+    current generation, ``dead_letters`` stored in their table, ``restarts`` of the source that an operator
+    accepted.
     """
 
     valid_through_ms: int | None
@@ -131,14 +132,14 @@ class TableFacts:
 class HealthFacts:
     """One look at a pipeline. ``table`` is None while it does not exist.
 
-    ``lag`` is waiting offsets by partition; the first of them is of ``waiting_since_ms`` (None when it has no
-    time, or none that was read). ``headroom_ms`` is None when nothing waits that Kafka would
-    delete; ``retention_ms`` None when the topic keeps records for ever; without the right to read the topic's
-    settings ``is_retention_known`` is False. ``undecided`` offsets are held back by an open transaction, the
-    first since ``undecided_since_ms`` (None when its time could not be read). ``error`` is what a drain would
-    stop with, or why the pipeline could not be looked at (then ``is_known`` is False and nothing else
-    counts but the ``spool``, which is None of topics that the gateway does not write). ``held`` are attempts
-    a quality gate holds back; ``failure`` is what the last drain failed of, while records wait.
+    ``lag`` is the number of waiting offsets by partition; the first has the time ``waiting_since_ms`` (None
+    if it has no time, or it was not read). ``headroom_ms`` is None if Kafka would delete nothing that waits,
+    ``retention_ms`` if the topic keeps records for ever; ``is_retention_known`` is False without the right to
+    read the topic's settings. ``undecided`` offsets are held back by an open transaction, the first since
+    ``undecided_since_ms`` (None if its time could not be read). ``error`` is the error that a drain would
+    stop with, or why the pipeline cannot be read: then ``is_known`` is False and only ``spool`` counts (None
+    for topics that the gateway does not write). ``held`` are attempts that failed a quality gate and wait for
+    a decision; ``failure`` is the error of the last drain, while records wait.
     """
 
     now_ms: int
@@ -159,12 +160,12 @@ class HealthFacts:
 
     @property
     def waiting(self) -> int:
-        """Offsets that wait in all partitions."""
+        """Number of offsets that wait, in all partitions."""
         return sum(self.lag.values())
 
     @property
     def valid_through_ms(self) -> int | None:
-        """Up to which record time the table is complete: now, when nothing waits and all is decided."""
+        """The record time up to which the table is complete: now, if nothing waits and all is decided."""
         if self.table is None:
             return None
         if self.undecided and not self.waiting:
@@ -174,10 +175,11 @@ class HealthFacts:
 
     @property
     def oldest_since_ms(self) -> int:
-        """Return since when the oldest record waits that the table has not; now, when none does.
+        """The time since which the oldest record waits that is not in the table; now, if none waits.
 
-        Its own time, yet never before what the table is complete up to (until a commit has reached an end,
-        before the last one): what came later may be dated back, or have no time.
+        This is the record's own time, but not before the time up to which the table is complete (the last
+        commit's time until a commit has reached the topic's end): later records may be dated back, or have
+        no time.
         """
         if self.table is None or not (self.waiting or self.undecided):
             return self.now_ms

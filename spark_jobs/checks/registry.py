@@ -1,4 +1,4 @@
-"""The built-in checks that there are: every module of ``spark_jobs.checks.built_in`` is one. Pure."""
+"""The registry of built-in checks: every module of ``spark_jobs.checks.built_in`` is one. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import attrgetter
 from spark_jobs.checks.check import Check
 
 FOLDER = f"{__package__}.built_in"
-# As an archive lists them too, in which the code is shipped.
+# pkgutil also lists modules inside the archive in which the code is shipped to Spark.
 _NAMES = [module.name for module in pkgutil.iter_modules(importlib.import_module(FOLDER).__path__)]
 _FOUND: list[Check] = [importlib.import_module(f"{FOLDER}.{name}").CHECK for name in _NAMES]
 CHECKS = tuple(sorted(_FOUND, key=attrgetter("place")))

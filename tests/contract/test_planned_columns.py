@@ -64,6 +64,6 @@ def test_columns_that_were_changed_meanwhile_refuse_it(lake_with_history: Lake) 
     evolve_table(lake.open, lake.name(), [(("speed",), DoubleType())])
     with pytest.raises(CommitFailedException):
         send(lake.open(), base, swap)
-    with pytest.raises(CommitConflict, match="columns were changed"):
+    with pytest.raises(CommitConflict, match="columns changed"):
         planned.on(lake.load())
     assert lake.load().schema().column_names[:3] == ["id", "name", "at"]

@@ -169,7 +169,7 @@ def test_every_place_that_judges_a_drain_names_it(scene: Scene) -> None:
     (health,) = check_up(Surveyor(lab.config))
     assert str(health.facts.error) == str(refused.value)
     stall = next(result for result in health.results if result.name == "stall")
-    assert (stall.passed, stall.fact) == (False, f"a drain would stop: {refused.value.message}")
+    assert (stall.passed, stall.fact) == (False, f"a drain would fail now: {refused.value.message}")
     (seen,) = Surveyor(lab.config).survey()
     assert isinstance(seen, Surveyed)
     backlog = backlog_of(seen, time.time() + lab.pipeline.freshness_seconds)

@@ -92,7 +92,7 @@ def test_a_stream_comes_back_as_it_was(
     assert stream(lab, part, 1) == stream(lab, topic, 1)[10:5_990]
 
     new_lab.kafka.produce(target, [Record(b"another", partition=1)])
-    with pytest.raises(ConfigError, match="6,001 records in partition 1, the archive 6,000"):
+    with pytest.raises(ConfigError, match="6,001 records in partition 1, but the archive has only 6,000"):
         exported(lab, target)
     with pytest.raises(ConfigError, match="is drained by the pipeline orders"):
         exported(lab, topic, drained_by={topic: "orders"}.get)
@@ -103,14 +103,14 @@ def test_a_topic_with_other_records_is_left_alone(new_lab: NewLab) -> None:
     lab = new_lab([b"1", b"2"], layout="archive", value={"format": "raw"})
     lab.drain()
     fleeting = new_lab.kafka.new_topic(retention_ms=1_000_000)
-    with pytest.raises(ConfigError, match=r"has retention.ms 1000000, by which it drops records"):
+    with pytest.raises(ConfigError, match=r"would remove records: retention.ms is 1000000"):
         exported(lab, fleeting)
     other = new_lab.kafka.new_topic(retention_ms=-1)
     new_lab.kafka.produce(other, [b"1"])
-    with pytest.raises(ConfigError, match="another record at 0:0 than the archive at 0"):
+    with pytest.raises(ConfigError, match="a different record at 0:0 than the archive at offset 0"):
         exported(lab, other)
     assert len(stream(lab, other, 0)) == 1
-    with pytest.raises(ConfigError, match=r"0:0-9 was not drained whole"):
+    with pytest.raises(ConfigError, match=r"the range 0:0-9 has not been drained completely"):
         exported(lab, unique_name("exported"), ranges=[OffsetRange(0, 0, 9)])
     assert progress(lab).next_offsets == {0: 2}
     flat = new_lab([b"{}"])
@@ -138,14 +138,14 @@ def test_offsets_are_kept_where_that_is_asked_for(new_lab: NewLab) -> None:
     assert ends(lab, target) == ends(lab, topic) == {0: 20}
     assert exported(lab, target, keep_offsets=True).there == {0: 9}
 
-    with pytest.raises(ConfigError, match="has 20 records in partition 0, the archive 9"):
+    with pytest.raises(ConfigError, match="has 20 records in partition 0, but the archive has only 9"):
         exported(lab, target)
     moved = new_lab.kafka.new_topic(retention_ms=-1)
     exported(lab, moved)
     with pytest.raises(ConfigError, match="has a record at 0:0, where the archive has none"):
         exported(lab, moved, keep_offsets=True)
     lenient = new_lab.kafka.new_topic(retention_ms=-1, message_timestamp_after_max_ms=(1 << 63) - 1)
-    with pytest.raises(ConfigError, match="takes any time"):
+    with pytest.raises(ConfigError, match="accepts timestamps in the far future"):
         exported(lab, lenient, keep_offsets=True)
 
 
@@ -179,7 +179,7 @@ def test_who_writes_beside_an_export_is_seen(new_lab: NewLab, place: str) -> Non
     target = unique_name("exported")
     with (
         lab.connections(fail_points=Intruder(new_lab.kafka, target, place)) as connections,
-        pytest.raises(ConfigError, match="somebody else writes to the topic"),
+        pytest.raises(ConfigError, match="another program writes to the topic"),
     ):
         export(lab.pipeline, connections, target, keep_offsets=True)
     with pytest.raises(ConfigError) as refused:

@@ -227,7 +227,7 @@ def test_a_clients_certificate_that_ended_is_named_and_renewed_by_its_file(
     error = refusal(lab)
     assert (type(error), error.code) == (ConfigError, "certificate-ended")
     configure(lab, "catalog", {"uri": "sqlite:////dev/null/catalog.db"})
-    assert "the client's certificate ended on" in checked(lab)
+    assert "the client certificate expired on" in checked(lab)
     mine.write_bytes(secured.authority.issue("mtls").read_bytes())
     assert "the client's certificate ends in 364 days" in checked(lab)
     assert KafkaAdmin(resolve(lab.config.kafka)).source_state(topic).end.keys() == {0, 1}
@@ -246,7 +246,7 @@ def test_a_kept_client_goes_on_when_the_brokers_certificate_is_renewed(
             kept.source_state(topic)
         assert raised.value.code == "certificate-ended"
     configure(lab, "catalog", {"uri": "sqlite:////dev/null/catalog.db"})
-    assert "the broker's certificate ended on" in checked(lab)
+    assert "the broker certificate expired on" in checked(lab)
     secured.renew()
     assert kept.source_state(topic).end.keys() == {0, 1}
     kept.close()

@@ -98,7 +98,11 @@ def test_what_a_mirror_may_have_is_taken() -> None:
             "mirror-replay",
             REBUILD,
         ),
-        (lambda mirror: repartition(mirror, NOTHING, reason="r"), "cannot-repartition", "Leave it as it is"),
+        (
+            lambda mirror: repartition(mirror, NOTHING, reason="r"),
+            "cannot-repartition",
+            "Leave the table unpartitioned",
+        ),
     ],
 )
 def test_acts_that_a_mirror_has_not_are_refused_before_anything_is_looked_at(

@@ -1,4 +1,4 @@
-"""``complete``: every drained offset became something, by the batches' balance and by the audit. Pure."""
+"""``complete``: every drained offset is accounted for, by the batches' counts and by the audit. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.protocol.texts import count
 
 
 def judge(case: Case) -> Verdict:
-    """Judge the kept batches' balances, and the last audit if there was one."""
+    """Judge the counts of the kept batches, and the last audit if there was one."""
     facts = case.facts
     if facts.table is None:
         return no_table()
@@ -30,14 +30,14 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "complete",
     place=1,
-    meaning="Every drained offset is accounted for, and the audit found none missing.",
+    meaning="Every drained offset is accounted for, and the last audit found no missing record.",
     severity=Severity.ERROR,
     judge=judge,
 )
 
 
 def _mend(pipeline: str, note: AuditNote | None) -> str:
-    """Return the note's own command where damaged files or rounded integers are all that is wrong."""
+    """Return the audit's own command if only damaged files or rounded integers are wrong, else ``audit``."""
     if note is not None and note.mends and replace(note, rounded=0, damaged=()).is_clean:
         return note.mends[0]
     return mends.command("audit", pipeline)
@@ -54,15 +54,16 @@ def _balanced(table: TableFacts) -> Verdict:
         "holes": len(table.holes),
         "removed": removed,
     }
-    batches = count(len(table.batches), "batch balances", "batches balance")
-    parts = [f"{batches} over {count(sums.offsets, 'offset')}"]
+    offsets = count(sums.offsets, "offset")
+    parts = [f"every offset is accounted for: {offsets} in {count(len(table.batches), 'batch', 'batches')}"]
     passed = not unaccounted and not table.holes
     if not passed:
         parts = [f"{unaccounted:,} offsets or rows are unaccounted for", *table.holes[:3]]
     if table.removals:
         newest = table.removals[-1]
         parts.append(
-            f"another writer removed {count(removed, 'row')} ({newest.operation} {newest.snapshot_id})"
+            f"another writer removed {count(removed, 'row')}"
+            f" ({newest.operation}, snapshot {newest.snapshot_id})"
         )
     return Verdict(passed, "; ".join(parts), numbers)
 
@@ -71,18 +72,18 @@ def _audited(note: AuditNote, now_ms: int) -> Verdict:
     age = (now_ms - note.audited_at_ms) / 1000
     if note.damaged:
         files = count(len(note.damaged), "file")
-        fact = f"{files} damaged, found {spoken_duration(age)} ago: {'; '.join(note.damaged[:3])}"
+        fact = f"{files} damaged, as found {spoken_duration(age)} ago: {'; '.join(note.damaged[:3])}"
         return Verdict(False, fact, {"damaged_files": float(len(note.damaged)), "audit_age_seconds": age})
     fact = (
-        f"nothing was drained yet at the audit {spoken_duration(age)} ago"
+        f"the audit {spoken_duration(age)} ago found no drained record yet"
         if not note.offsets
         else f"audit of the newest {note.offsets:,} offsets {spoken_duration(age)} ago: "
-        f"{note.missing:,} missing, {note.duplicates:,} doubled, {note.differing:,} differing, "
+        f"{note.missing:,} missing, {note.duplicates:,} duplicated, {note.differing:,} different, "
         f"{note.rounded:,} rounded, "
         f"{note.removed:,} removed" + (f", {note.foreign:,} of another source" if note.foreign else "")
     )
     if note.outdated:
-        fact += f", {note.outdated:,} outdated: {note.mends[-1]} applies today's configuration"
+        fact += f", {note.outdated:,} written with an earlier configuration: {note.mends[-1]} applies today's"
     numbers = {
         "audited_offsets": float(note.offsets),
         "missing": float(note.missing),

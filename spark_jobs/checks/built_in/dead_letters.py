@@ -1,10 +1,11 @@
-"""``dead_letters``: which share of a day's records could not become rows. Pure."""
+"""``dead_letters``: the share of a day's records that became dead letters. Pure."""
 
 from __future__ import annotations
 
 from spark_jobs.checks.check import LATELY_SECONDS, Case, Check, LimitKind, Severity, Verdict, no_table
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
+from spark_jobs.protocol.texts import count
 
 DEAD_LETTER_SHARE = 0.01
 
@@ -22,24 +23,27 @@ def judge(case: Case) -> Verdict:
     limit = next((share for share in chosen if share is not None), DEAD_LETTER_SHARE)
     numbers = {"dead_letters": float(sums.dead_letters), "records": float(records), "share": share}
     when = (
-        "within a day" if facts.table.shows_history else "by the last commit, which is all the catalog shows"
+        "in the last 24 hours"
+        if facts.table.shows_history
+        else "by the last commit, the only one that the catalog returns"
     )
     fact = (
-        f"{sums.dead_letters:,} of the {records:,} records drained {when} ({share:.2%}) (limit {limit:.2%})"
+        f"{sums.dead_letters:,} of {count(records, 'record')} drained {when} became dead letters"
+        f" ({share:.2%}, limit {limit:.2%})"
     )
     look = mends.command("query", case.pipeline, "'SELECT * FROM dead_letters'")
     name, *options = case.layout.dead_letters_anew
     again = mends.act(name, case.pipeline, *options)
-    mend = f"{look}; once mended: {again}"
+    mend = f"{look}; after fixing the cause: {again}"
     return Verdict(share <= limit, fact, numbers, mend)
 
 
 CHECK = Check(
     "dead_letters",
     place=6,
-    meaning="Few of the lately drained records could not become rows.",
+    meaning="Few of the records drained in the last 24 hours became dead letters.",
     severity=Severity.WARN,
     judge=judge,
-    limit_text="Limit: their share of a day's records; by default `dead_letters.stop_above`, else `1%`.",
+    limit_text="Limit: share of a day's records; default: `dead_letters.stop_above`, else `1%`.",
     limit=LimitKind.SHARE,
 )

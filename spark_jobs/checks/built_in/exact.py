@@ -1,4 +1,4 @@
-"""``exact``: whether every change of a mirror's source is in it, by its own books. Pure."""
+"""``exact``: every drained change of the source is in the mirror, by the mirror's own counts. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spark_jobs.protocol.texts import count
 
 
 def judge(case: Case) -> Verdict:
-    """Judge what was not folded into the mirror, ever since it was made or made anew."""
+    """Judge the changes that were not applied to the mirror since it was created or rebuilt."""
     table = case.facts.table
     if table is None:
         return no_table()
@@ -25,20 +25,23 @@ def judge(case: Case) -> Verdict:
         fact = case.facts.error.message
     elif foreign:
         fact = (
-            f"{count(foreign, 'change')} of another source or table in its topic, as the last audit found:"
-            " rows may be lost, or others'. A table with `layout: changes` keeps every event; else have each"
-            " told into a topic of its own, and make this one anew"
+            f"the last audit found {count(foreign, 'change')} of another source or table in the topic: rows"
+            " may be missing, or belong to the other table. Send each table to its own topic and rebuild the"
+            " mirror, or use `layout: changes`, which keeps every event"
         )
     elif table.restarts:
-        fact = "its source began anew, which was accepted: rows that it has no more may be there"
+        fact = (
+            "the source database was reset, which was accepted: the mirror may still have rows that the"
+            " source no longer has"
+        )
     elif table.dead_letters or table.skipped:
         fact = (
             f"{count(table.dead_letters, 'dead letter')} and {count(table.skipped, 'skipped offset')}:"
-            " rows of their keys may be wrong"
+            " the rows of their keys may be wrong"
         )
     else:
-        again = f"; {count(told_again, 'change')} told again in the kept batches, skipped"
-        fact = "every change is in it" + (again if told_again else "")
+        again = f"; {count(told_again, 'repeated change')} ignored in the kept batches"
+        fact = "every drained change is in the mirror" + (again if told_again else "")
         return Verdict(passed=True, fact=fact, numbers=numbers)
     return Verdict(passed=False, fact=fact, numbers=numbers, mend=mends.act("rebuild", case.pipeline))
 
@@ -46,8 +49,8 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "exact",
     place=9,
-    meaning="Every change that was drained is in the mirror: none is a dead letter, none was skipped, the"
-    " source did not begin anew, and no other source or table was in its topic.",
+    meaning="Every drained change is in the mirror: none is a dead letter, none was skipped, the source was"
+    " not reset, and the topic has changes of one source and table only.",
     severity=Severity.ERROR,
     judge=judge,
     only_with="layout.own_checks",

@@ -1,4 +1,4 @@
-"""``fresh``: for how long the oldest record waits that the table has not. Pure."""
+"""``fresh``: the age of the oldest record that is not in the table. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_jobs.protocol.texts import records_wait
 
 
 def judge(case: Case) -> Verdict:
-    """Judge the age of the oldest record that waits; an idle topic has none, however long it was silent."""
+    """Judge the age of the oldest record that waits; an idle topic passes, however long it is silent."""
     facts = case.facts
     if facts.table is None:
         return no_table(facts.waiting)
@@ -31,7 +31,7 @@ def judge(case: Case) -> Verdict:
     limit, late = case.limit or default, seconds_late(case, since)
     waiting = [records_wait(facts.waiting)] if facts.waiting else []
     waiting += [held_back(facts.undecided)] if facts.undecided else []
-    fact = "; ".join(waiting) + f", the oldest {spoken_duration(age)}" if waiting else "nothing waits"
+    fact = "; ".join(waiting) + f", the oldest for {spoken_duration(age)}" if waiting else "no record waits"
     numbers = {"age_seconds": age, "limit_seconds": limit}
     after = " after the schedule's tick" if is_scheduled else ""
     fact += f" (limit {spoken_duration(limit)}{after})"
@@ -41,10 +41,10 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "fresh",
     place=2,
-    meaning="No record has waited for long to be in the table; an idle topic counts as fresh.",
+    meaning="No record of the topic has waited longer than the limit; an idle topic passes.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="Limit: the age of the oldest that waits; by default 5 times `freshness`, at least `5m`."
-    " With `schedule`: how long ago the tick was that should have drained it; by default `1h`.",
+    limit_text="Limit: age of the oldest record that waits; default: 5 times `freshness`, at least `5m`."
+    " With `schedule`: time since the tick that should have drained it; default: `1h`.",
     limit=LimitKind.DURATION,
 )

@@ -1,4 +1,4 @@
-"""``lag``: how many records wait. Pure."""
+"""``lag``: the number of records that wait. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAG_BATCHES = 2
 
 
 def judge(case: Case) -> Verdict:
-    """Judge the records that wait in all partitions, naming the one with the most."""
+    """Judge the number of records that wait; the fact names the partition with the most."""
     facts = case.facts
     limit = case.limit or LAG_BATCHES * case.max_batch_records
     fact, mend = records_wait(facts.waiting), drain_or_resume(case)
@@ -28,7 +28,7 @@ def judge(case: Case) -> Verdict:
         fact += f", {facts.lag[most]:,} of them in partition {most}"
     numbers: dict[str, float] = {"lag_records": facts.waiting, "limit_records": limit}
     since = facts.oldest_since_ms
-    # A schedule leaves what waits for later, or has had it drained for less than its time.
+    # With a schedule: its tick is not due yet, or its drain still has time.
     is_left = case.due_ms(since) is not None and seconds_late(case, since) <= SCHEDULED_DRAIN_SECONDS
     return Verdict(facts.waiting <= limit or is_left, f"{fact} (limit {limit:,.0f})", numbers, mend)
 
@@ -36,10 +36,10 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "lag",
     place=3,
-    meaning="Not much more waits than the next runs take.",
+    meaning="No more records wait than the next runs take.",
     severity=Severity.WARN,
     judge=judge,
-    limit_text="Limit: waiting records; by default twice `max_batch_records`. With `schedule` nothing"
-    " counts before an hour after the tick that should have drained it.",
+    limit_text="Limit: number of records that wait; default: twice `max_batch_records`. With `schedule` the"
+    " check passes until an hour after the tick that should have drained them.",
     limit=LimitKind.COUNT,
 )

@@ -1,4 +1,4 @@
-"""``retention_headroom``: how long Kafka keeps what waits. Pure."""
+"""``retention_headroom``: the time until Kafka may delete a record that waits. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADROOM_SHARE_OF_RETENTION = 0.25
 
 
 def judge(case: Case) -> Verdict:
-    """Judge when Kafka may delete the first record that waits, as far as that can be known."""
+    """Judge when Kafka may delete the first record that waits; passes if that cannot be known."""
     facts = case.facts
     if facts.table is None:
         return no_table(facts.waiting)
@@ -27,21 +27,22 @@ def judge(case: Case) -> Verdict:
     if left is None:
         is_unknown = facts.waiting and not facts.is_retention_known
         fact = (
-            f"unknown: the settings of topic {case.topic} cannot be read (DESCRIBE_CONFIGS)"
+            f"unknown: reading the settings of topic {case.topic} requires the right DESCRIBE_CONFIGS"
             if is_unknown
-            else "nothing waits that Kafka would delete"
+            else "Kafka is not about to delete a record that waits"
         )
         return Verdict(passed=True, fact=fact, numbers={"lag_records": facts.waiting})
     seconds = left / 1000
-    # A day, but for topics that keep little a share of what they keep.
+    # A day, or a share of the retention if that is shorter.
     kept_ms = facts.retention_ms
     share = HEADROOM_SECONDS if kept_ms is None else kept_ms / 1000 * HEADROOM_SHARE_OF_RETENTION
     limit = case.limit or float(min(HEADROOM_SECONDS, share))
-    fact = f"Kafka may delete the next record {f'in {spoken_duration(seconds)}' if seconds else 'now'}"
+    due = f"in {spoken_duration(seconds)}" if seconds else "now"
+    fact = f"Kafka may delete the next record {due}"
     numbers = {"headroom_minutes": seconds / 60, "limit_minutes": limit / 60}
     return Verdict(
         seconds >= limit,
-        f"{fact} (at least {spoken_duration(limit)} wanted)",
+        f"{fact} (minimum {spoken_duration(limit)})",
         numbers,
         f"raise retention.ms of topic {case.topic}, then {drain_or_resume(case)}",
     )
@@ -50,9 +51,9 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "retention_headroom",
     place=5,
-    meaning="Kafka keeps what waits for much longer than it takes to drain it.",
+    meaning="Kafka keeps the records that wait for longer than the limit.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="Limit: the least time; by default `1d`, or a quarter of `retention.ms` if that is less.",
+    limit_text="Limit: minimum time; default: `1d`, or a quarter of `retention.ms` if that is less.",
     limit=LimitKind.DURATION,
 )

@@ -1,4 +1,4 @@
-"""``routes``: whether every value of a day's rows has a table listed under ``route.tables``. Pure."""
+"""``routes``: every value of a day's rows has a table listed under ``route.tables``. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def judge(case: Case) -> Verdict:
-    """Judge the values of the last day's batches: what is not listed stays in the pipeline's own table."""
+    """Judge the values of the last day's batches; unlisted ones stay in the pipeline's own table."""
     facts = case.facts
     if facts.table is None:
         return no_table()
@@ -26,20 +26,22 @@ def judge(case: Case) -> Verdict:
             counted.update(batch.unlisted_values)
     rows = counted.total()
     if not rows:
-        return Verdict(passed=True, fact="every value has a table", numbers={"unlisted_rows": 0.0})
+        fact = "every value has a table under route.tables"
+        return Verdict(passed=True, fact=fact, numbers={"unlisted_rows": 0.0})
     commonest = counted.most_common(MOST_SHOWN)
-    told = ", ".join(f"{value!r} {number:,}" for value, number in commonest)
+    values = ", ".join(f"{value!r} {number:,}" for value, number in commonest)
     more = f" and {len(counted) - len(commonest):,} others" if len(counted) > len(commonest) else ""
-    lines = ", ".join(f"{_written(value)}: {case.table}" for value, _ in commonest)
+    lines = ", ".join(f"{_yaml_key(value)}: {case.table}" for value, _ in commonest)
     return Verdict(
         passed=False,
-        fact=f"{count(rows, 'row')} or more of values without a table stay in {case.table}: {told}{more}",
+        fact=f"at least {count(rows, 'row')} with values that route.tables does not list stayed in"
+        f" {case.table}: {values}{more}",
         numbers={"unlisted_rows": float(rows)},
-        mend=f"list them under route.tables, there or with another table: {lines}",
+        mend=f"add the values to route.tables, with this table or another: {lines}",
     )
 
 
-def _written(value: str) -> str:
+def _yaml_key(value: str) -> str:
     """Return the value as a key of YAML."""
     is_plain = _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT
     return value if is_plain else json.dumps(value, ensure_ascii=False)
@@ -48,7 +50,7 @@ def _written(value: str) -> str:
 CHECK = Check(
     "routes",
     place=8,
-    meaning="Every value of the lately drained rows has a table under `route.tables`.",
+    meaning="Every value of the rows drained in the last 24 hours has a table under `route.tables`.",
     severity=Severity.WARN,
     judge=judge,
     only_with="route",

@@ -1,4 +1,4 @@
-"""``source_events``: each event of the gateway's sources is in the table once, none left out. Pure."""
+"""``source_events``: each event of the gateway's sources is in the table once. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from spark_jobs.protocol.texts import count
 
 
 def judge(case: Case) -> Verdict:
-    """Judge what the last audit found of the sources' own numbers."""
+    """Judge the last audit's counts by the sources' own event numbers."""
     facts = case.facts
     if facts.table is None:
         return no_table()
     note = facts.audit
     if note is None or note.source_events is None:
-        return Verdict(passed=True, fact="not looked at yet")
+        return Verdict(passed=True, fact="no audit has looked at the events yet")
     found = note.source_events
     age = spoken_duration((facts.now_ms - note.audited_at_ms) / 1000)
-    told = f"{count(found.events, 'event')} {age} ago: {found.gaps:,} missing, {found.doubles:,} doubled"
-    fact = "; ".join((told, *found.examples))
+    counts = f"{found.gaps:,} missing, {found.doubles:,} duplicated"
+    fact = "; ".join((f"audit of {count(found.events, 'event')} {age} ago: {counts}", *found.examples))
     numbers = {"events": float(found.events), "missing": float(found.gaps), "doubled": float(found.doubles)}
     passed = not (found.gaps or found.doubles)
     return Verdict(passed, fact, numbers, mends.command("audit", case.pipeline))
@@ -27,7 +27,7 @@ def judge(case: Case) -> Verdict:
 CHECK = Check(
     "source_events",
     place=11,
-    meaning="Each event of the gateway's sources is in the table once, by the sources' own numbers.",
+    meaning="Each event of the gateway's sources is in the table once, by the sources' own event numbers.",
     severity=Severity.ERROR,
     judge=judge,
     only_with="has_source_events",

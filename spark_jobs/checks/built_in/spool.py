@@ -1,4 +1,4 @@
-"""``spool``: for how long events that the gateway took wait on its disk for Kafka, and its room. Pure."""
+"""``spool``: the age of events on the gateway's disk that wait for Kafka, and its free space. Pure."""
 
 from __future__ import annotations
 
@@ -6,44 +6,46 @@ from spark_jobs.checks.check import MINUTE_SECONDS, Case, Check, LimitKind, Seve
 from spark_jobs.protocol.texts import count
 
 OLDEST_SECONDS = 5 * MINUTE_SECONDS
-# From here on clients are soon told to wait.
+# Above this share the gateway soon rejects batches with buffer_full.
 USED_SHARE = 0.8
 
 
 def judge(case: Case) -> Verdict:
-    """Judge what lies in the spool of this machine's gateway."""
+    """Judge the spool of this machine's gateway."""
     spool = case.facts.spool
     if spool is None:
         return Verdict(passed=True, fact="no spool on this machine")
     if spool.unreadable:
-        mend = "look at the disk of the gateway's `spool.path`, and who may read it"
-        return Verdict(passed=False, fact=f"it cannot be read: {spool.unreadable}", mend=mend)
+        mend = "check the disk of the gateway's `spool.path` and its permissions"
+        return Verdict(passed=False, fact=f"the spool cannot be read: {spool.unreadable}", mend=mend)
     limit = case.limit or OLDEST_SECONDS
     age = 0.0 if spool.oldest_ms is None else max(0.0, (case.facts.now_ms - spool.oldest_ms) / 1000)
     numbers = {"batches": float(spool.batches), "bytes": float(spool.bytes), "age_seconds": age}
     numbers["used_share"] = spool.used
-    fact = "nothing waits on its disk"
+    fact = "no batch waits on the gateway's disk"
     if spool.batches:
         fact = (
-            f"{count(spool.batches, 'batch', 'batches')}, {spool.bytes:,} bytes, wait on its disk, the oldest"
-            f" for {spoken_duration(age)} (limit {spoken_duration(limit)})"
+            f"{count(spool.batches, 'batch waits', 'batches wait')} on the gateway's disk for Kafka"
+            f" ({spool.bytes:,} bytes), the oldest for {spoken_duration(age)}"
+            f" (limit {spoken_duration(limit)})"
         )
     mend = (
-        "have Kafka answer, and the gateway run (./sluice gateway): it sends them; of one that will not come"
-        " back: ./sluice gateway --drain-spool"
+        "make sure that Kafka answers and that the gateway runs (./sluice gateway): it sends them; if that"
+        " gateway will not run again: ./sluice gateway --drain-spool"
     )
     is_roomy = spool.used <= USED_SHARE
-    return Verdict(age <= limit and is_roomy, f"{fact}; {spool.used:.0%} of its room is taken", numbers, mend)
+    full = f"{spool.used:.0%} of spool.max is used"
+    return Verdict(age <= limit and is_roomy, f"{fact}; {full}", numbers, mend)
 
 
 CHECK = Check(
     "spool",
     place=10,
-    meaning="What the gateway took while Kafka was away reaches Kafka soon, and its disk has room.",
+    meaning="Events on the gateway's disk reach Kafka within the limit, and the disk has space.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="Limit: the age of the oldest batch on the gateway's disk; by default `5m`."
-    " Pipelines of the gateway's streams alone have it.",
+    limit_text="Limit: age of the oldest batch on the gateway's disk; default: `5m`."
+    " Only pipelines of the gateway's streams have it.",
     limit=LimitKind.DURATION,
     only_with="is_of_stream",
     needs_no_kafka=True,
