@@ -96,7 +96,7 @@ def refuse_other_spellings(table: Table, spelling: Spelling, pipeline: str) -> N
     raise fault(
         "mirror-key-spelling",
         written=key,
-        spelled=_spelled(key, spelling) or "not told",
+        spelled=_spelled(key, spelling) or "differently",
         pipeline=pipeline,
         table=".".join(table.name()),
     )

@@ -35,5 +35,5 @@ def test_the_command_prints_each_check_and_what_mends_it(
     (pipeline,) = json.loads(failed.stdout.splitlines()[-1])["pipelines"]
     checks = {check["name"]: check for check in pipeline["checks"]}
     assert not checks["stall"]["passed"]
-    assert "has no topic" in checks["stall"]["fact"]
+    assert "does not exist" in checks["stall"]["fact"]
     assert sluice("checks", **environment).returncode == 78

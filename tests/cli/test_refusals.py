@@ -87,7 +87,7 @@ def test_a_missing_topic_is_named(sluice: Sluice, tmp_path: Path, kafka: str, to
     """Draining a topic that is not there says so, with exit code 78."""
     done = sluice("drain", "orders", "--config", configuration(tmp_path, kafka, topic_name))
     assert done.returncode == 78, done.stderr
-    assert f"Kafka has no topic {topic_name}" in done.stderr
+    assert f"the topic {topic_name} does not exist" in done.stderr
 
 
 def test_an_unknown_pipeline_lists_those_there_are(sluice: Sluice) -> None:

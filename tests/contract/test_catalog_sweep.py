@@ -126,4 +126,4 @@ def test_who_may_not_delete_sweeps_nothing_and_goes_on(
     assert scene.recover().swept == (attempt.uuid,)
     assert scene.files() == before
     assert scene.unfinished() == ()
-    assert "Give Sluice the right to" in caplog.text
+    assert "Allow Sluice to list" in caplog.text

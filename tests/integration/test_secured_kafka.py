@@ -130,7 +130,7 @@ def test_a_right_that_lacks_is_named_by_its_operation(
     lab = new_lab("plain", is_here=True)
     error = refusal(lab)
     assert (type(error), error.code) == (ConfigError, "not-authorised")
-    told = f"Kafka refused the right {lacks} while"
+    told = f"Kafka denied the right {lacks} while"
     assert told in error.message
     configure(lab, "catalog", {"uri": "sqlite:////dev/null/catalog.db"})  # no Spark is started for the rest
     assert told in checked(lab)

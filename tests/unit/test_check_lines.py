@@ -94,7 +94,7 @@ def test_a_topic_that_is_only_compacted_is_not_kept_for_a_time(policy: dict[str,
 @pytest.mark.parametrize(
     ("settings", "advice"),
     [
-        ({}, "Write `hot: true` under it"),
+        ({}, "Set `hot: true` for the pipeline"),
         ({"layout": "mirror"}, "Leave out --fresh"),
         ({"layout": "archive"}, "Leave out --fresh"),
         ({"route": {"by": "kind", "tables": {"a": "lake.a"}}}, "Leave out --fresh"),

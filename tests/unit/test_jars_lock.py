@@ -98,7 +98,7 @@ def test_fetch_reports_every_byte(repository: list[str]) -> None:
 def test_a_wrong_file_is_refused(repository: list[str]) -> None:
     """A file with another checksum is an error that names the mirror, and is not kept."""
     wrong = _jar(content=b"other")
-    with pytest.raises(ConfigError, match="not the locked file") as caught:
+    with pytest.raises(ConfigError, match="differs from the locked one") as caught:
         fetch((wrong,))
     assert caught.value.code == "jar-checksum"
     assert missing([wrong])
