@@ -1,7 +1,7 @@
-"""The checks of a pipeline's table: built-in ones, its quality suites, and ``hot``.
+"""The Dagster checks of a pipeline's table: built-in ones, quality suites, and ``hot``.
 
-The numbers are plotted over their evaluations. ``hot`` is whether the running ``serve`` shows what Kafka has
-of a pipeline beyond its table. What is heavy is imported when suites are judged.
+Dagster plots a check's numbers over its evaluations. ``hot`` passes if the running ``serve`` answers with the
+records in Kafka that are not in the table yet. Heavy modules are imported when suites are judged.
 """
 
 import json
@@ -40,11 +40,11 @@ from spark_jobs.quality.results import SuiteResult
 
 HOT = "hot"
 HOT_RUNBOOK = "docs/OPERATIONS.md#check-hot"
-_WANT_A_PERSON = {State.BLOCKED, State.FAILED}
+_NEEDS_ACTION = {State.BLOCKED, State.FAILED}
 
 
 def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
-    """Return a pipeline's checks, in one step as one look serves them all; None when all are off."""
+    """Return a pipeline's checks in one step, since they share one look; None if all are off."""
     specs = [
         AssetCheckSpec(
             check.name,
@@ -74,7 +74,7 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
                 health = sluice.check_up(pipeline)
         selected = {key.name for key in context.selected_asset_check_keys}
         for result in health.results:
-            # What no table can fail has not passed either: it stays unjudged.
+            # Without a table a check that cannot fail has not passed either: it gets no result.
             if result.name in selected and (health.table is not None or not result.passed):
                 yield _result(pipeline, result)
 
@@ -82,14 +82,14 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
 
 
 def judge_new_table(context: AssetExecutionContext, pipeline: PipelineConfig, sluice: Sluice) -> None:
-    """Judge a table in the run that filled it: the job ``checks`` may come five minutes later.
+    """Judge a table in the run that created it: the job ``checks`` may run five minutes later.
 
-    A look that fails is told: the rows are in the table, whatever it says.
+    A failed look is only logged, since the rows are in the table.
     """
     try:
         results = sluice.check_up(pipeline).results
     except SluiceError as error:
-        context.log.warning("the new table could not be judged: %s", error)
+        context.log.warning("the checks of the new table failed to run: %s", error)
         return
     for result in results:
         context.log_event(AssetCheckEvaluation(**_result(pipeline, result)._asdict()))
@@ -112,22 +112,22 @@ def check_result(
     pipeline: PipelineConfig,
     name: str,
     severity: str,
-    told: str,
+    fact: str,
     *,
     runbook: str,
     mend: str | None,
     passed: bool = False,
     metadata: Mapping[str, Any] | None = None,
 ) -> AssetCheckResult:
-    """Return how a check of the pipeline's table went, with what mends it and where to read on."""
+    """Return the result of a check of the pipeline's table, with its fix and its runbook section."""
     return AssetCheckResult(
         passed=passed,
         asset_key=table_key(pipeline),
         check_name=name,
         severity=AssetCheckSeverity[severity],
-        description=told,
+        description=fact,
         metadata={
-            **({"what mends it": mend} if mend else {}),
+            **({"fix": mend} if mend else {}),
             "runbook": MetadataValue.url(f"/{runbook}"),
             **(metadata or {}),
         },
@@ -137,7 +137,7 @@ def check_result(
 def _audit_when_due(
     context: AssetCheckExecutionContext, sluice: Sluice, spark: SparkSessions, health: Health
 ) -> bool:
-    """Compare the newest records with Kafka; when that cannot be done now, the older note stands."""
+    """Compare the newest records with Kafka; if that fails, the result of the last audit remains."""
     facts, table = health.facts, health.table
     if table is None or facts.error is not None or not is_due(facts.audit, facts.now_ms):
         return False
@@ -148,7 +148,7 @@ def _audit_when_due(
         ) as connections:
             note = audit_newest(pipeline, connections, table.uuid)
     except SluiceError as error:
-        context.log.warning("the hourly audit could not be made: %s", error)
+        context.log.warning("the hourly audit failed: %s", error)
         return False
     context.log.info("audited the newest %d offsets: %s", note.offsets, note)
     return True
@@ -165,7 +165,7 @@ def hot_check(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
             AssetCheckSpec(
                 HOT,
                 asset=table_key(pipeline),
-                description="Answers with Kafka in them are fresh, by the `serve` that runs."
+                description="The running `serve` answers with all records that Kafka has."
                 f" When it fails: [{HOT_RUNBOOK}](/{HOT_RUNBOOK})",
             )
         ],
@@ -187,31 +187,31 @@ def _judged(pipeline: PipelineConfig, sluice: Sluice) -> AssetCheckResult:
     seen = next((each for each in every if each["pipeline"] == pipeline.name), None)
     if seen is None:
         mend = f"./sluice up, or ./sluice serve {pipeline.name}"
-        return result("WARN", "no serve that runs follows it", mend=mend)
+        return result("WARN", "no running `serve` follows this pipeline", mend=mend)
     state, reason = State(seen["state"]), seen["reason"] or {}
-    severity = "ERROR" if state in _WANT_A_PERSON else "WARN"
-    told = f"{state}: {reason['message']} [{reason['code']}]" if reason else state.value
-    return result(severity, told, mend=reason.get("hint"), passed=state is State.LIVE, metadata=_shown(seen))
+    severity = "ERROR" if state in _NEEDS_ACTION else "WARN"
+    fact = f"{state}: {reason['message']} [{reason['code']}]" if reason else state.value
+    return result(severity, fact, mend=reason.get("hint"), passed=state is State.LIVE, metadata=_shown(seen))
 
 
 def _shown(seen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is plotted, and the watermark."""
+    """Return the numbers to plot, and the watermark."""
     shown = {"rows": seen["hot_rows"], "bytes": seen["hot_bytes"], "watermark": seen["watermark"]}
     age_ms = seen["age_ms"]
     shown["age_seconds"] = None if age_ms is None else age_ms / 1000
     return {name: value for name, value in shown.items() if value is not None}
 
 
-# A pipeline's quality suites as checks of its table; the heavy imports happen when they run.
+# A pipeline's quality suites as checks of its table; heavy modules are imported when they run.
 
 
-# Offsets by partition, JSON, from which on a run judges; without it the last drain's batch.
+# JSON: the offset of each partition at which a run starts to judge. Without it: the last drain's batch.
 TAG_SINCE = ".dagster/sluice-since"
 QUALITY_RUNBOOK = "docs/OPERATIONS.md#quality-and-held-batches"
 
 
 def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
-    """Return all suites of one pipeline in one step: the rows are read once. None without suites."""
+    """Return all suites of one pipeline in one step, which reads the rows once; None without suites."""
     if not pipeline.quality:
         return None
 
@@ -249,11 +249,15 @@ def check_name(suite: Suite) -> str:
 
 def _suite_spec(pipeline: PipelineConfig, suite: Suite) -> AssetCheckSpec:
     is_gate, runbook = suite.when is When.GATE, QUALITY_RUNBOOK
-    when = "before a batch is committed; fails while one is held" if is_gate else "on what was committed"
+    when = (
+        "before each commit; fails while a failed batch waits for a decision"
+        if is_gate
+        else "on committed rows"
+    )
     return AssetCheckSpec(
         check_name(suite),
         asset=table_key(pipeline),
-        description=f"The suite `{suite.name}`, judged {when}. When it fails: [{runbook}](/{runbook})",
+        description=f"Quality suite `{suite.name}`, judged {when}. When it fails: [{runbook}](/{runbook})",
         metadata={"expectations": "\n".join(map(str, suite.expectations)), "when": suite.when.value},
     )
 
@@ -273,7 +277,7 @@ def _suite_result(
         metadata={
             "rows": result.rows,
             "unexpected_rows": sum(each.unexpected for each in result.results),
-            "offsets": "those of the held batch" if is_held else ranges,
+            "offsets": "of the held batch" if is_held else ranges,
             "expectations": _table(result),
         },
     )
@@ -283,7 +287,7 @@ def _mend(pipeline: PipelineConfig, suite: Suite) -> str:
     if suite.when is When.GATE:
         return mends.command("held list", pipeline.name)
     again = pipeline.layout.read_again(pipeline.name, "P:START-END")
-    return f"mend the records at their source, or the suite, then {again}"
+    return f"fix the records at their source, or the suite, then {again}"
 
 
 def _table(result: SuiteResult) -> MetadataValue:

@@ -1,4 +1,4 @@
-"""What all assets of a pipeline have in common: keys, names, bounds, failures, what steps are given."""
+"""The common parts of a pipeline's assets: keys, names, limits, failures and step arguments."""
 
 import hashlib
 import logging
@@ -53,7 +53,7 @@ def table_key(pipeline: PipelineConfig) -> AssetKey:
 
 
 def again_key(verb: str, pipeline: PipelineConfig) -> AssetKey:
-    """Return ``replay/<verb>_<pipeline>``: a graph's boxes show the last part alone."""
+    """Return ``replay/<verb>_<pipeline>``: the asset graph shows only the last part."""
     return AssetKey([GROUP_REPLAY, f"{verb}_{pipeline.name}"])
 
 
@@ -63,47 +63,47 @@ def upkeep_key(pipeline: PipelineConfig, kind: str) -> AssetKey:
 
 
 def step_name(verb: str, name: str) -> str:
-    """Return a valid, unique step name; a name that Dagster's alphabet cannot spell gets a short hash."""
+    """Return a valid, unique step name; a name with characters that Dagster rejects gets a short hash."""
     spelled = re.sub(r"\W", "_", name, flags=re.ASCII)
     suffix = "" if spelled == name else "_" + hashlib.sha256(name.encode()).hexdigest()[:6]
     return f"{verb}_{spelled}{suffix}"
 
 
 def named_owners(owners: Iterable[str]) -> list[str]:
-    """Return e-mail addresses as they are, and anything else as a team."""
+    """Return the owners for Dagster: e-mail addresses unchanged, all others as teams."""
     return [owner if "@" in owner or owner.startswith("team:") else f"team:{owner}" for owner in owners]
 
 
-# What bounds the work of one run.
+# The limits of a run's work.
 #
-# A pool per table with a limit of 1 (the instance's default) keeps two runs from doing the same work; that is
-# a courtesy, the commit's compare-and-swap is the guard. Runs that start Spark in their own process, each a
+# A pool per table with a limit of 1 (the instance's default) keeps two runs from doing the same work. It only
+# saves work: the commit's compare-and-swap is the guard. Runs that start Spark in their own process, each a
 # JVM sized for the whole machine, share one pool instead.
 
 
 TAG_MAX_RUNTIME = "dagster/max_runtime"
-# The monitor fails a drain after this: the budget, the batch under way when it ends, start and recovery. One
-# process start, about 3 s, is paid at most every five minutes (the budget) by a flow that fills batches.
+# The run monitor fails a drain after this time: the budget, the last batch, start-up and recovery. A steady
+# flow pays one process start (about 3 s) per budget of five minutes.
 DRAIN_MAX_RUNTIME_SECONDS = 900
 DRAIN_RESERVE_SECONDS = 600
-# Nobody asks again between two ticks of a schedule: its drain goes on until it has caught up.
+# No other run starts between two ticks of a schedule, so its drain runs until it has caught up.
 SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS = 6 * 3600
 OTHER_MAX_RUNTIME_SECONDS = 1800
-# Of what makes rows again, which takes as long as there are rows; it can be cancelled.
+# No limit for replays, redrives and rebuilds: their time depends on the number of rows.
 NO_END = "0"
-# Appending to a table; tidying up after that; judging its suites; judging it, which reads beside all others.
+# Drains append to a table, upkeep compacts it, the others only read.
 DRAIN, UPKEEP, QUALITY, CHECKS = POOLS = ("drain", "upkeep", "quality", "checks")
 LOCAL_SPARK = "local_spark"
 
 
 def drain_budget_seconds(run_tags: Mapping[str, str]) -> float:
-    """Return for how long a drain begins batches, within what the monitor gives its run."""
+    """Return the time in which a drain may begin batches, within the run's maximum runtime."""
     given = float(run_tags.get(TAG_MAX_RUNTIME, DRAIN_MAX_RUNTIME_SECONDS))
     return max(0.0, given - DRAIN_RESERVE_SECONDS)
 
 
 def pool_of(pipeline: PipelineConfig, pool: str, *, is_local: bool = False) -> str:
-    """Return the name of one of the table's pools; ``is_local`` work with Spark is in the machine's."""
+    """Return the name of one of the table's pools; ``is_local`` Spark work uses the machine's pool."""
     return LOCAL_SPARK if is_local and pool in {DRAIN, UPKEEP} else f"{pool}_{pipeline.table}"
 
 
@@ -112,11 +112,11 @@ def pools_of(pipeline: PipelineConfig) -> frozenset[str]:
     return frozenset(pool_of(pipeline, pool) for pool in POOLS) | {LOCAL_SPARK}
 
 
-# Dagster (1.13) writes no materialization of an output with this metadata, and steps that wait for it run on
-# (ADR 44). A Dagster that knows it no more would materialize what is as it was.
+# Dagster (1.13) writes no materialization for an output with this metadata, and downstream steps still run
+# (ADR 44). A Dagster version that ignores it would write a materialization without changes.
 _NO_EVENT = "__source_asset_observation__"
 
-# What a step does with its pipeline's connections, and the metadata it shows.
+# The work of a step with its pipeline's connections; returns the metadata to show.
 Work: TypeAlias = Callable[[AssetExecutionContext, "Connections"], Mapping[str, Any]]
 
 
@@ -138,10 +138,10 @@ def pipeline_asset(
 ) -> Callable[[Work], AssetsDefinition]:
     """Return the decorator of a step ``<verb>_<pipeline>`` that makes ``key`` from ``source`` (the table).
 
-    It is a ``multi_asset`` of one spec because ``asset`` names the step by the key: steps of `lake.a-b` and
-    `lake.a_b` would clash, and the pipeline is what people look for in a run. ``work`` is what its
-    connections are for, and its verb unless another is given; ``is_local`` says that it starts Spark itself;
-    what is not ``is_news`` is observed instead of materialized; ``of_step`` goes to ``multi_asset`` as it is.
+    It is a ``multi_asset`` of one spec because ``asset`` would name the step by the key: steps of `lake.a-b`
+    and `lake.a_b` would clash. ``work`` is the kind of its connections, and the verb unless one is given.
+    ``is_local`` steps start Spark themselves. If ``is_news`` returns False, the result is observed instead of
+    materialized. ``of_step`` is passed to ``multi_asset``.
     """
     spec = AssetSpec(
         key,
@@ -166,7 +166,7 @@ def pipeline_asset(
         ) -> MaterializeResult[None]:
             with (
                 named_failures(),
-                _told_in(context.log),
+                _forward_log(context.log),
                 sluice.connections(pipeline.name, spark, kind=work, run_id=context.run.run_id) as connections,
             ):
                 if group == GROUP_REPLAY and TAG_MAX_RUNTIME not in context.run.tags:
@@ -187,11 +187,11 @@ def pipeline_asset(
 def table_changed(
     instance: DagsterInstance, pipeline: PipelineConfig, shown: Mapping[str, Any]
 ) -> AssetMaterialization:
-    """Return the news that rows were made again, which wakes what hangs on the table as a drain's does."""
+    """Return the table's materialization after rows were rewritten, so that downstream assets are updated."""
     event = instance.get_latest_materialization_event(table_key(pipeline))
-    told = event.asset_materialization.metadata if event and event.asset_materialization else {}
-    # What the table is and how far, which the next drain compares, is as it was.
-    return AssetMaterialization(table_key(pipeline), metadata={**told, **shown})
+    last = event.asset_materialization.metadata if event and event.asset_materialization else {}
+    # The next drain compares the table and its offsets with the last metadata, so these are kept.
+    return AssetMaterialization(table_key(pipeline), metadata={**last, **shown})
 
 
 class _Forward(logging.Handler):
@@ -203,15 +203,15 @@ class _Forward(logging.Handler):
         self._log.log(record.levelno, self.format(record))
 
 
-def _told_in(log: logging.Logger) -> AbstractContextManager[None]:
-    """Have a run's log in Dagster say what Sluice says on its way, as the terminal does for a command."""
+def _forward_log(log: logging.Logger) -> AbstractContextManager[None]:
+    """Copy Sluice's log lines into the Dagster run's log, as a command prints them in the terminal."""
     return told_by(_Forward(log))
 
 
-# The one place where errors become Dagster failures: named, scrubbed of secrets, never retried by Dagster.
+# Errors become Dagster failures only here: with code and hint, without secrets, never retried by Dagster.
 #
-# Retrying is the backlog sensor's alone: its next request carries a new attempt number and waits longer each
-# time. ``allow_retries=False`` speaks to one of Dagster's three retry mechanisms, ``NO_RETRY_TAGS`` to two.
+# Only the backlog sensor retries: its next request carries a new attempt number and waits longer each time.
+# ``allow_retries=False`` disables one of Dagster's three retry mechanisms, ``NO_RETRY_TAGS`` two.
 
 
 NO_RETRY_TAGS = {"dagster/max_retries": "0", "dagster/retry_on_asset_or_op_failure": "false"}
@@ -219,7 +219,7 @@ NO_RETRY_TAGS = {"dagster/max_retries": "0", "dagster/retry_on_asset_or_op_failu
 
 @contextmanager
 def named_failures() -> Iterator[None]:
-    """Translate every exception but a termination into a ``Failure``."""
+    """Translate every exception except a termination into a ``Failure``."""
     try:
         yield
     except SluiceError as error:
@@ -240,8 +240,8 @@ def _failure(error: SluiceError) -> Failure:
         metadata={
             "code": error.code,
             "hint": scrub(error.hint),
-            "described in": MetadataValue.url(f"/docs/ERRORS.md#{error.code}"),
-            "may pass by itself": error.is_retryable,
+            "documentation": MetadataValue.url(f"/docs/ERRORS.md#{error.code}"),
+            "retryable": error.is_retryable,
             **{name: scrub(value) for name, value in error.where.items()},
         },
         allow_retries=False,

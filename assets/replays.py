@@ -1,7 +1,8 @@
-"""Replays: each key is a window of offsets over all partitions of a topic; materializing it does it again.
+"""Replay, rebuild and redrive assets.
 
-Rebuilds: materializing the asset makes a mirror anew from its topic.
-Redrives: materializing the asset sends a pipeline's dead letters through today's configuration again.
+Replay: each partition key is a window of offsets over all partitions of a topic; materializing it reads the
+window again. Rebuild: materializing the asset rebuilds a mirror from its topic. Redrive: materializing the
+asset converts a pipeline's dead letters with today's configuration.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class ReplayConfig(Config):
-    """What the launchpad asks for."""
+    """The launchpad options of a replay."""
 
-    reason: str = Field(default="", description="Why; it is kept with the batch.")
+    reason: str = Field(default="", description="Reason. It is stored with the batch.")
     force: bool = Field(
-        default=False, description="Also replace rows whose records Kafka no longer holds (compaction)."
+        default=False, description="Also replace rows whose records Kafka no longer has (compaction)."
     )
     ranges: list[str] = Field(
         default=[],
@@ -44,14 +45,14 @@ class ReplayConfig(Config):
 
 
 class OffsetWindows(DynamicPartitionsDefinition):
-    """The windows of one pipeline; the sensor registers those that can be replayed, for the UI to list.
+    """The windows of one pipeline; a sensor registers the ones that can be replayed, for the UI to list.
 
-    Any well-formed window is a key: a CI job's new instance has seen no sensor, and what cannot be replayed
-    is refused by the replay itself, with what is left.
+    Any well-formed window is a key, because no sensor has run in the new instance of a CI job. The replay
+    itself rejects a window that cannot be replayed, and names the range that can.
     """
 
     def has_partition_key(self, partition_key: str, *args: object, **kwargs: object) -> bool:  # noqa: ARG002
-        """True if the key is a window's name."""
+        """True if the key is the name of a window."""
         try:
             window_bounds(partition_key)
         except SluiceError:
@@ -75,11 +76,11 @@ def replay_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsD
         is_local=is_local,
         kinds={"iceberg", "kafka", "spark"},
         description=f"Reads a window of {WINDOW_OFFSETS:,} offsets of every partition of `{pipeline.topic}`"
-        " again, with today's configuration, and replaces exactly its rows in"
-        f" `{pipeline.table}` and their dead letters. Safe beside drains and to repeat."
-        " Choose windows on the backfill page; any exact range goes into the launchpad's `ranges`.",
+        f" again with today's configuration and replaces the window's rows in `{pipeline.table}` and its dead"
+        " letters. Safe while drains run, and safe to repeat. Choose windows on the backfill page, or set"
+        " exact ranges as `ranges` in the launchpad.",
         partitions_def=windows_of(pipeline),
-        # A run a window: one that fails is seen, bounded and started again alone.
+        # One run per window, so that a failed window can be found and started again alone.
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
         config_schema=ReplayConfig.to_fields_dict(),
     )
@@ -105,7 +106,7 @@ def replay_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsD
 
 
 def replay_metadata(result: ReplayResult | RebuildResult) -> dict[str, Any]:
-    """Return the figures of one replay, or of a mirror made anew."""
+    """Return the figures of a replay or a rebuild."""
     return {
         **{term: n for term, n in result.balance.items() if term != "gaps"},
         "offsets": sum(len(r) for r in result.ranges),
@@ -118,11 +119,15 @@ def replay_metadata(result: ReplayResult | RebuildResult) -> dict[str, Any]:
 
 
 class RebuildConfig(Config):
-    """What the launchpad asks for."""
+    """The launchpad options of a rebuild."""
 
-    reason: str = Field(default="", description="Why; it is kept with the batch.")
-    force: bool = Field(default=False, description="Also where Kafka no longer holds the topic's beginning.")
-    from_time: str = Field(default="", description="Begin at this time: the source told all its rows since.")
+    reason: str = Field(default="", description="Reason. It is stored with the batch.")
+    force: bool = Field(
+        default=False, description="Also rebuild if Kafka no longer has the beginning of the topic."
+    )
+    from_time: str = Field(
+        default="", description="Start at this time; the source must have sent all its rows since then."
+    )
 
 
 def rebuild_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDefinition:
@@ -136,9 +141,9 @@ def rebuild_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
         group=GROUP_REPLAY,
         is_local=is_local,
         kinds={"iceberg", "kafka", "spark"},
-        description=f"Folds all changes in `{pipeline.topic}` anew and puts what they come to in the place of"
-        f" `{pipeline.table}`, in one commit; until then the mirror is as it was. Safe beside drains and to"
-        " repeat.",
+        description=f"Applies all changes in `{pipeline.topic}` again and replaces all rows of"
+        f" `{pipeline.table}` with the result, in one commit; until then the mirror is unchanged. Safe while"
+        " drains run, and safe to repeat.",
         config_schema=RebuildConfig.to_fields_dict(),
     )
     def rebuild_mirror(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
@@ -153,15 +158,19 @@ def rebuild_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
 
 
 class RedriveConfig(Config):
-    """What the launchpad asks for."""
+    """The launchpad options of a redrive."""
 
-    reason: str = Field(default="", description="Why; it is kept with the batch.")
-    phases: list[str] = Field(default=[], description="Only letters that did not pass these; all without.")
-    fields: list[str] = Field(default=[], description="Only letters of which these fields did not fit.")
-    offsets: list[str] = Field(
-        default=[], description="Only letters of these ranges PARTITION:START-END (END not included)."
+    reason: str = Field(default="", description="Reason. It is stored with the batch.")
+    phases: list[str] = Field(
+        default=[], description="Only dead letters that failed in these phases; empty for all."
     )
-    limit: int = Field(default=0, description="At most so many, from the lowest offsets on; 0 is all.", ge=0)
+    fields: list[str] = Field(default=[], description="Only dead letters in which these fields did not fit.")
+    offsets: list[str] = Field(
+        default=[], description="Only dead letters in these ranges PARTITION:START-END (END not included)."
+    )
+    limit: int = Field(
+        default=0, description="Maximum number of dead letters, lowest offsets first; 0 for all.", ge=0
+    )
 
 
 def redrive_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDefinition:
@@ -174,9 +183,9 @@ def redrive_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
         group=GROUP_REPLAY,
         is_local=is_local,
         kinds={"iceberg", "spark"},
-        description=f"Sends the dead letters of `{pipeline.table}` through today's configuration once more,"
-        " without Kafka: rows with their own coordinates, or dead letters that say why again. Safe beside"
-        " drains and to repeat. Which ones goes into the launchpad.",
+        description=f"Converts the dead letters of `{pipeline.table}` again with today's configuration,"
+        " without reading Kafka. Each becomes a row with its own Kafka coordinates, or a dead letter with its"
+        " new error. Safe while drains run, and safe to repeat. Select dead letters in the launchpad.",
         config_schema=RedriveConfig.to_fields_dict(),
     )
     def redrive_letters(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
@@ -200,7 +209,7 @@ def redrive_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
 
 
 def redrive_metadata(result: RedriveResult) -> dict[str, Any]:
-    """Return the figures of one redrive."""
+    """Return the figures of a redrive."""
     balance = result.balance
     return {
         "dead_letters_sent": balance.offsets,

@@ -1,4 +1,4 @@
-"""Tells a Dagster instance what was done outside its runs, as a run would have shown it."""
+"""Reports work done outside Dagster's runs to a Dagster instance, with the metadata of a run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Done: TypeAlias = "DrainResult | ReplayResult | RedriveResult | RebuildResult | 
 
 
 def instance_home(state_folder: str) -> Path | None:
-    """Return the folder of the instance to tell: that of `./sluice up`, else ``DAGSTER_HOME``, else None."""
+    """Return the folder of the Dagster instance: that of `./sluice up`, else ``DAGSTER_HOME``, else None."""
     named = os.environ.get("DAGSTER_HOME")
     folders = [Path(state_folder) / "dagster", *([Path(named)] if named else [])]
     return next((folder for folder in folders if (folder / "dagster.yaml").is_file()), None)
 
 
-def tell(home: Path, pipeline: PipelineConfig, result: Done, actor: str) -> None:
-    """Report a materialization; what changed nothing is told only of an asset that nobody told of before."""
+def report_result(home: Path, pipeline: PipelineConfig, result: Done, actor: str) -> None:
+    """Report a materialization; skip a result without changes, unless the asset was never materialized."""
     from dagster import AssetMaterialization, DagsterInstance
 
     from assets.pipeline_asset import table_changed
@@ -45,7 +45,7 @@ def tell(home: Path, pipeline: PipelineConfig, result: Done, actor: str) -> None
 
 
 def _shown(pipeline: PipelineConfig, result: Done) -> tuple[AssetKey, Mapping[str, Any], bool]:
-    """Return whose result it is, its metadata (none without a table), and whether it changed anything."""
+    """Return the asset's key, its metadata (empty without a table), and True if anything changed."""
     from assets.pipeline_asset import again_key, table_key, upkeep_key
     from assets.replays import redrive_metadata, replay_metadata
     from assets.table_metadata import drain_metadata

@@ -1,4 +1,4 @@
-"""What a drain shows in the UI: Dagster's standard table metadata, and where the run took the table."""
+"""The metadata of a drain in the UI: Dagster's standard table metadata, counts, offsets and batches."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from spark_jobs.drain.drain import DrainResult
 
-# A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.
+# The list is stored in Dagster's database, so a run with many batches lists only the newest.
 BATCHES_SHOWN = 20
 
 
 def drain_metadata(result: DrainResult) -> dict[str, Any]:
-    """Return the metadata of the run's one materialization."""
+    """Return the metadata of the run's materialization."""
     described = _described(result.table, result.metadata) if result.metadata else {}
     return described | _figures(result) | _lists(result)
 

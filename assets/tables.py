@@ -1,6 +1,6 @@
-"""The Iceberg tables: materializing one drains its topic until it has caught up or its time is used.
+"""The Iceberg table assets: materializing one drains its topic until it has caught up or its time is up.
 
-The Kafka topics are external assets: Sluice reads them, it does not make them.
+The Kafka topics are external assets: Sluice reads them and does not create them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def topic_assets(pipelines: Iterable[PipelineConfig]) -> list[AssetSpec]:
-    """Return one asset per topic, also when several pipelines read it."""
+    """Return one asset for each topic, also if several pipelines read it."""
     return [
         AssetSpec(
             topic_key(topic),
@@ -53,7 +53,7 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         pool=DRAIN,
         is_local=is_local,
         description=f"{pipeline.layout.content(pipeline)};"
-        f" what cannot become a row is in `{pipeline.dead_letter_table}`.",
+        f" records that cannot be converted are in `{pipeline.dead_letter_table}`.",
         metadata={
             "dagster/table_name": pipeline.table,
             "topic": pipeline.topic,
@@ -89,8 +89,8 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
 
 
 def _has_moved(context: AssetExecutionContext, shown: Mapping[str, Any]) -> bool:
-    """True if the table is further than Dagster was told: also by a run that failed after its commits."""
+    """True if the table has advanced since its last materialization, also by a run that failed later."""
     event = context.instance.get_latest_materialization_event(context.asset_key)
-    told = event.asset_materialization if event else None
-    offsets = told.metadata.get("next_offsets") if told else None
+    last = event.asset_materialization if event else None
+    offsets = last.metadata.get("next_offsets") if last else None
     return bool(shown["batches"]) or offsets is None or offsets.value != shown["next_offsets"]

@@ -1,4 +1,4 @@
-"""Upkeep of tables and transaction logs: materializing an asset does one kind, and shows what it did."""
+"""Upkeep assets of tables and transaction logs: materializing one runs one kind of upkeep."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.upkeep.upkeep import UpkeepResult
 
-# What is worth a plot over the runs, before and after.
+# The figures that are plotted over the runs, before and after.
 _PLOTTED = ("data_files", "small_files", "bytes", "snapshots", "manifests")
 
 
 def upkeep_assets(pipeline: PipelineConfig, *, is_local: bool = False) -> list[AssetsDefinition]:
-    """Return the log's asset, and one for each kind of upkeep of the pipeline's tables and the books."""
+    """Return the asset of the transaction log, and one for each kind of upkeep."""
     return [_txlog_asset(pipeline), *(_upkeep_asset(pipeline, kind, is_local=is_local) for kind in KINDS)]
 
 
@@ -42,15 +42,15 @@ def _txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         upkeep_key(pipeline, "log"),
         group=GROUP_UPKEEP,
         kinds={"iceberg"},
-        description=f"What every run did to `{pipeline.table}`, phase by phase. Finished attempts are"
-        f" folded into the books, the table `{books_of(pipeline.table)}`: recovery then has few objects to"
-        " list, and what was done stays for SQL and `./sluice history`.",
+        description=f"The transaction log of `{pipeline.table}`: every phase of every run. Materializing it"
+        f" moves finished attempts into the table `{books_of(pipeline.table)}`, for SQL and"
+        " `./sluice history`, so that recovery has few objects to list.",
     )
     def checkpoint_log(_context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.books.fold import checkpoint
         from spark_jobs.replay.replay import settle_left_replays
 
-        # The longest any run may last: a replay that is older is dead.
+        # The longest time that a run may take: an older replay is dead.
         before_us = connections.now_us() - OTHER_MAX_RUNTIME_SECONDS * 1_000_000
         settle_left_replays(pipeline, connections, before_us=before_us)
         return dataclasses.asdict(checkpoint(pipeline, connections))
@@ -71,8 +71,8 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool)
         is_local=is_local,
         kinds={"iceberg", "spark"},
         description=kind.description.format(table=pipeline.table)
-        + f" The dead-letter table `{pipeline.dead_letter_table}`{routed} and the namespace's books with it."
-        + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind.name}')}`.",
+        + f" Also covers `{pipeline.dead_letter_table}`{routed} and `{books_of(pipeline.table)}`."
+        + f" Command: `{mends.command('upkeep', pipeline.name, f'--only {kind.name}')}`.",
     )
     def tidy_up(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.upkeep.upkeep import run_upkeep
@@ -83,7 +83,7 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool)
 
 
 def upkeep_metadata(pipeline: PipelineConfig, result: UpkeepResult) -> dict[str, Any]:
-    """Return plain numbers, which Dagster plots; those of other tables than the pipeline's have a prefix."""
+    """Return the numbers that Dagster plots; those of other tables than the pipeline's have a prefix."""
     prefixes = {pipeline.dead_letter_table: "dead_letters_", books_of(pipeline.table): "books_"}
     prefixes[pipeline.table] = ""
     metadata: dict[str, Any] = {"milliseconds": result.milliseconds}

@@ -131,11 +131,11 @@ def pipeline_command(
 
 def tell_dagster(pipeline: PipelineConfig, result: Done) -> None:
     """Report the result to Dagster, if it is there; a failure to do so is one line and changes nothing."""
-    from assets.reports import instance_home, tell
+    from assets.reports import instance_home, report_result
 
     try:
         if home := instance_home(load_written().home):
-            tell(home, pipeline, result, _actor())
+            report_result(home, pipeline, result, _actor())
     except Exception as error:  # noqa: BLE001  (the work is done, whatever Dagster's database says)
         line = scrub(f"Could not report to Dagster: {type(error).__name__}: {error}")
         click.echo(line, err=True)

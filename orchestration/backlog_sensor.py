@@ -1,4 +1,4 @@
-"""The sensor that makes Sluice run by itself: one look at all, a run for each pipeline that is due."""
+"""The sensor that starts drains: one look at all pipelines, a run for each that is due."""
 
 import json
 import time
@@ -34,9 +34,9 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.source import SourceState, drain_refusal, held_back
 
-# The daemon's own loop takes 5 s: less would change nothing.
+# The daemon's own loop takes 5 s, so a shorter interval has no effect.
 SECONDS_BETWEEN_TICKS = 5
-# Dagster keeps each observation of a topic for ever, so they are few.
+# Dagster never deletes observations of a topic, so they are rare.
 OBSERVED_EVERY_SECONDS = 3600.0
 # For all topics together: about 1,400 observations a day, however many there are.
 OBSERVED_SECONDS_EACH = 60.0
@@ -45,13 +45,13 @@ PARTITIONS_SHOWN = 64
 
 @watching(
     SECONDS_BETWEEN_TICKS,
-    "Asks for a drain of every pipeline whose backlog is due by count, size or age.",
+    "Requests a drain of every pipeline whose backlog is due by count, size or age.",
     job=drain_job,
 )
 def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
-    """One tick. The cursor remembers only which problems and pauses were already logged."""
+    """Run one tick. The cursor stores only which problems and pauses were already logged."""
     announce_pools(context.instance, sluice.config.pipelines)
-    # A pipeline with a schedule is drained by that alone.
+    # A pipeline with a schedule is drained only by its schedule.
     seen = sluice.surveyor.survey()
     beat(sluice.config.home)
     looks = [look for look in seen if look.pipeline.schedule is None]
@@ -64,9 +64,9 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     cursor = json.dumps(problems, sort_keys=True)
     if requests:
         return SensorResult(run_requests=requests, cursor=cursor, asset_events=observed)
-    # Not in the cursor: transactions come and go, and only one that stays is news, to the check `stall`.
-    told = {look.pipeline.name: text for look in looks if (text := _held_back(look)) is not None} | problems
-    reasons = "; ".join(f"{pipeline}: {text}" for pipeline, text in told.items())
+    # Not in the cursor: open transactions are normal; the check `stall` reports one that stays open.
+    texts = {look.pipeline.name: text for look in looks if (text := _held_back(look)) is not None} | problems
+    reasons = "; ".join(f"{pipeline}: {text}" for pipeline, text in texts.items())
     reason = reasons or "No pipeline is due."
     return SensorResult(skip_reason=reason, cursor=cursor, asset_events=observed)
 
@@ -77,7 +77,7 @@ def drains(
     sluice: Sluice,
     find_reason: Callable[[Backlog, PipelineConfig], str | None],
 ) -> tuple[list[RunRequest], dict[str, str]]:
-    """Return the runs to ask for and, by pipeline, what keeps one from being asked for."""
+    """Return the run requests and, by pipeline, the problems that prevent one."""
     now = time.time()
     history = RunHistory(instance, drain_job.name, now)
     problems = {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
@@ -89,7 +89,7 @@ def drains(
         reason = find_reason(backlog_of(look, now), look.pipeline)
         if reason is None or (request := _request(look, history, reason)) is None:
             continue
-        # The log is read for a pipeline that would get a run; one more would stop at the same batch.
+        # The log is read only for pipelines that would get a run: the run would stop at the held batch.
         if (held := _held(look, sluice, now)) is not None:
             problems[look.pipeline.name] = held
         else:
@@ -98,12 +98,12 @@ def drains(
 
 
 def backlog_of(look: Surveyed, now: float) -> Backlog:
-    """What waits in the topic beyond the table; ``now`` is seconds since the epoch."""
+    """Return the records that wait in the topic; ``now`` is seconds since the epoch."""
     if (table := look.table) is None:
         records = look.source.lag({})
         return Backlog(records, records * bytes_per_record(None), seconds_since_commit=None)
     progress, records = table.progress, look.source.lag(table.progress.next_offsets)
-    # A tick comes every few seconds and asks no leader: a run for a log that was cut names it itself.
+    # Ticks are frequent, so no partition leader is asked: the run itself detects a truncated topic.
     refusal = drain_refusal(progress, look.source, table=look.pipeline.table, ask_leader=None)
     return Backlog(
         records,
@@ -115,11 +115,11 @@ def backlog_of(look: Surveyed, now: float) -> Backlog:
 
 
 def _pause(look: Surveyed | Problem) -> str | None:
-    """Why nothing is asked for: said once, for as long as it holds."""
+    """Return why a paused pipeline gets no run, or None."""
     if isinstance(look, Problem) or look.table is None or look.table.progress.paused is None:
         return None
     paused = look.table.progress.paused
-    return f"paused by {paused.actor}: {paused.reason}; {mends.resume(look.pipeline.name)} lets it go on"
+    return f"paused by {paused.actor}: {paused.reason}; to resume it: {mends.resume(look.pipeline.name)}"
 
 
 def _held_back(look: Surveyed | Problem) -> str | None:
@@ -137,18 +137,18 @@ def _request(look: Surveyed, history: RunHistory, reason: str) -> RunRequest | N
 
 
 def _held(look: Surveyed, sluice: Sluice, now: float) -> str | None:
-    """Why no drain could commit anything, when a batch waits for an operator."""
+    """Return why no drain could commit because a batch waits for an operator, or None."""
     try:
         held = sluice.surveyor.held(look, round(now * 1e6))
     except SluiceError:
-        return None  # the run itself says what is wrong with the log
+        return None  # the run itself reports what is wrong with the log
     return held[0].tell(look.pipeline.name) if held else None
 
 
 def topic_observations(looks: Sequence[object], sluice: Sluice, now: float) -> list[AssetObservation]:
-    """Return one for each topic that changed since it was told of last, long enough ago; ``now`` in seconds.
+    """Return an observation of each topic that changed since its last one, at a limited rate.
 
-    What was told is remembered for as long as the code server runs.
+    ``now`` is in seconds. The last observations are kept in memory while the code server runs.
     """
     readers: dict[str, list[Surveyed]] = defaultdict(list)
     for look in looks:
@@ -157,9 +157,9 @@ def topic_observations(looks: Sequence[object], sluice: Sluice, now: float) -> l
     pause = max(OBSERVED_EVERY_SECONDS, OBSERVED_SECONDS_EACH * len(readers))
     found = []
     for topic, its in readers.items():
-        told_at, before = sluice.topics_told.get(topic, (float("-inf"), None))
+        observed_at, before = sluice.topics_told.get(topic, (float("-inf"), None))
         metadata = _ends(its[0].source) | {f"lag_{look.pipeline.name}": _lag(look) for look in its}
-        if metadata != before and not 0 <= now - told_at < pause:
+        if metadata != before and not 0 <= now - observed_at < pause:
             sluice.topics_told[topic] = (now, metadata)
             found.append(AssetObservation(topic_key(topic), metadata=metadata))
     return found

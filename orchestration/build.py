@@ -1,4 +1,4 @@
-"""From a configuration to Dagster's definitions: no server is asked, nothing is opened."""
+"""Builds Dagster's definitions from a configuration, without a request to any server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from resources.sluice import Sluice
 from resources.spark import SparkSessions, is_spark_local
 from spark_jobs.config.settings import SluiceConfig
 
-# What makes rows anew, by the names that layouts have for it.
+# The assets that rewrite rows, by their names in the layouts.
 _AGAIN = {"replay": replay_asset, "redrive": redrive_asset, "rebuild": rebuild_asset}
 
 
 def build_definitions(config: SluiceConfig) -> Definitions:
-    """Return topics, tables and logs of every pipeline, what starts their runs, and what they share."""
+    """Return the assets, checks, jobs, sensors, schedules and resources of all pipelines."""
     pipelines, is_local = config.pipelines, is_spark_local(config)
     looks = [look(pipeline) for pipeline in pipelines for look in (table_checks, hot_check)]
     checks = [checks for checks in looks if checks is not None]

@@ -1,7 +1,7 @@
-"""The schedules of pipelines that are drained or tidied up by the clock: one for each expression and zone.
+"""The schedules of drains and upkeep, one for each cron expression and time zone, and that of all checks.
 
-A tick asks for the runs that a sensor would ask for. What a late or missed tick leaves waits in the topic.
-And the schedule of all checks, every five minutes: what nobody looks at is judged all the same.
+A tick requests the runs that a sensor would request. Records of a late or missed tick wait in the topic.
+Checks run every five minutes.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.monitoring.survey import Problem
 
 EVERY_FIVE_MINUTES = "*/5 * * * *"
-# A run that took its time must not make the next night's a second too early for what is done once a day.
+# A slow daily run must not make the next night's tick come too early for work that is done once a day.
 EARLY_SECONDS = 2 * 3600.0
 NAMES_SHOWN = 20
 
-# The runs that the pipelines of these names are due for, and why some are not.
+# Returns the run requests of the named pipelines that are due, and the problems of others.
 Ask = Callable[[frozenset[str], Sluice, DagsterInstance], tuple[list[RunRequest], dict[str, str]]]
 
 
 def clock_schedules(pipelines: Iterable[PipelineConfig]) -> Iterator[ScheduleDefinition]:
-    """Give what drains, and what tidies up, the pipelines that name a time; each is switched in the UI."""
+    """Yield the schedules of drains and upkeep; each can be switched off in the UI."""
     by_clock: dict[tuple[str, str, str], list[PipelineConfig]] = defaultdict(list)
     for pipeline in pipelines:
         for work, cron in ((DRAIN, pipeline.schedule), (UPKEEP, pipeline.upkeep.schedule)):
@@ -70,7 +70,7 @@ def _schedule(work: str, cron: str, timezone: str, pipelines: Sequence[PipelineC
         cron_schedule=cron,
         execution_timezone=timezone,
         default_status=SCHEDULE,
-        description=f"At {cron} {timezone}, {work} of {', '.join(names[:NAMES_SHOWN])}{further}.",
+        description=f"Starts the {work} of {', '.join(names[:NAMES_SHOWN])}{further} at {cron} ({timezone}).",
     )
     @named_failures()
     def tick(
@@ -115,9 +115,9 @@ def _upkeeps(
     job_name=CHECKS,
     cron_schedule=EVERY_FIVE_MINUTES,
     default_status=SCHEDULE,
-    description="Judges every pipeline, unless the last judgement is still under way.",
+    description="Runs the checks of every pipeline, unless the last run of them is still active.",
 )
 def checks_schedule(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-    """Ask for a run, unless the last one is under way: slow checks do not pile up."""
+    """Request a run, unless the last one is still active: slow checks do not pile up."""
     under_way = context.instance.get_runs(RunsFilter(job_name=CHECKS, statuses=UNDER_WAY), limit=1)
-    return SkipReason("The checks of five minutes ago still run.") if under_way else RunRequest()
+    return SkipReason("The last run of the checks is still active.") if under_way else RunRequest()

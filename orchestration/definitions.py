@@ -1,7 +1,7 @@
-"""What Dagster loads: the definitions of the configuration in force.
+"""The module that Dagster loads: the definitions of the current configuration.
 
 Reads ``sluice.yaml`` (``SLUICE_CONFIG`` or the working directory's) and, for a ``topics_regex``, the topics
-last listed under ``state:``. No broker, no catalog, no Spark is asked while loading.
+last listed under ``state:``. Loading sends no request to broker, catalog or Spark.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ def _definitions() -> Definitions:
     from spark_jobs.config.file import load_written, with_listed_topics  # noqa: PLC0415
     from spark_jobs.protocol.errors import SluiceError  # noqa: PLC0415
 
-    # What was imported until here outlives the end of the process. DuckDB, which a filter or an expression
-    # brings in, must not be among it: it then tells on 44 lines what it leaves behind.
+    # Modules imported before this line are frozen until the process ends. DuckDB, which filters and
+    # expressions import, must not be among them: it would print 44 lines about leaked objects.
     gc.freeze()
     config = load_written()
     try:
         config = with_listed_topics(config)
-    except SluiceError as error:  # the sensor of topics goes on asking, and has this loaded again
-        logging.getLogger(__name__).warning("no topic of topics_regex is a pipeline yet: %s", error)
+    except SluiceError as error:  # the topics sensor lists them again and reloads this module
+        logging.getLogger(__name__).warning("topics_regex matches no listed topic yet: %s", error)
     for problem in config.problems:
-        logging.getLogger(__name__).warning("left out of this code location: %s", problem)
+        logging.getLogger(__name__).warning("a pipeline is left out of this code location: %s", problem)
     return build_definitions(config)
 
 
-# The definitions live as long as the process, and a run's first step waits for them: a collector that walks
-# them again and again while they are made finds nothing, and takes a fifth of the time of 1,000 pipelines.
+# The definitions live as long as the process, and a run's first step waits for them. Garbage collection while
+# they are built finds nothing, and takes a fifth of the time with 1,000 pipelines.
 gc.disable()
 try:
     defs = _definitions()

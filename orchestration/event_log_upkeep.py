@@ -1,7 +1,7 @@
-"""Deletes old runs with their logs, which Dagster keeps for ever: 140 KB each, 200 MB a day at one a minute.
+"""Deletes old runs with their logs, which Dagster never does: 140 KB each, 200 MB a day at one a minute.
 
-Only those of Sluice's own code location: a Dagster instance may be shared. The run that an asset was last
-materialized by stays, so that an idle table does not look unmaterialized.
+Only runs of Sluice's own code location are deleted, since a Dagster instance may be shared. The run of an
+asset's last materialization stays, so that an idle table does not look unmaterialized.
 """
 
 import datetime as dt
@@ -30,7 +30,10 @@ PAGE_RUNS = 200
 def delete_old_runs(
     instance: DagsterInstance, code_location: str, before: dt.datetime, *, budget_seconds: float
 ) -> int:
-    """Delete the location's finished runs from before ``before`` (aware), oldest first; return how many."""
+    """Delete the location's finished runs created before ``before``, oldest first; return their number.
+
+    ``before`` is time-zone-aware.
+    """
     deadline = time.monotonic() + budget_seconds
     kept = _newest_materializations(instance)
     deleted, cursor = 0, None
@@ -63,10 +66,12 @@ def _newest_materializations(instance: DagsterInstance) -> set[str]:
 
 @op(tags={"sluice/upkeep": "event-log"})
 def delete_old_event_logs(context: OpExecutionContext) -> None:
-    """Delete what is old enough; what one pass does not reach in its time, the next one does."""
+    """Delete old runs; if the time of one pass is not enough, the next one continues."""
     code_location = context.run.tags.get(TAG_CODE_LOCATION)
     if code_location is None:
-        context.log.info("nothing deleted: no workspace started this run, so no run is known to be ours")
+        context.log.info(
+            "nothing deleted: this run was not started from a workspace, so its location is unknown"
+        )
         return
     before = dt.datetime.now(dt.UTC) - KEPT_FOR
     deleted = delete_old_runs(context.instance, code_location, before, budget_seconds=PASS_SECONDS)
@@ -83,7 +88,7 @@ event_log_upkeep_schedule = ScheduleDefinition(
     name="event_log_upkeep",
     job=event_log_upkeep_job,
     cron_schedule="23 * * * *",
-    description="Deletes this code location's runs older than two days with their event logs;"
-    " the newest of each asset stays.",
+    description="Deletes this code location's runs older than two days with their event logs, except the"
+    " last materialization of each asset.",
     default_status=SCHEDULE,
 )

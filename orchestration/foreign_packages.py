@@ -1,6 +1,6 @@
-"""Refuses to load another project's ``assets`` or ``resources`` in place of ours.
+"""Refuses to load another project's ``assets`` or ``resources`` instead of Sluice's.
 
-Dagster puts the working directory first on the import path, and these are names that many projects use.
+Dagster puts the working directory first on the import path, and many projects use these names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PACKAGES = ("orchestration", "assets", "resources", "servers", "spark_jobs")
 
 
 def refuse_foreign_packages(root: Path | None = None) -> None:
-    """Check where each of our packages would be imported from; ``root`` is the folder they must stand in.
+    """Check where each of Sluice's packages would be imported from; ``root`` is their expected folder.
 
     Raises ``ConfigError`` (``foreign-package``) naming both paths.
     """

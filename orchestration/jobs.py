@@ -1,7 +1,7 @@
-"""What sensors and schedules share: the jobs that they start, and whether they are loaded switched on.
+"""The jobs that sensors and schedules start, and the initial state of these.
 
-Jobs are bounded in time, and never retried by Dagster. Their steps run in the run's own process
-(`Definitions(executor=...)`): a second one costs seconds.
+Jobs have a maximum runtime and are never retried by Dagster. Their steps run in the run's own process
+(`Definitions(executor=...)`), since a second process costs seconds.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ if TYPE_CHECKING:
 
 
 _JUDGED = {
-    CHECKS: "Judges every pipeline by the built-in checks; hourly it audits the newest records.",
-    QUALITY: "Judges the quality suites of the selected pipelines on what was committed.",
+    CHECKS: "Runs the built-in checks of every pipeline, and an audit of the newest records every hour.",
+    QUALITY: "Runs the quality suites of the selected pipelines on committed rows.",
 }
 
 
 def run_tags(max_runtime_seconds: int) -> dict[str, str]:
-    """Return the tags of a run that the monitor fails after so long and that no Dagster mechanism retries."""
+    """Return the tags of a run with a maximum runtime and without any retry by Dagster."""
     return {TAG_MAX_RUNTIME: str(max_runtime_seconds), **NO_RETRY_TAGS}
 
 
 drain_job = define_asset_job(
     "drain",
     AssetSelection.groups(GROUP_TABLES).without_checks(),
-    description="Drains the selected pipelines until they have caught up or the time budget is used.",
+    description="Drains the selected pipelines until they have caught up or their time budget is used up.",
     tags=run_tags(DRAIN_MAX_RUNTIME_SECONDS),
 )
 
 upkeep_job = define_asset_job(
     "upkeep",
     AssetSelection.groups(GROUP_UPKEEP),
-    description="Does the selected upkeep: compaction, snapshots, manifests, orphans, transaction logs.",
+    description="Runs the selected upkeep: compaction, snapshots, manifests, orphans, transaction logs.",
     tags=run_tags(OTHER_MAX_RUNTIME_SECONDS),
 )
 
 
 def judging_job(name: str, checks: Sequence[AssetChecksDefinition]) -> UnresolvedAssetJobDefinition:
-    """Return the job ``checks`` or ``quality``, which people may launch too; neither writes to a table."""
+    """Return the job ``checks`` or ``quality``, which can also be launched by hand; neither writes rows."""
     return define_asset_job(
         name,
         AssetSelection.checks(*checks),
@@ -73,9 +73,8 @@ def judging_job(name: str, checks: Sequence[AssetChecksDefinition]) -> Unresolve
     )
 
 
-# What sensors have in common, and whether they and schedules are loaded switched on.
-#
-# In a Dagster that is shared one may not want them.
+# The common parts of sensors, and the initial state of sensors and schedules: a shared Dagster may need them
+# switched off.
 
 
 VARIABLE = "SLUICE_AUTOMATION"
@@ -95,7 +94,7 @@ SCHEDULE = DefaultScheduleStatus.RUNNING if IS_RUNNING else DefaultScheduleStatu
 def watching(
     seconds: int, description: str, **of_sensor: Any
 ) -> Callable[[Callable[..., Any]], SensorDefinition]:
-    """Return the decorator of a sensor that ticks every so many seconds; its errors have their names."""
+    """Return the decorator of a sensor that ticks every ``seconds``; its errors become named failures."""
     return lambda tick: sensor(
         name=tick.__name__,
         minimum_interval_seconds=seconds,

@@ -1,4 +1,4 @@
-"""The sensor that has suites judged: on what was committed since it last asked, and when a batch is held."""
+"""The sensor that starts quality suites: after commits, and while a batch waits for a decision."""
 
 import json
 import time
@@ -14,17 +14,17 @@ from resources.sluice import Sluice
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.errors import SluiceError
 
-# A run imports Great Expectations for seconds; a steady flow is judged a few commits at a time.
+# Importing Great Expectations takes seconds, so one run judges several commits of a steady flow.
 SECONDS_BETWEEN_TICKS = 60
 
 
 @watching(
     SECONDS_BETWEEN_TICKS,
-    "Asks for the quality suites of every pipeline that has committed, or holds a batch.",
+    "Requests the quality suites of every pipeline with a new commit or a held batch.",
     job_name=QUALITY,
 )
 def quality_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
-    """One tick. The cursor is, by pipeline, the state up to which a run was asked for."""
+    """Run one tick. The cursor stores, by pipeline, the state up to which a run was requested."""
     requested: dict[str, Any] = json.loads(context.cursor) if context.cursor else {}
     requests = []
     for look in sluice.surveyor.survey():
@@ -40,7 +40,7 @@ def quality_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
 
 
 def _state(look: Surveyed, sluice: Sluice) -> dict[str, Any] | None:
-    """Return what there is to judge: where the table stands, what is held; None before the first batch."""
+    """Return the state to judge: the table's offsets and held batches; None before the first batch."""
     table = look.table
     if table is None or table.progress.last_drain is None:
         return None
@@ -58,7 +58,7 @@ def _state(look: Surveyed, sluice: Sluice) -> dict[str, Any] | None:
 
 
 def _request(look: Surveyed, before: dict[str, Any] | None, state: dict[str, Any]) -> RunRequest:
-    """Return a request from where the last ended in the same table and generation, else the last batch."""
+    """Return a request from the last one's end in the same table and generation, else for the last batch."""
     places = ("table", "generation")
     is_same = before is not None and all(before[place] == state[place] for place in places)
     since = {TAG_SINCE: json.dumps(before["offsets"])} if before is not None and is_same else {}

@@ -1,7 +1,7 @@
-"""When a pipeline is due for a run, and asking for it: never beside one under way, pausing after failures.
+"""Decides when a pipeline is due for a run and requests it: one at a time, with pauses after failures.
 
-Dagster skips a ``run_key`` it has seen for ever, failed runs included, so the key ends in an attempt number.
-What happened is read from the instance, not from a cursor: people start runs too.
+Dagster skips a ``run_key`` that it has seen before, also after a failed run, so the key ends in an attempt
+number. Earlier runs are read from the instance, not from a cursor, since people start runs too.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ UNDER_WAY = [
 ]
 TAG_PIPELINE = "sluice/pipeline"
 TAG_REASON = "sluice/reason"
-# The memory between ticks; with this prefix Dagster finds them and shows them to nobody.
+# State between ticks. Dagster can filter by tags with this prefix and hides them in the UI.
 TAG_STATE = ".dagster/sluice-state"
 TAG_ATTEMPT = ".dagster/sluice-attempt"
-# What they were called on runs of before.
+# The names of these tags on runs of earlier versions.
 _EARLIER_TAGS = ("sluice/state", "sluice/attempt")
 
 
 class RunHistory:
-    """The instance's runs as one tick of a sensor sees them; ``now`` is seconds since the epoch."""
+    """The instance's runs at one tick of a sensor; ``now`` is seconds since the epoch."""
 
     def __init__(self, instance: DagsterInstance, job_name: str, now: float) -> None:
         self._instance = instance
@@ -45,23 +45,23 @@ class RunHistory:
         self._under_way = instance.get_runs(filters=RunsFilter(statuses=UNDER_WAY))
 
     def is_under_way(self, key: AssetKey) -> bool:
-        """True if a run of the asset is queued or in progress, whoever asked for it."""
+        """True if a run of the asset is queued or in progress, however it was started."""
         return any(
             key in run.asset_selection if run.asset_selection else run.job_name == self._job_name
             for run in self._under_way
         )
 
     def request(self, key: AssetKey, pipeline: str, state: str, reason: str) -> RunRequest | None:
-        """Return the request for the next attempt from ``state``, or None while its pause lasts."""
+        """Return the request for the next attempt from ``state``, or None during a pause."""
         attempts_made, ended = self._last(pipeline, state)
-        # An end that is yet to come is of a clock that was set back: it says nothing.
+        # An end in the future means that a clock was set back: it is ignored.
         if 0 <= self._now - ended < retry_delay_seconds(attempts_made):
             return None
         return RunRequest(
             run_key=f"{pipeline}:{state}:{attempts_made}",
             job_name=self._job_name,
             asset_selection=[key],
-            # Left out, all checks of the table would run with it, and every commit wait for them.
+            # Without this, all checks of the table would run too, and every commit would wait for them.
             asset_check_keys=[],
             tags={
                 TAG_PIPELINE: pipeline,
@@ -72,7 +72,7 @@ class RunHistory:
         )
 
     def _last(self, pipeline: str, state: str) -> tuple[int, float]:
-        """Return how many runs began from ``state``, and when the last ended (seconds since the epoch)."""
+        """Return the number of runs that began from ``state``, and the end of the last one in seconds."""
         for state_tag, attempt_tag in ((TAG_STATE, TAG_ATTEMPT), _EARLIER_TAGS):
             tags = {TAG_PIPELINE: pipeline, state_tag: state}
             for last in self._instance.get_run_records(RunsFilter(job_name=self._job_name, tags=tags), 1):
@@ -82,11 +82,11 @@ class RunHistory:
 
 
 def announce_pools(instance: DagsterInstance, pipelines: Iterable[PipelineConfig]) -> None:
-    """Give each pool that the instance has not met its default limit; one query when there is none.
+    """Give each pool that is new to the instance its default limit; one query if there is none.
 
-    Dagster (1.13) gives a pool that limit when it first meets it in the queue, but that first look still lets
-    every run go that waits for it: both windows of a first backfill ran at once, and the second took the
-    first for dead.
+    Dagster (1.13) gives a pool that limit when it first sees it in the queue, but still starts every run that
+    waits for the pool at that moment: both windows of a first backfill ran at once, and the second treated
+    the first as dead.
     """
     storage = instance.event_log_storage
     if not storage.supports_global_concurrency_limits or not instance.global_op_concurrency_default_limit:
@@ -96,7 +96,7 @@ def announce_pools(instance: DagsterInstance, pipelines: Iterable[PipelineConfig
         storage.initialize_concurrency_limit_to_default(pool)
 
 
-# When a pipeline is due for a drain, and when to try again one that got nowhere.
+# When a pipeline is due for a drain, and when to retry one without progress.
 
 
 FIRST_RETRY_SECONDS = 10.0
@@ -108,11 +108,11 @@ LONGEST_PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What one look at a topic and its table says.
+    """The backlog of a pipeline, from one look at its topic and table.
 
     ``records`` is an upper bound (markers count), ``bytes`` an estimate. ``seconds_since_commit`` is None
-    without a table. ``disagreement`` says in words how the source differs from what was drained.
-    ``uncompacted_files`` are small data files that compaction has not got to.
+    without a table. ``disagreement`` describes how the source differs from the one that was drained.
+    ``uncompacted_files`` is the number of small data files since the last compaction.
     """
 
     records: int
@@ -125,7 +125,7 @@ class Backlog:
 def should_drain(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
     """Return why a run is due now, or None.
 
-    A disagreement is a reason: the run fails with the named error, where a skipped tick would hide it.
+    A disagreement is a reason: the run then fails with the named error, which a skipped tick would hide.
     """
     if backlog.disagreement:
         return backlog.disagreement
@@ -135,16 +135,16 @@ def should_drain(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
 
 
 def should_drain_now(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
-    """Return why a run is due at the schedule's tick, or None: whatever waits is drained."""
+    """Return why a run is due at the schedule's tick, or None; any waiting record is a reason."""
     if backlog.disagreement or backlog.seconds_since_commit is None or not backlog.records:
         return should_drain(backlog, pipeline)
-    return f"{records_wait(backlog.records)} at a tick of {pipeline.schedule}"
+    return f"{records_wait(backlog.records)} at the tick of schedule {pipeline.schedule}"
 
 
 def _without_table(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
     if pipeline.start.kind is StartKind.LATEST:
-        return "the table does not exist and starts at what is the topic's end now"
-    return f"the table does not exist and {records_wait(backlog.records)}" if backlog.records else None
+        return "the table does not exist yet and starts at the current end of the topic"
+    return f"the table does not exist yet and {records_wait(backlog.records)}" if backlog.records else None
 
 
 def _with_table(backlog: Backlog, age_seconds: float, pipeline: PipelineConfig) -> str | None:
@@ -153,26 +153,26 @@ def _with_table(backlog: Backlog, age_seconds: float, pipeline: PipelineConfig) 
     if backlog.bytes >= pipeline.max_batch_bytes:
         return f"about {backlog.bytes:,} bytes wait, a full batch by size"
     if age_seconds < 0:
-        return f"{records_wait(backlog.records)} and a clock was set back since the last commit"
+        return f"{records_wait(backlog.records)}, and the last commit is in the future: a clock was set back"
     factor = patience(backlog.uncompacted_files, pipeline)
     every_seconds = pipeline.freshness_seconds * factor
     if age_seconds >= every_seconds:
-        why = f"; waited longer for {backlog.uncompacted_files:,} uncompacted files" if factor > 1 else ""
-        asked = f"freshness asks for a batch every {every_seconds:.0f} s"
-        return f"{records_wait(backlog.records)}, and {asked}{why}"
+        why = f" (longer because {backlog.uncompacted_files:,} files are uncompacted)" if factor > 1 else ""
+        due = f"freshness requires a batch every {every_seconds:.0f} s"
+        return f"{records_wait(backlog.records)}, and {due}{why}"
     return None
 
 
 def patience(uncompacted_files: int, pipeline: PipelineConfig) -> float:
-    """Return how many times the freshness a batch may wait: larger batches leave compaction less to do."""
+    """Return the factor by which batches may exceed ``freshness``, so that fewer files are written."""
     limit = pipeline.upkeep.compact_above * UNCOMPACTED_LIMIT_FACTOR
     return max(1.0, min(LONGEST_PATIENCE, uncompacted_files / limit))
 
 
 def uncompacted_files(summary: Mapping[str, str], compacted_files: int) -> int:
-    """Return the data files since the last compaction, by main's summary; 0 when its last ones are not small.
+    """Return the number of data files since the last compaction; 0 if the last commit's files are not small.
 
-    Large files need no compaction, so that a table of them never makes its pipeline wait.
+    ``summary`` is that of the newest snapshot. Large files need no compaction, so batches do not wait.
     """
     added, size = int(summary.get("added-data-files", 0)), int(summary.get("added-files-size", 0))
     if not added or size >= added * SMALL.below_bytes:
@@ -181,7 +181,7 @@ def uncompacted_files(summary: Mapping[str, str], compacted_files: int) -> int:
 
 
 def state_key(pipeline: PipelineConfig, table_state: object) -> str:
-    """Return a short name of what a drain starts from: when it changes, a failing pipeline is tried at once.
+    """Return a short hash of the state that a drain starts from; if it changes, a retry starts at once.
 
     ``table_state`` is JSON-able: table uuid, generation and next offsets, or None without a table.
     """
@@ -189,12 +189,12 @@ def state_key(pipeline: PipelineConfig, table_state: object) -> str:
 
 
 def short_hash(value: object) -> str:
-    """Return 16 hex digits that stand for a JSON-able value."""
+    """Return a hash of a JSON-able value, 16 hex digits."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def retry_delay_seconds(attempts_made: int) -> float:
-    """Return how long to wait after the last of ``attempts_made`` runs from the same state ended."""
+    """Return the pause after the last of ``attempts_made`` runs from the same state ended."""
     if attempts_made == 0:
         return 0.0
     return min(FIRST_RETRY_SECONDS * 2.0 ** min(attempts_made - 1, 10), LONGEST_RETRY_SECONDS)

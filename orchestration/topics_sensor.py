@@ -1,7 +1,7 @@
-"""The sensor of topics: those that a ``topics_regex`` matches become pipelines without anybody's doing.
+"""The topics sensor: topics that match a ``topics_regex`` become pipelines automatically.
 
-What it lists lies under ``state:``, from where each process that loads the definitions takes it: the code
-server, and a run wherever it is launched.
+Its list is stored under ``state:``, where every process that loads the definitions reads it: the code server
+and each run.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ _LOAD_SECONDS = 120
 
 @watching(
     SECONDS_BETWEEN_TICKS,
-    "Lists the broker's topics for topics_regex, and has the definitions loaded again.",
+    "Lists the broker's topics for topics_regex and reloads the definitions if they changed.",
 )
 def topics_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SkipReason:
-    """One tick; it asks for no run."""
+    """Run one tick; it never requests a run."""
     from spark_jobs.connections.broker_topics import refresh_topics  # noqa: PLC0415  (librdkafka, never at import)
 
     now = refresh_topics(sluice.config)
     loaded, listed = _drained(sluice.config), _drained(now)
     left_out = [str(problem) for problem in now.problems if problem not in sluice.config.problems]
     if listed == loaded and not left_out:
-        return SkipReason(f"No topic came or went: {count(len(loaded), 'pipeline')}.")
-    told = f"{_names('new', listed - loaded)}{_names('gone', loaded - listed)}{_names('left out', left_out)}"
-    context.log.info("the topics of the broker have changed:%s", told)
-    return SkipReason(f"The definitions are to be loaded again:{told}{_load_again()}")
+        return SkipReason(f"No topic was added or deleted: {count(len(loaded), 'pipeline')}.")
+    added, deleted = _names("new", listed - loaded), _names("deleted", loaded - listed)
+    changes = f"{added}{deleted}{_names('left out', left_out)}"
+    context.log.info("the broker's topics have changed:%s", changes)
+    return SkipReason(f"The definitions must be reloaded:{changes}{_load_again()}")
 
 
 def _drained(config: SluiceConfig) -> set[str]:
-    """Return the pipelines, by name and topic: of two topics that want one name another may have it."""
+    """Return the pipelines as ``name (topic)``: if two topics map to one name, either may have it."""
     return {f"{pipeline.name} ({pipeline.topic})" for pipeline in config.pipelines}
 
 
@@ -49,11 +50,11 @@ def _names(word: str, names: Collection[str]) -> str:
 
 
 def _load_again() -> str:
-    """Ask the server in front of this process for it, where Dagster's variables name it."""
+    """Request a reload from the server of this process, if Dagster's variables name it."""
     address = {name: os.environ.get(f"DAGSTER_CODE_SERVER_{name.upper()}") for name in ("port", "socket")}
     if not any(address.values()):
-        return " Who started this code server has to do it; a daemon that did does it each minute."
-    # The answer comes when this process is about to end: nobody here could wait for it.
+        return " Reload the code location in Dagster, unless its daemon does so every minute."
+    # The response comes when this process is about to end, so it is not awaited.
     threading.Thread(target=_reload, kwargs=address, daemon=True).start()
     return ""
 

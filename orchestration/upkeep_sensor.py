@@ -1,6 +1,6 @@
-"""The sensor of upkeep: tables' metadata and logs decide, a clock only about orphans, once a day.
+"""The upkeep sensor: requests upkeep by tables' metadata and logs, and orphan removal once a day.
 
-It also has a drain settle what a killed run left behind.
+It also requests a drain to finish or undo what a killed run left behind.
 """
 
 import json
@@ -34,11 +34,11 @@ UNFINISHED_SECONDS = 120.0
 
 @watching(
     SECONDS_BETWEEN_TICKS,
-    "Asks for the upkeep that tables and logs are due for, and for drains that settle leftovers.",
+    "Requests upkeep of tables and logs that are due, and drains that recover interrupted runs.",
     jobs=[upkeep_job, drain_job],
 )
 def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
-    """One tick. The cursor remembers since when each pipeline is watched: no orphan is older than that."""
+    """Run one tick. The cursor stores since when each pipeline is watched: no orphan is older than that."""
     now = time.time()
     looks = sluice.surveyor.upkeep(int(now * 1_000_000))
     drains = RunHistory(context.instance, drain_job.name, now)
@@ -46,7 +46,7 @@ def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     states = [look for look in looks if not isinstance(look, Problem)]
     known: dict[str, float] = json.loads(context.cursor) if context.cursor else {}
     since = {state.pipeline.name: known.get(state.pipeline.name, now) for state in states}
-    # With a schedule of its own a table is tidied up by that alone.
+    # A pipeline with an upkeep schedule is compacted and cleaned only by that schedule.
     unscheduled = [state for state in states if state.pipeline.upkeep.schedule is None]
     requests = [
         *(each for state in states for each in (*_settle(state, drains, now), *_fold(state, upkeeps, now))),
@@ -56,12 +56,14 @@ def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     if requests:
         return SensorResult(run_requests=requests, cursor=cursor)
     reasons = "; ".join(f"{look.pipeline.name}: {look.reason}" for look in looks if isinstance(look, Problem))
-    return SensorResult(skip_reason=reasons or "Nothing is due, nothing unfinished.", cursor=cursor)
+    return SensorResult(
+        skip_reason=reasons or "No upkeep is due and no attempt is unfinished.", cursor=cursor
+    )
 
 
 def _settle(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRequest]:
     before_us = (now - UNFINISHED_SECONDS) * 1_000_000
-    # A held attempt waits for its operator: a drain would only stop at it.
+    # A held attempt waits for an operator: a drain would only stop at it.
     left = sorted(
         attempt.uuid
         for attempt in state.unfinished
@@ -73,13 +75,13 @@ def _settle(state: UpkeepState, history: RunHistory, now: float) -> Iterator[Run
 
 
 def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRequest]:
-    """A fold sends the notices that are owed first; attempts whose notice nobody takes stay in the log."""
+    """Yield a request for the log: to move finished attempts into the books, or to send pending notices."""
     owed = state.oldest_owed
     if is_due(state.finished - state.without_notice):
         reason = count(state.finished - state.without_notice, "finished attempt")
         yield from _request(upkeep_key(state.pipeline, "log"), state, history, "log", reason)
     elif owed and owed.started_at_us < (now - UNFINISHED_SECONDS) * 1_000_000:
-        reason = f"the webhook did not take the notice of {owed.uuid}"
+        reason = f"the webhook did not accept the notice of {owed.uuid}"
         yield from _request(upkeep_key(state.pipeline, "log"), state, history, "notices", reason)
 
 
@@ -90,10 +92,11 @@ def tidying(
     instance: DagsterInstance,
     now: float,
 ) -> Iterator[RunRequest]:
-    """Give requests for what is due; the kind alone is what a request starts from.
+    """Yield requests for the upkeep that is due.
 
-    Drains move the table all the time: upkeep that fails, or that has just run, waits up to five minutes.
-    ``watched_since`` is, by pipeline, before when nothing that goes by the clock was due.
+    A request's state is the kind alone, since drains change the table all the time: upkeep that failed, or
+    has just run, waits up to five minutes. ``watched_since`` is, by pipeline, the time from which daily
+    upkeep counts.
     """
     due = due_upkeep(
         state.figures,
@@ -118,7 +121,7 @@ def _request(
 def _seconds_since(
     instance: DagsterInstance, state: UpkeepState, since: Mapping[str, float], now: float
 ) -> dict[str, float]:
-    """Return by name since when each kind that goes by the clock was last done, or first looked at."""
+    """Return, by kind, the seconds since upkeep that runs by the clock was last done, or first watched."""
     ages = {}
     for kind in KINDS:
         if kind.goes_by_clock:

@@ -1,4 +1,4 @@
-"""The sensor that keeps each replay asset's windows: those that are drained and that Kafka still holds."""
+"""The sensor that registers the windows of each replay asset: drained offsets that Kafka still has."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ from resources.sluice import Sluice
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.replay.ranges import window_keys
 
-# A window is many minutes of most topics.
+# In most topics a window covers many minutes.
 SECONDS_BETWEEN_TICKS = 60
 
 Request = AddDynamicPartitionsRequest | DeleteDynamicPartitionsRequest
@@ -24,10 +24,10 @@ Request = AddDynamicPartitionsRequest | DeleteDynamicPartitionsRequest
 
 @watching(
     SECONDS_BETWEEN_TICKS,
-    "Registers the windows of offsets that can be replayed, and forgets those Kafka has deleted.",
+    "Registers the windows of offsets that can be replayed and removes those that Kafka has deleted.",
 )
 def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
-    """One tick."""
+    """Run one tick."""
     requests: list[Request] = []
     problems = []
     for look in sluice.surveyor.survey():
@@ -39,11 +39,11 @@ def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
             requests += requests_for(name, context.instance.get_dynamic_partitions(name), replayable)
     if requests:
         return SensorResult(dynamic_partitions_requests=requests)
-    return SensorResult(skip_reason="; ".join(problems) or "No window began or was deleted by Kafka.")
+    return SensorResult(skip_reason="; ".join(problems) or "No window was added or deleted.")
 
 
 def requests_for(name: str, registered: Sequence[str], replayable: Sequence[str]) -> Iterator[Request]:
-    """Give what makes ``registered`` equal ``replayable``, in its order, which the UI shows."""
+    """Yield the requests that make ``registered`` equal ``replayable``, in its order, which the UI shows."""
     kept_windows = [key for key in registered if key in set(replayable)]
     in_order = 0
     while in_order < len(kept_windows) and kept_windows[in_order] == replayable[in_order]:

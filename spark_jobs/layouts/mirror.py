@@ -71,7 +71,7 @@ class Mirror(Changes):
 
     def content(self, pipeline: PipelineConfig) -> str:
         """See ``Flat``."""
-        return f"Each key of the Kafka topic `{pipeline.topic}`, once, as its newest change has it"
+        return f"One row for each key in the Kafka topic `{pipeline.topic}`, as of its newest change"
 
     def schema(self, schema: SchemaSettings) -> SchemaSettings:
         """Return what is in force: it stops at a type that does not fit, unless something else is written.

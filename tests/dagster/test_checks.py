@@ -92,7 +92,7 @@ def test_a_lost_row_fails_complete_until_it_is_back(new_lab: NewLab, instance: D
     assert not complete.passed
     assert complete.severity is AssetCheckSeverity.ERROR
     assert complete.metadata["missing"].value == 1
-    assert complete.metadata["what mends it"].value == "./sluice audit orders"
+    assert complete.metadata["fix"].value == "./sluice audit orders"
     lab.table().append(row, snapshot_properties=as_ours)
     assert evaluate(lab, instance)["complete"].passed
 

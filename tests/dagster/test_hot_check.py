@@ -71,7 +71,7 @@ def test_it_passes_while_serve_is_live_and_says_why_it_is_not(
     config = _config(tmp_path, free_ports(1)[0])
     away = _evaluated(instance, config)
     assert (away.passed, away.severity) == (False, AssetCheckSeverity.WARN)
-    assert away.metadata["what mends it"].value == "./sluice up, or ./sluice serve orders"
+    assert away.metadata["fix"].value == "./sluice up, or ./sluice serve orders"
     with answering(service, lake_id(config)) as client:
         config = _config(tmp_path, client.base_url.port or 0)
         for state, severity in (
@@ -91,7 +91,7 @@ def test_it_passes_while_serve_is_live_and_says_why_it_is_not(
             found = _evaluated(instance, config)
             assert (found.passed, found.severity) == (False, AssetCheckSeverity.ERROR)
             assert found.description == f"{state}: another topic [topic-recreated]"
-            assert found.metadata["what mends it"].value == "Accept it."
+            assert found.metadata["fix"].value == "Accept it."
     with answering(service, lake_id(config), tokens=["of-another-configuration-1234"]) as client:
         refused = _evaluated(instance, _config(tmp_path, client.base_url.port or 0))
     assert (refused.passed, refused.severity) == (False, AssetCheckSeverity.ERROR)

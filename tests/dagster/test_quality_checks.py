@@ -105,7 +105,7 @@ def test_committed_rows_are_judged_once(new_lab: NewLab, instance: DagsterInstan
     assert judged.metadata["unexpected_rows"].value == 10
     (row,) = _rows(judged)
     assert row.data["failing_rows"] == ", ".join(f"0:{offset} (null)" for offset in range(5, 15))
-    assert "./sluice replay orders" in str(judged.metadata["what mends it"].value)
+    assert "./sluice replay orders" in str(judged.metadata["fix"].value)
 
 
 def test_a_held_batch_fails_its_check_and_asks_for_no_drain(
@@ -121,7 +121,7 @@ def test_a_held_batch_fails_its_check_and_asks_for_no_drain(
     judged = _judge(lab, instance, request.tags)["quality_gate"]
     assert (judged.passed, judged.severity) == (False, AssetCheckSeverity.ERROR)
     assert _rows(judged)[0].data["failing_rows"].startswith("0:5 (900.0)")
-    assert str(judged.metadata["what mends it"].value) == "./sluice held list orders"
+    assert str(judged.metadata["fix"].value) == "./sluice held list orders"
     time.sleep(1.1)  # until the freshness asked for is over
     waiting = _backlog(lab, instance)
     assert not waiting.run_requests

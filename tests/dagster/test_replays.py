@@ -99,7 +99,7 @@ def test_windows_are_registered_backfilled_and_pruned(
         assert _materialize(lab, instance, window_key(20))
         assert by_offset(lab)[0, 22] == after[0, 22]
         assert by_offset(lab)[0, 30] != after[0, 30]
-        assert "No window began" in str(_tick(lab, instance).skip_reason)
+        assert "No window was added" in str(_tick(lab, instance).skip_reason)
 
 
 def test_the_launchpad_takes_exact_ranges(new_lab: NewLab) -> None:

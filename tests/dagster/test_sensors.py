@@ -303,7 +303,7 @@ def test_notices_nobody_took_ask_for_a_checkpoint(
     assert [key.path[-1] for key in asked.asset_selection or ()] == [f"log_{told.name}"]
     assert (asked.tags["sluice/pipeline"], asked.tags["sluice/reason"]) == (
         told.name,
-        "the webhook did not take the notice of a",
+        "the webhook did not accept the notice of a",
     )
     _log(store, scene, told, "a", Notified("delivered", "r", 1))
     assert not scene.tick(upkeep_sensor).run_requests

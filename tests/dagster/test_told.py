@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetKey, DagsterInstance
 
-from assets.reports import instance_home, tell
+from assets.reports import instance_home, report_result
 from cli.work import tell_dagster
 from orchestration.backlog_sensor import topic_observations
 from resources.sluice import Sluice
@@ -44,7 +44,7 @@ def test_a_table_filled_by_hand_is_materialized_and_no_news_is_told_once(tmp_pat
     again = ReplayResult("a", "lake.a", (), (), (), RecoveryResult())
     tidied = UpkeepResult("compaction", ())
     for result in (again, again, DrainResult("a", "lake.a", "caught-up", None), tidied, tidied):
-        tell(tmp_path, PIPELINE, result, "ada@box")
+        report_result(tmp_path, PIPELINE, result, "ada@box")
     with DagsterInstance.from_config(str(tmp_path)) as instance:
         told = {
             key.to_user_string(): len(instance.fetch_materializations(key, limit=10).records)

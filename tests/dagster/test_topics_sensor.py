@@ -67,4 +67,4 @@ pipelines: {all: {topics_regex: ".*", table: "lake.{topic}"}}
         check=True,
     )
     assert loaded.stdout.strip() == "['topics_sensor']"
-    assert "no topic of topics_regex is a pipeline yet" in loaded.stderr
+    assert "topics_regex matches no listed topic yet" in loaded.stderr

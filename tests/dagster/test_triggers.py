@@ -34,7 +34,7 @@ PIPELINE = PipelineConfig(
     [
         (Backlog(records=0, bytes=0, seconds_since_commit=9999.0), None),
         (Backlog(records=1, bytes=9, seconds_since_commit=59.0), None),
-        (Backlog(records=1, bytes=9, seconds_since_commit=60.0), "freshness asks for a batch every 60 s"),
+        (Backlog(records=1, bytes=9, seconds_since_commit=60.0), "freshness requires a batch every 60 s"),
         (Backlog(records=1000, bytes=9, seconds_since_commit=0.0), "a full batch by count"),
         (Backlog(records=10, bytes=10_000, seconds_since_commit=0.0), "a full batch by size"),
         (Backlog(records=1, bytes=9, seconds_since_commit=-1.0), "a clock was set back"),
@@ -80,7 +80,7 @@ def test_uncompacted_files_make_batches_larger() -> None:
     assert should_drain(crowded, PIPELINE) is None
     reason = should_drain(replace(crowded, seconds_since_commit=180.0), PIPELINE)
     assert reason is not None
-    assert reason.endswith(f"waited longer for {3 * limit:,} uncompacted files")
+    assert reason.endswith(f"(longer because {3 * limit:,} files are uncompacted)")
     assert (
         should_drain(replace(crowded, records=1000), PIPELINE) == "1,000 records wait, a full batch by count"
     )
@@ -100,6 +100,6 @@ def test_a_tick_of_a_schedule_takes_whatever_waits() -> None:
     nightly = PIPELINE.model_copy(update={"schedule": "0 2 * * *"})
     young = Backlog(records=1, bytes=9, seconds_since_commit=1.0)
     assert should_drain(young, nightly) is None
-    assert should_drain_now(young, nightly) == "1 record waits at a tick of 0 2 * * *"
+    assert should_drain_now(young, nightly) == "1 record waits at the tick of schedule 0 2 * * *"
     assert should_drain_now(replace(young, records=0), nightly) is None
     assert should_drain_now(replace(young, disagreement="moved"), nightly) == "moved"

@@ -90,7 +90,7 @@ def test_anchor_in_the_ui_is_the_printed_one() -> None:
     """A failed run's metadata leads to the same place as the command line."""
     with pytest.raises(Failure) as caught, named_failures():
         raise ConfigError("message", code="some-code", hint="hint")
-    assert ANCHOR.findall(str(caught.value.metadata["described in"].value)) == ["some-code"]
+    assert ANCHOR.findall(str(caught.value.metadata["documentation"].value)) == ["some-code"]
 
 
 def _calls(*names: str) -> Iterator[tuple[str, ast.Call]]:

@@ -124,7 +124,7 @@ KIND = UpkeepKind(
     "compaction",
     place=1,
     effect="merges small files",
-    description="Small data files of `{table}` merged into larger ones, rows in their order.",
+    description="Merges small data files of `{table}` into larger ones and keeps the order of rows.",
     find_reason=find_reason,
     tidy=compact,
     fail_points=("compact.before-rewrite", "compact.after-rewrite", "compact.after-reanchor"),

@@ -38,7 +38,7 @@ KIND = UpkeepKind(
     "manifests",
     place=3,
     effect="merges those",
-    description="Manifests of `{table}` merged: every commit adds one, every query reads them all.",
+    description="Merges the manifests of `{table}`: each commit adds one, and each query reads them all.",
     find_reason=find_reason,
     tidy=rewrite_manifests,
     fail_points=("manifests.after-procedure",),

@@ -33,7 +33,7 @@ KIND = UpkeepKind(
     "orphans",
     place=4,
     effect="deletes files that nothing needs",
-    description="Files below the location of `{table}` that nothing needs and that are old, deleted.",
+    description="Deletes old, unreferenced files under the location of `{table}`.",
     find_reason=find_reason,
     tidy=tidy,
     fail_points=("orphans.after-listing",),

@@ -71,7 +71,7 @@ KIND = UpkeepKind(
     "snapshots",
     place=2,
     effect="expires old ones",
-    description="Snapshots of `{table}` beyond what is kept, and the files only they name.",
+    description="Expires old snapshots of `{table}` and deletes files that only they use.",
     find_reason=find_reason,
     tidy=expire_snapshots,
     fail_points=("expire.after-reanchor", "expire.after-procedure"),
