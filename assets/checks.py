@@ -39,7 +39,7 @@ from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.quality.results import SuiteResult
 
 HOT = "hot"
-HOT_RUNBOOK = "docs/OPERATIONS.md#check-hot"
+HOT_RUNBOOK = "docs/runbook.md#check-hot"
 _NEEDS_ACTION = {State.BLOCKED, State.FAILED}
 
 
@@ -207,7 +207,7 @@ def _shown(seen: Mapping[str, Any]) -> dict[str, Any]:
 
 # JSON: the offset of each partition at which a run starts to judge. Without it: the last drain's batch.
 TAG_SINCE = ".dagster/sluice-since"
-QUALITY_RUNBOOK = "docs/OPERATIONS.md#quality-and-held-batches"
+QUALITY_RUNBOOK = "docs/runbook.md#quality-and-held-batches"
 
 
 def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:

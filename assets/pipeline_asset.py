@@ -240,7 +240,7 @@ def _failure(error: SluiceError) -> Failure:
         metadata={
             "code": error.code,
             "hint": scrub(error.hint),
-            "documentation": MetadataValue.url(f"/docs/ERRORS.md#{error.code}"),
+            "documentation": MetadataValue.url(f"/docs/reference/errors.md#{error.code}"),
             "retryable": error.is_retryable,
             **{name: scrub(value) for name, value in error.where.items()},
         },

@@ -9,7 +9,7 @@ from bootstrap.places import ROOT
 from cli.listing import COMMANDS, NEXT, SUMMARY, no_such_command
 from spark_jobs import __version__
 
-PAGE = ROOT / "docs" / "COMMANDS.md"
+PAGE = ROOT / "docs" / "reference" / "commands.md"
 
 
 def answer(arguments: list[str]) -> tuple[str, int] | None:

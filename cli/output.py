@@ -196,7 +196,7 @@ def error_lines(error: BaseException) -> list[str]:
         f"error: {first}{f' ({where})' if where else ''}",
         *others,
         f"  hint: {error.hint}",
-        f"  see:  docs/ERRORS.md#{error.code}",
+        f"  see:  docs/reference/errors.md#{error.code}",
     ]
 
 

@@ -25,7 +25,7 @@ from prove.servers import running_servers
 from prove.soak.soak import Soak
 from servers.environment import clean_environment
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "RELIABILITY.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "reliability.md"
 EXIT_BROKEN = 1
 
 
@@ -69,8 +69,8 @@ def main(
 ) -> None:
     """Strike real pipelines at every point, restart them, and count what was lost or doubled.
 
-    The whole matrix takes about two hours and writes docs/RELIABILITY.md. It keeps each row in
-    docs/reliability.jsonl as it comes: --resume goes on with what is missing, also elsewhere and by shards.
+    The whole matrix takes about two hours and writes docs/explanation/reliability.md. It keeps each row in
+    prove/rows.jsonl as it comes: --resume goes on with what is missing, also elsewhere and by shards.
     A row counts for the product code and lock files it was made with.
     """
     is_part = quick or only != "*" or resume or shard is not None

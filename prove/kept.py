@@ -17,7 +17,7 @@ from typing import Any
 from prove.scenario import Findings, Outcome, Scenario
 
 ROOT = Path(__file__).resolve().parents[1]
-ROWS = ROOT / "docs" / "reliability.jsonl"
+ROWS = ROOT / "prove" / "rows.jsonl"
 PRODUCT = (
     "sluice",
     "bootstrap",

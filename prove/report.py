@@ -1,4 +1,4 @@
-"""What was found, for people on the terminal, for machines, and for docs/RELIABILITY.md."""
+"""What was found, for people on the terminal, for machines, and for docs/explanation/reliability.md."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def as_json(outcomes: Sequence[Outcome], machine: Mapping[str, Any]) -> str:
 
 
 def as_page(outcomes: Sequence[Outcome], made: str) -> str:
-    """Return docs/RELIABILITY.md; ``made`` says how long it took, where, when and of what code."""
+    """Return the page of reliability; ``made`` says how long it took, where, when and of what code."""
     head = f"{INTRODUCTION}\n{summary(outcomes)}; {made}.\n"
     return "\n".join((head, *_overview(outcomes), *_sections(outcomes)))
 

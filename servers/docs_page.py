@@ -14,7 +14,8 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 def _page(request: Request) -> Response:
     """Return the page of that name, its headings as anchors."""
-    if not (file := DOCS / f"{request.path_params['name']}.md").is_file():
+    file = (DOCS / f"{request.path_params['name']}.md").resolve()
+    if not file.is_relative_to(DOCS) or not file.is_file():
         return HTMLResponse("There is no such page beside this installation of Sluice.", 404)
     reader = MarkdownIt().enable("table")
     tokens = reader.parse(file.read_text(encoding="utf-8"))
@@ -25,4 +26,4 @@ def _page(request: Request) -> Response:
     return HTMLResponse(f"<body style='font-family: sans-serif; max-width: 60em; margin: auto'>{text}")
 
 
-PAGES = Route("/docs/{name}.md", _page)
+PAGES = Route("/docs/{name:path}.md", _page)

@@ -122,7 +122,7 @@ def error_body(error: SluiceError) -> dict[str, Any]:
         **told,
         "message": scrub(error.message),
         "hint": scrub(error.hint),
-        "see": f"docs/ERRORS.md#{error.code}",
+        "see": f"docs/reference/errors.md#{error.code}",
     }
 
 
@@ -338,7 +338,11 @@ async def _unexpected(_request: Request, error: Exception) -> Response:
 
 def refusal_body(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return what is no error of ours in the form of one; browsers ask their users for a token."""
-    body = {"code": f"http-{int(status)}", "message": reason, "hint": "See docs/SERVING.md#over-http."}
+    body = {
+        "code": f"http-{int(status)}",
+        "message": reason,
+        "hint": "See docs/reference/serving.md#over-http.",
+    }
     asks = _ASK if status == HTTPStatus.UNAUTHORIZED else {}
     return JSONResponse(body, int(status), headers={**_NOT_KEPT, **asks, **(headers or {})})
 

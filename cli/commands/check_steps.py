@@ -309,7 +309,7 @@ def _state(config: SluiceConfig) -> tuple[bool, str]:
     _, said = _storage(config.state, resolve(config.log_properties))
     if open_log(config).store.refuses_a_second():
         return True, said
-    return True, f"{said}; not create-only: of two puts the second one stays (docs/OPERATIONS.md)"
+    return True, f"{said}; not create-only: of two puts the second one stays (docs/how-to/deploy.md)"
 
 
 def _spark(config: SluiceConfig) -> tuple[SparkSession, str]:

@@ -116,7 +116,7 @@ def _pipelines(names: Mapping[str, str], namespace: str, seen: Mapping[str, Pros
     for topic, name in names.items():
         prospect = seen.get(topic)
         if prospect is not None and prospect.unreadable:
-            yield [f"  # Topic {topic} is left out: {prospect.unreadable}. Other formats: docs/FORMATS.md."]
+            yield [f"  # Topic {topic} is left out: {prospect.unreadable}. See docs/reference/formats.md."]
             continue
         yield [f"  {name}:", f"    topic: {_scalar(topic)}", f"    table: {namespace}.{name}"]
         if prospect is not None:

@@ -26,8 +26,9 @@ _UNMOVED_SECONDS = 60.0
 def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
     """Write events from WebSocket and HTTP clients to Kafka, exactly once, until Ctrl-C.
 
-    Streams, tokens and limits are set under `gateway` in sluice.yaml. The protocol is in docs/GATEWAY.md. The
-    position of each source is stored in Kafka, so another gateway can replace one that was killed.
+    Streams, tokens and limits are set under `gateway` in sluice.yaml. The protocol is in
+    docs/reference/gateway.md. The position of each source is stored in Kafka, so another gateway can replace
+    one that was killed.
 
     --drain-spool sends the batches that a stopped gateway left in its spool. A gateway that is running with
     the same slots then ends; start it again afterwards.

@@ -34,7 +34,7 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
 
     Follows PIPELINES, or all pipelines with `hot: true`. It joins no consumer group and stores no progress:
     several can run, and after a kill it starts again at the tables' offsets. `./sluice up` starts it if a
-    pipeline is `hot`. The HTTP API is described in docs/SERVING.md.
+    pipeline is `hot`. The HTTP API is described in docs/reference/serving.md.
     """
     with needs("serve"):
         from servers.asking import lake_id

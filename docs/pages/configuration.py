@@ -1,4 +1,4 @@
-"""``python -m docs.pages.configuration``: writes docs/CONFIG.md and docs/sluice.schema.json from the models.
+"""The configuration's page and schema, from the models: ``python -m docs.pages.configuration`` writes them.
 
 A test holds the committed files to what this gives, so a key cannot change without its documentation.
 """
@@ -144,7 +144,7 @@ def render_config_md() -> str:
 
 def main() -> None:
     """Write both files."""
-    (DOCS / "CONFIG.md").write_text(render_config_md(), encoding="utf-8")
+    (DOCS / "reference" / "configuration.md").write_text(render_config_md(), encoding="utf-8")
     (DOCS / "sluice.schema.json").write_text(render_schema(), encoding="utf-8")
 
 
@@ -262,7 +262,7 @@ quality:
 The names and arguments are Great Expectations' own; those that need a database are refused. In arguments
 `5`, `0.5` and `true` are a number, a number and a truth value, unless they are quoted. Times are UTC, written
 as in ISO 8601. Maps, lists and structs are handed over as JSON text. What a batch that fails a gate goes
-through, and what to do then, is in [OPERATIONS.md](OPERATIONS.md#quality-and-held-batches).
+through, and what to do then, is in [Runbook](../runbook.md#quality-and-held-batches).
 
 `row_condition: "code = 'a' AND id > 3"` has an expectation judge the rows alone of which that SQL is true. It
 is judged and evaluated as `filter` is. A null meets no comparison: `code IS DISTINCT FROM 'a'` is true of all
@@ -279,7 +279,7 @@ by `_`.
 `topics_regex` is matched against the broker's topics as last listed, because loading a configuration asks no
 broker. Dagster's `topics_sensor` lists them twice a minute (`./sluice up`, `validate` and `status` do too)
 and keeps the list under `state:`, where every machine finds it. When it differs the code server is asked to
-load again: docs/OPERATIONS.md says what that takes under a Dagster of your own. A topic that a pipeline of
+load again: docs/how-to/deploy.md says what that takes under a Dagster of your own. A topic that a pipeline of
 its own names is left to that pipeline. Of two that would have one name or table the one keeps it whose
 records fill the table, else who was listed before; the other is left out, and `status`, `check` and Dagster's
 log name it.
@@ -289,7 +289,7 @@ Two pipelines never write one table; `<table>_dead_letters` counts as the pipeli
 _CHECKS = """Which of the built-in checks only warn, which are off, and limits other than their own:
 `checks: {warn: [lag, routes], off: [schema], fresh: 10m}`. A list takes the place of that below it, `warn` of
 its default too; what neither has is an error, which wants a person now. `./sluice checks` prints them,
-Dagster runs them every five minutes, and docs/OPERATIONS.md says for each what to do when it fails.
+Dagster runs them every five minutes, and docs/runbook.md says for each what to do when it fails.
 
 Without a limit:
 """ + "\n".join(f"- `{check.name}`: {check.meaning}" for check in CHECKS if not check.limit)

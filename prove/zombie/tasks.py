@@ -32,7 +32,7 @@ HOSTS = ("127.0.0.1", "127.0.0.2")
 # Spark kills the process of a task that it gave up after two seconds: one that sleeps longer never wakes.
 PATIENT = {"spark.python.task.killTimeout": "600s"}
 # Slow is what takes longer than upkeep's tasks do: one that lost to its copy is interrupted, and when that
-# hits the loading of a class, its executor can never load it again (docs/SPARK.md).
+# hits the loading of a class, its executor can never load it again (docs/how-to/spark-cluster.md).
 SPECULATION = {
     **PATIENT,
     "spark.speculation": "true",

@@ -95,7 +95,7 @@ class Check:
     @property
     def runbook(self) -> str:
         """The check's section of the runbook."""
-        return f"docs/OPERATIONS.md#check-{self.name}"
+        return f"docs/runbook.md#check-{self.name}"
 
 
 def stalled_after_seconds(freshness_seconds: int) -> float:

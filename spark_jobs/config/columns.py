@@ -77,7 +77,8 @@ class ColumnSettings(Frozen):
 
     type: TypeName = key(..., "Its Iceberg type.")
     sql: Annotated[str, parsed(str)] | None = key(
-        None, "A DuckDB expression over one record that gives the column (docs/SHAPES.md)."
+        None,
+        "A DuckDB expression over one record that gives the column (docs/how-to/shape-rows.md).",
     )
     jmespath: Annotated[str, parsed(str)] | None = key(
         None, "A JMESPath on the record's JSON document that gives the column."
@@ -122,7 +123,8 @@ class LetterColumn(Frozen):
 
     type: TypeName = key(..., "Its Iceberg type.")
     sql: Annotated[str, parsed(str)] = key(
-        ..., "A DuckDB expression over one dead letter that gives the column (docs/SHAPES.md)."
+        ...,
+        "A DuckDB expression over one dead letter that gives the column (docs/how-to/shape-rows.md).",
     )
 
 

@@ -275,14 +275,14 @@ def retired(path: Path, value: object) -> tuple[SluiceError, str] | None:
 
 # What other tools have under these names: a wish deserves more than the nearest key.
 _FORMAT = "What values are written in is a pipeline's `value`: `value: {format: avro, registry: main}`."
-_MIRROR = "A table that is as its database's is `layout: mirror`: docs/CHANGE_DATA.md."
+_MIRROR = "A table that is as its database's is `layout: mirror`: docs/how-to/debezium-mirror.md."
 _WISHES = {
     **dict.fromkeys(("format", "value_format", "schema_registry", "decoder", "value_converter"), _FORMAT),
     **dict.fromkeys(("mode", "upsert", "merge", "primary_key", "identifier_fields", "cdc"), _MIRROR),
     **dict.fromkeys(("port", "host"), "Write listen: HOST:PORT, or listen: off."),
     **dict.fromkeys(
         ("transform", "transforms", "where", "rename", "condition"),
-        "A column's `sql` makes its values, `filter` says which records are rows: docs/SHAPES.md.",
+        "A column's `sql` makes its values, `filter` says which records are rows: docs/how-to/shape-rows.md.",
     ),
 }
 

@@ -90,7 +90,7 @@ class MemorySettings(Frozen):
 
 
 class GatewaySettings(ListenerSettings):
-    """Streams for clients that cannot speak Kafka, over WebSocket and HTTP. See docs/GATEWAY.md."""
+    """Streams for clients that cannot speak Kafka, over WebSocket and HTTP. See docs/reference/gateway.md."""
 
     section = "gateway"
     listen: AddressOrOff = key(

@@ -139,7 +139,7 @@ class ListenerSettings(ListenerDefaults):
 
 
 class UiSettings(ListenerSettings):
-    """Dagster's UI, served by `./sluice up`. See docs/OPERATIONS.md."""
+    """Dagster's UI, served by `./sluice up`. See docs/how-to/deploy.md."""
 
     section = "ui"
     listen: Annotated[
@@ -170,7 +170,7 @@ class CatalogServerSettings(ListenerSettings):
 
 
 class ServeSettings(ListenerSettings):
-    """Queries over tables and what Kafka has beyond them, of `hot` pipelines. See docs/SERVING.md."""
+    """Queries over tables and what Kafka has beyond them, of `hot` pipelines: docs/reference/serving.md."""
 
     section = "serve"
     listen: AddressOrOff = key(

@@ -61,7 +61,7 @@ class BadChanges(StrEnum):
 
 
 class MirrorSettings(Frozen):
-    """A table that is as its source is, with `layout: mirror` (docs/CHANGE_DATA.md)."""
+    """A table that is as its source is, with `layout: mirror` (docs/how-to/debezium-mirror.md)."""
 
     key: OneOrMany[str] = setting(
         (),
@@ -104,7 +104,7 @@ class CdcSettings(Frozen):
 
 
 class RouteSettings(Frozen):
-    """Records of one topic as rows of several tables (docs/SHAPES.md)."""
+    """Records of one topic as rows of several tables (docs/how-to/shape-rows.md)."""
 
     by: Annotated[str, parsed(str)] | None = key(
         None,
@@ -156,7 +156,7 @@ class DeadLetterSettings(Frozen):
     columns: dict[values.ColumnName, LetterColumn] = Field(
         default_factory=dict,
         description="Columns of the dead-letter table by expressions:"
-        ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/SHAPES.md).',
+        ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/how-to/shape-rows.md).',
     )
     partition_by: values.OneOrMany[values.PartitionField] = key(
         (), "Partition fields of the dead-letter table, as the pipeline's `partition_by`."
@@ -196,7 +196,7 @@ class SchemaSettings(Frozen):
 class NotifySettings(Frozen):
     """Who is told of commits, so that caches in front of the table can be dropped, and who of trouble.
 
-    See docs/OPERATIONS.md.
+    See docs/how-to/deploy.md.
     """
 
     # References in them are unresolved; all of both counts as secret.

@@ -1,6 +1,6 @@
 """The configuration: every section and key with its unit, default and text, and what is in force.
 
-A section is one model, whether a person writes it or a job receives it: docs/CONFIG.md and
+A section is one model, whether a person writes it or a job receives it: docs/reference/configuration.md and
 docs/sluice.schema.json are generated from it, so a description here is documentation. What a file holds
 beside sections is ``file_models.py``; how files become a ``SluiceConfig`` is ``build.py``. Secrets stay
 unresolved. Pure.
@@ -66,7 +66,7 @@ class SparkSettings(_WithSecrets):
     remote_command: values.Command | None = key(
         None,
         "An absolute program and its arguments, run for each session instead of `remote`: it prints that"
-        " session's address, with its token (docs/SPARK.md).",
+        " session's address, with its token (docs/how-to/spark-cluster.md).",
         shown="none",
     )
     master: str | None = key(
@@ -180,13 +180,14 @@ class PipelineSettings(Frozen):
     )
     columns: Columns = Field(
         default_factory=dict,
-        description="Declared Iceberg types by column; they win over what the records suggest. A map says"
-        ' where values come from too: `{type: "decimal(12,2)", sql: "amount * quantity"}` (docs/SHAPES.md).',
+        description="Declared Iceberg types by column; they win over what the records suggest. A map gives"
+        ' the source of values too: `{type: "decimal(12,2)", sql: "amount * quantity"}`'
+        " (docs/how-to/shape-rows.md).",
     )
     filter: str | None = key(
         None,
         "A DuckDB expression over one record: those for which it is not true become no row and are counted as"
-        " `filtered` (docs/SHAPES.md).",
+        " `filtered` (docs/how-to/shape-rows.md).",
         shown="every record is a row",
     )
     route: RouteSettings = key(
@@ -205,7 +206,7 @@ class PipelineSettings(Frozen):
         "flat",
         "What a row is: `flat`, the value's fields as columns; `archive`, the whole record with its bytes,"
         " tombstones and what cannot be read too; or of a database's table `changes`, one event each,"
-        " or its `mirror`, which has the rows that it has (docs/CHANGE_DATA.md).",
+        " or its `mirror`, which has the rows that it has (docs/how-to/debezium-mirror.md).",
     )
     cdc: CdcSettings = key(CdcSettings(), "What change events are written as.")
     mirror: MirrorSettings = key(MirrorSettings(), "What a mirror is of, and what stops it.")
@@ -221,8 +222,8 @@ class PipelineSettings(Frozen):
     notify: NotifySettings = key(NotifySettings(), "Who is told of commits and of trouble.")
     hot: Hot = key(
         None,
-        "Whether queries may see what Kafka has beyond the table too (docs/SERVING.md): `true`, or a map."
-        " Not of an archive or a mirror, nor beside a gate or `route`.",
+        "Whether queries may see what Kafka has beyond the table too (docs/reference/serving.md): `true`, or"
+        " a map. Not of an archive or a mirror, nor beside a gate or `route`.",
         shown="false",
     )
 

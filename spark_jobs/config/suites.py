@@ -231,7 +231,7 @@ else:
 
 
 class CheckSettings(_Limits):
-    """Which of the built-in checks only warn, which are off, and limits of their own; docs/OPERATIONS.md."""
+    """Which of the built-in checks only warn, which are off, and limits of their own; docs/runbook.md."""
 
     warn: CheckNames = key(
         WARNING,

@@ -195,7 +195,7 @@ def know_catalog(session: Any, conf: dict[str, str]) -> bool:
     """Tell a Connect session of the catalog; False when it knows another one by now.
 
     A session loads a catalog once and will not forget it: changed credentials need another session. A server
-    may have a mask in the place of a secret, as docs/SPARK.md tells.
+    may have a mask in the place of a secret, as docs/how-to/spark-cluster.md tells.
     """
     known = {key: session.conf.get(key, None) for key in conf}
     if any(value not in {None, MASK, conf[key]} for key, value in known.items() if ".catalog." in key):

@@ -31,7 +31,7 @@ class CheckResult:
 
     @property
     def runbook(self) -> str:
-        """Where docs/OPERATIONS.md tells what to do."""
+        """Where docs/runbook.md tells what to do."""
         return BY_NAME[self.name].runbook
 
 

@@ -12,7 +12,7 @@
     ├── CorruptLog           the log or a table's properties contradict themselves: fatal, an operator decides
     └── Unexpected           an error that nobody foresaw: it is reported
 
-A kind is a class; the particular error is its ``code``, which is also its anchor in docs/ERRORS.md.
+A kind is a class; the particular error is its ``code``, which is also its anchor in docs/reference/errors.md.
 What each says stands in errors.toml; ``fault`` makes it.
 """
 

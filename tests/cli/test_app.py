@@ -84,7 +84,7 @@ def test_an_error_is_a_line_a_hint_and_an_anchor(
     assert printed.out == ""
     assert error.message in printed.err
     assert f"hint: {error.hint}" in printed.err
-    assert f"docs/ERRORS.md#{error.code}" in printed.err
+    assert f"docs/reference/errors.md#{error.code}" in printed.err
     assert "Traceback" not in printed.err
 
 

@@ -28,7 +28,7 @@ def test_the_command_prints_each_check_and_what_mends_it(
     printed = sluice("checks", "orders", **environment)
     assert printed.returncode == 0, printed.stdout + printed.stderr
     assert "orders dead_letters: ./sluice query orders" in printed.stdout
-    assert "docs/OPERATIONS.md#check-dead_letters" in printed.stdout
+    assert "docs/runbook.md#check-dead_letters" in printed.stdout
     kafka.delete_topic(lab.pipeline.topic)
     failed = sluice("checks", "--all", "--json", **environment)
     assert failed.returncode == 1

@@ -29,7 +29,7 @@ def test_no_broker_is_one_line_and_a_hint(sluice: Sluice, command: list[str]) ->
     """Without any broker a command names `./sluice up` and the setting."""
     done = sluice(*command)
     assert done.returncode == 78
-    assert "docs/ERRORS.md#no-broker" in done.stderr
+    assert "docs/reference/errors.md#no-broker" in done.stderr
     assert "./sluice up" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -113,7 +113,7 @@ def test_a_page_without_a_login_is_not_opened_to_others_unasked(sluice: Sluice, 
     (tmp_path / "sluice.yaml").write_text("version: 1\nui: {listen: 10.0.0.7:3000}\n")
     refused = sluice("up")
     assert refused.returncode == 78
-    assert "docs/ERRORS.md#listener-without-tokens" in refused.stderr
+    assert "docs/reference/errors.md#listener-without-tokens" in refused.stderr
     assert "--insecure" in refused.stderr
 
 
@@ -121,4 +121,4 @@ def test_tls_is_made_for_no_broker_but_our_own(sluice: Sluice, tmp_path: Path) -
     """Beside a broker of the configuration's the option would do nothing, silently."""
     refused = sluice("up", "--tls", "--config", configuration(tmp_path, "broker:9092"))
     assert refused.returncode == 78
-    assert "docs/ERRORS.md#tls-of-another" in refused.stderr
+    assert "docs/reference/errors.md#tls-of-another" in refused.stderr

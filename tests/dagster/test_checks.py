@@ -57,7 +57,7 @@ def test_a_drained_table_passes_every_check_and_is_audited_once_an_hour(
     assert not failed
     numbers = {name: value.value for name, value in found["complete"].metadata.items()}
     assert (numbers["offsets"], numbers["audited_offsets"], numbers["missing"]) == (30, 30, 0)
-    assert numbers["runbook"] == "/docs/OPERATIONS.md#check-complete"
+    assert numbers["runbook"] == "/docs/runbook.md#check-complete"
     uuid = str(lab.table().metadata.table_uuid)
     store = open_log(lab.config).store
     note = read_note(store, uuid)

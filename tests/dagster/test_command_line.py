@@ -67,4 +67,4 @@ def test_materializing_drains_and_fails_by_exit_code(
     kafka.delete_topic(topic)
     failed = materialize(lab.path, "lab/orders")
     assert failed.returncode != 0
-    assert "docs/ERRORS.md#no-such-topic" in failed.stderr
+    assert "docs/reference/errors.md#no-such-topic" in failed.stderr

@@ -23,7 +23,7 @@ def test_a_named_error_shows_message_hint_and_where_to_read_on() -> None:
     assert failure.allow_retries is False
     assert str(failure.description).endswith("\nOpen a generation.\ndocs/ERRORS.md#retention-passed")
     assert SECRET not in str(failure.description)
-    assert failure.metadata["documentation"].value == "/docs/ERRORS.md#retention-passed"
+    assert failure.metadata["documentation"].value == "/docs/reference/errors.md#retention-passed"
     assert failure.metadata["topic"].value == "t"
 
 

@@ -1,4 +1,4 @@
-"""Files, partitions and properties of drained tables; engines and docs/TABLES.md agree about them."""
+"""Files, partitions and properties of drained tables; engines and their page agree about them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "TABLES.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 AT = "2026-01-01T12:34:56.789Z"
 REWRITE_ALL = (
     "CALL {catalog}.system.rewrite_data_files(table => 'lab.orders', options => map('rewrite-all', 'true'))"
@@ -107,7 +107,7 @@ def test_partitioning_by_what_is_not_there_makes_no_table(new_lab: NewLab) -> No
 
 
 def test_tables_are_laid_out_as_documented(new_lab: NewLab) -> None:
-    """Columns, properties and summary keys are those of docs/TABLES.md; format, codec and place are too."""
+    """Columns, properties and summary keys are those of the page; format, codec and place are too."""
     lab = new_lab([*as_json({"id": 1}), Record(b"broken")])
     lab.drain()
     table, letters = lab.table(), lab.table(DEAD_LETTERS)

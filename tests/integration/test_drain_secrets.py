@@ -141,7 +141,7 @@ def _run(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def shown_spark(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkConnectSettings]:
-    """A server with pages and an event log as docs/SPARK.md has it; its token is one of the secrets."""
+    """A server with pages and an event log as spark-cluster.md has it; its token is one of the secrets."""
     folder = ServerFolder(tmp_path / "spark", "spark-shown")
     port, pages = free_ports(2)
     events = tmp_path / "spark" / "events"

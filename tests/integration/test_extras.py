@@ -53,6 +53,6 @@ def test_without_extras_it_imports_drains_and_says_what_to_type(kafka: KafkaBrok
     assert came["stopped"] == "caught-up"
     for extra, code, said in came["told"]:
         assert code == 78, (extra, said)
-        assert "ERRORS.md#extra-missing" in said, (extra, said)
+        assert "errors.md#extra-missing" in said, (extra, said)
         assert f"pip install 'sluice-lake[{extra}]'" in said, (extra, said)
     assert len(lab.__class__(folder / "lab.yaml").rows()) == 2

@@ -47,7 +47,7 @@ pytestmark = pytest.mark.kafka
 TOKEN = "hunter2-Tr0ub4dor-and-3"
 BY_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 AS_JSON = {"Content-Type": "application/json"}
-PAGE = (Path(__file__).parents[2] / "docs" / "GATEWAY.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "gateway.md").read_text()
 (SQL,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 
 

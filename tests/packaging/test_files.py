@@ -118,7 +118,7 @@ def test_instances_in_containers_have_the_settings_of_up() -> None:
 
 def test_a_driver_is_there_for_runs_in_postgres() -> None:
     """For the address that the compose file's settings, the runbook's and the chart's make."""
-    runbook = (ROOT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    runbook = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
     block = yaml.safe_load("storage:" + runbook.split("```yaml\nstorage:")[1].split("```")[0])
     for storage in (read("compose/dagster.yaml")["storage"], block["storage"]):
         settings = storage["postgres"]["postgres_db"]

@@ -140,9 +140,9 @@ def test_what_goes_together_with_the_declared_types_is_told_by_its_type() -> Non
 
 
 def test_a_number_with_a_comma_of_csv_is_a_column_of_another_name() -> None:
-    """As FORMATS.md has it: such a field has the column of its name, which no expression can be."""
+    """As reference/formats.md has it: such a field has the column of its name, which no expression can be."""
     csv = {"value": {"format": "csv", "columns": ["id", "price"]}}
-    page = Path("docs", "FORMATS.md").read_text()
+    page = Path("docs", "reference", "formats.md").read_text()
     (line,) = re.findall(r"`(amount: \{type: .+?\})`", page)
     assert not _problems({**csv, "columns": yaml.safe_load(line)})[0]
     own = {"price": {"type": "decimal(10, 2)", "sql": "replace(price, ',', '.')"}}

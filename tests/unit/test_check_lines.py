@@ -45,7 +45,7 @@ def refuse() -> NoReturn:
                 "ok    one   a",
                 "FAIL  two   no such place",
                 "hint: Make one.",
-                "see: docs/ERRORS.md#x",
+                "see: docs/reference/errors.md#x",
                 "      pasted",
             ],
         ),

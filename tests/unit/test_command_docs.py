@@ -1,4 +1,4 @@
-"""docs/COMMANDS.md and docs/METRICS.md are what the commands and the exporter say of themselves."""
+"""The pages of commands and of metrics are what the commands and the exporter say of themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_committed_pages_are_generated(docs):
 def test_what_is_tried_again_is_told_as_the_code_has_it():
     """A constant cannot change without the table: ``python -m docs.pages.retries`` writes it."""
     page = retry_docs.PAGE.read_text(encoding="utf-8")
-    assert page == retry_docs.with_section(page)
+    assert page == retry_docs.render()
 
 
 def test_every_command_has_its_place():

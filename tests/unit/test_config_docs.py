@@ -19,7 +19,8 @@ from spark_jobs.config.suites import Suite
 
 
 @pytest.mark.parametrize(
-    ("name", "render"), [("CONFIG.md", render_config_md), ("sluice.schema.json", render_schema)]
+    ("name", "render"),
+    [("reference/configuration.md", render_config_md), ("sluice.schema.json", render_schema)],
 )
 def test_committed_files_are_generated(name, render):
     """``python -m docs.pages.configuration`` would change nothing."""

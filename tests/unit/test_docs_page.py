@@ -25,10 +25,15 @@ def get(path: str) -> httpx.Response:
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize("page", ["docs/OPERATIONS.md", "docs/ERRORS.md"])
+@pytest.mark.parametrize("page", ["docs/runbook.md", "docs/reference/errors.md"])
 def test_what_dagster_links_to_opens(page: str) -> None:
     """Every runbook, and an error's description, is a section of a page that is served."""
-    links = [*(check.runbook for check in BY_NAME.values()), HOT, QUALITY, "docs/ERRORS.md#no-such-topic"]
+    links = [
+        *(check.runbook for check in BY_NAME.values()),
+        HOT,
+        QUALITY,
+        "docs/reference/errors.md#no-such-topic",
+    ]
     shown = get(f"/{page}")
     assert shown.status_code == 200
     sections = [link.partition("#")[2] for link in links if link.startswith(page)]

@@ -1,4 +1,4 @@
-"""The errors' catalogue, the calls that make its errors and docs/ERRORS.md are of one piece."""
+"""The errors' catalogue, the calls that make its errors and docs/reference/errors.md are of one piece."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.protocol.errors import KINDS, ConfigError, _catalogue, fault
 from spark_jobs.protocol.work import LAYOUTS, layout_named
 
 ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
-ANCHOR = re.compile(r"docs/ERRORS\.md#(\S+)")
+ANCHOR = re.compile(r"docs/reference/errors\.md#(\S+)")
 ENTRIES = entries()
 COORDINATES = _catalogue()[1]
 # What makes an error of a name in the catalogue, and what stands before the name there.
@@ -83,7 +83,7 @@ def test_printed_anchors_resolve() -> None:
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code), "the anchor of a heading would be another text"
         printed = "\n".join(error_lines(ConfigError("message", code=code, hint="hint")))
         assert ANCHOR.findall(printed) == [code]
-    assert (ROOT / "docs" / "ERRORS.md").samefile(PAGE)
+    assert (ROOT / "docs" / "reference" / "errors.md").samefile(PAGE)
 
 
 def test_anchor_in_the_ui_is_the_printed_one() -> None:

@@ -339,7 +339,7 @@ def test_severity_is_the_pipelines_choice() -> None:
 def test_every_check_has_a_meaning_and_a_runbook(check: Check) -> None:
     """A name without a sentence and an anchor helps nobody at night."""
     assert check.meaning.endswith(".")
-    assert check.runbook == f"docs/OPERATIONS.md#check-{check.name}"
+    assert check.runbook == f"docs/runbook.md#check-{check.name}"
 
 
 def test_a_mirror_is_exact_while_nothing_of_it_was_left_out() -> None:

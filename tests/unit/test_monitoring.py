@@ -34,7 +34,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-RUNBOOK = anchors((DOCS / "OPERATIONS.md").read_text(encoding="utf-8"))
+RUNBOOK = anchors((DOCS / "runbook.md").read_text(encoding="utf-8"))
 
 
 def samples() -> set[str]:
@@ -113,7 +113,7 @@ def test_every_alert_can_be_loaded_and_says_what_to_do(rule: dict[str, Any]) -> 
     assert re.fullmatch(r"\d+[smhd]", rule.get("for", "1m"))
     assert rule["labels"]["severity"] in {*Severity, "{{ $labels.severity }}"}
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
-    assert page == "docs/OPERATIONS.md"
+    assert page == "docs/runbook.md"
     assert anchor in RUNBOOK
     command = rule["annotations"]["command"].split()
     assert command[0] == "./sluice"

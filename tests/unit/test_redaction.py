@@ -113,4 +113,4 @@ def test_a_secret_in_plain_text_is_told_from_a_reference(key: str, value: str, e
 
 def test_the_page_on_spark_gives_the_rule_as_it_is() -> None:
     """Who runs a server of their own copies it from there."""
-    assert SPARK_REDACTION in (Path(__file__).parents[2] / "docs" / "SPARK.md").read_text()
+    assert SPARK_REDACTION in (Path(__file__).parents[2] / "docs" / "how-to" / "spark-cluster.md").read_text()
