@@ -1,4 +1,4 @@
-"""What records are written in, a folder a language, each behind the seam in ``schema/writer_schema.py``.
+"""Record formats, one folder per schema language, each behind the interface in ``schema/writer_schema.py``.
 
 avro, protobuf   a schema's values, read side by side and those in doubt alone
 json             values without a schema: a chunk by Arrow, believed under guards, a record by itself

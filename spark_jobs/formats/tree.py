@@ -1,4 +1,4 @@
-"""A schema's types as a tree, whatever language it is written in, and the tree as columns."""
+"""A schema's types as a language-independent tree, and the tree as columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Path: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Field(Generic[_Type]):
-    """A record's field under its name; other names it was known by. Two are equal that are read alike."""
+    """A record's field, its name and its aliases. Fields are equal if they are read alike."""
 
     name: str
     type: _Type
@@ -37,11 +37,11 @@ class Field(Generic[_Type]):
 
     @property
     def key(self) -> str:
-        """What it is known by among schemas of its kind."""
+        """Identity among schemas of the same kind."""
         return self.name
 
     def told(self, *, is_top: bool) -> str | None:  # noqa: ARG002
-        """Return what is said of its column to a person, where anything is."""
+        """Return the column's documentation, or an empty text."""
         return None
 
 
@@ -50,21 +50,21 @@ _Field = TypeVar("_Field", bound=Field[Any])
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[_Field]):
-    """Fields in the order in which they are declared."""
+    """A record; fields are in declaration order."""
 
     fields: tuple[_Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Array(Generic[_Type]):
-    """Items of one type."""
+    """An array of items of one type."""
 
     items: _Type
 
 
 @dataclass(frozen=True, slots=True)
 class Map(Generic[_Type]):
-    """Values by keys that differ: of the type ``key``, or text."""
+    """A map; keys are distinct and of the type ``key``, or text."""
 
     values: _Type
     key: Any = None
@@ -73,7 +73,7 @@ class Map(Generic[_Type]):
 def fields_told(
     fields: Iterable[_Field], told: Forms, in_form: Callable[[_Field, Form], Any]
 ) -> tuple[_Field, ...]:
-    """Return the fields, the type of each that a person wants in a form being what ``in_form`` gives."""
+    """Return the fields with the types that ``in_form`` gives for configured forms."""
     forms = dict(told)
     return tuple(
         replace(each, type=in_form(each, forms[each.name])) if each.name in forms else each for each in fields
@@ -82,12 +82,12 @@ def fields_told(
 
 @dataclass
 class Bounded:
-    """Counts the types of a schema as they are written out."""
+    """Counts the types of a schema while it is expanded."""
 
     _types: int = field(default=0, init=False)
 
     def count(self, path: Sequence[str], levels: int) -> None:
-        """Raise ``ConfigError`` (``schema-unsupported``) for one more than a table's schema may have."""
+        """Raise ``ConfigError`` (``schema-unsupported``) if a table's schema may not have one more type."""
         self._types += 1
         if self._types > _MOST_TYPES or levels > MAX_NESTING:
             raise fault(
@@ -98,7 +98,7 @@ class Bounded:
 
 
 def unreadable(language: str, why: str | Exception, **where: object) -> SluiceError:
-    """Return why a text is no schema that values can be read by."""
+    """Return the reason why a text is not a usable schema."""
     told = why if isinstance(why, str) else f"{type(why).__name__}: {why}"[:300]
     return fault("schema-unreadable", language=language, why=told, **where)
 
@@ -112,7 +112,7 @@ def columns_of(
     is_whole: bool = False,
     are_names_free: bool = False,
 ) -> WriterColumns:
-    """Return the fields of a schema as columns; what they are known by begins with ``message``.
+    """Return a schema's fields as columns; their identities begin with ``message``.
 
     ``column`` gives of a type of the language the name of its column's type, None where that holds JSON
     text, or one of the types above. Raises ``ConfigError`` (``schema-unsupported``), with the hint, for names
@@ -131,7 +131,7 @@ def columns_of(
 
 @dataclass
 class _Columns:
-    """``path`` is of columns' names; ``old`` are all paths of keys that led there, today's first."""
+    """Builds columns; ``path`` is of column names, ``old`` are all key paths, today's first."""
 
     column: Callable[[Any], Any]
     hint: str

@@ -1,4 +1,4 @@
-"""What values that cannot be read look like, in words for the person whose topic it is."""
+"""Describes the appearance of unreadable values, for the person who owns the topic."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _OTHER_FRAMES = {
 
 
 def appearance(values: Sequence[bytes]) -> str:
-    """Return how many values look like what, the most frequent first; empty without values."""
+    """Return counts of values by appearance, most frequent first; empty without values."""
     kinds = Counter(map(_kind, values))
     ids = sorted({int.from_bytes(each[1:_FRAME_BYTES]) for each in values if _kind(each) == _FRAMED})
     more = [f"{len(ids) - _MOST_SCHEMA_IDS:,} more"] if len(ids) > _MOST_SCHEMA_IDS else []
@@ -80,7 +80,7 @@ def appearance(values: Sequence[bytes]) -> str:
 
 
 def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk], growth: Growth = GROWTH) -> str:
-    """Return why most of the values that cannot be read cannot; empty where that is not known."""
+    """Return the most frequent reason of unreadable values; empty if it is unknown."""
     said: Counter[str] = Counter()
     for chunk in chunks:
         there = chunk.take([at for at, value in enumerate(chunk.values) if value is not None])
@@ -97,7 +97,7 @@ def unreadable_chunks(
     count: int = 0,
     most: int | None = None,
 ) -> SluiceError:
-    """Return why no table is made of a topic that begins so, by ``most`` values of ``count``, or by all."""
+    """Return the error for a topic whose first ``most`` of ``count`` values, or all, are unreadable."""
     values = values_of(chunks)
     has_keys = any(key is not None for chunk in chunks for key in chunk.keys)
     reason = frequent_reason(decoder, chunks, pipeline.table_schema.growth)
@@ -107,14 +107,14 @@ def unreadable_chunks(
 
 
 def values_of(chunks: Iterable[Chunk]) -> list[bytes]:
-    """Return the values in order, without those of tombstones."""
+    """Return the values in order, without tombstones."""
     return [value for chunk in chunks for value in chunk.values if value is not None]
 
 
 def first_batch_unreadable(
     pipeline: PipelineConfig, count: int, values: Sequence[bytes], *, has_keys: bool, reason: str = ""
 ) -> SluiceError:
-    """Return why no table is made of a topic of whose first ``count`` values none can be read."""
+    """Return the error for a topic of whose first ``count`` values none can be read."""
     if pipeline.layout.keeps_newest and not has_keys:
         return fault("mirror-without-key", count=count, topic=pipeline.topic)
     looks = appearance(values)
@@ -135,7 +135,7 @@ def first_batch_unreadable(
 
 
 def _advice(pipeline: PipelineConfig, values: Sequence[bytes]) -> str:  # noqa: PLR0911  (a line for each)
-    """Return what to correct: the format, or the schema."""
+    """Return the part to correct: the format, or the schema."""
     value = pipeline.value
     kinds = Counter(map(_kind, values)).most_common(1)
     if kinds and (other := _OTHER_FRAMES.get(kinds[0][0])):
@@ -193,7 +193,7 @@ def _kind_of_text(text: str) -> str:
 
 
 def is_event(parsed: object) -> bool:
-    """Return whether a JSON value looks like a change event of Debezium."""
+    """True if a JSON value looks like a Debezium change event."""
     payload = parsed.get("payload", parsed) if isinstance(parsed, dict) else None
     if not isinstance(payload, dict) or "op" not in payload:
         return False

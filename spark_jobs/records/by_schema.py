@@ -1,4 +1,4 @@
-"""A chunk of values as rows, each by the schema it was written with: no value is read by another.
+"""A chunk of values as rows, each read by the schema that it was written with.
 
 Tasks get the schemas with their work. A value of one that a task was not given makes it report all such that
 it meets; who planned the work learns them and has it done again, as for new fields.
@@ -37,7 +37,7 @@ _MOST_LOOKED_AT = 1024  # as many as a task may be given schemas, and more
 
 @dataclass(frozen=True, slots=True)
 class SchemaDecoder:
-    """Values, or keys, by their schemas.
+    """Decodes values or keys by their schemas.
 
     One that ``converts`` puts values into columns of other types where these say the same; every one into
     columns that were given another type, ``retyped``.
@@ -48,7 +48,7 @@ class SchemaDecoder:
     retyped: frozenset[str] = frozenset()
 
     def read(self, encoded: Encoded, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
-        """Return values, or keys, as rows of columns for what is in them alone."""
+        """Return values or keys as rows of columns for their fields alone."""
         framed = framed_values(encoded, self.schemas)
         if self._asks_for_more(framed, columns, growth):
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=self._new(framed)))
@@ -58,7 +58,7 @@ class SchemaDecoder:
         return in_order(parts, bad, len(encoded.items), columns)
 
     def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:  # noqa: ARG002  (of Decoder)
-        """See ``Decoder``: what is read by no schema, and which schemas are not known."""
+        """See ``Decoder``: counts values without a usable schema, and unknown schemas."""
         encoded = Encoded.there(records)
         framed = framed_values(encoded, self.schemas)
         known = ((self.schemas.by_key.get(key), values) for key, values in framed.values.items())
@@ -70,7 +70,7 @@ class SchemaDecoder:
         )
 
     def new(self, encoded: Encoded) -> tuple[SchemaKey, ...]:
-        """Return which schemas the values, or keys, name that are not known."""
+        """Return the unknown schemas that the values or keys name."""
         return self._new(framed_values(encoded, self.schemas))
 
     def _new(self, framed: Framed) -> tuple[SchemaKey, ...]:
@@ -87,7 +87,7 @@ class SchemaDecoder:
     def _of_one_schema(
         self, key: SchemaKey | None, framed: Framed, columns: pa.Schema, growth: Growth
     ) -> Part:
-        """Return the rows of the values of one schema; indices are those of the records."""
+        """Return the rows of one schema's values; indices are the records'."""
         indices, values = framed.indices[key], framed.values[key]
         schema = self.schemas.by_key.get(key)
         if schema is None:
@@ -111,14 +111,14 @@ class SchemaDecoder:
 
 @lru_cache(_MOST_LOOKED_AT)
 def _lacks(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
-    """True if columns can be added for what the schema has; a column there is takes it, whatever it says."""
+    """True if columns can be added for the schema; an existing column takes its field, whatever its type."""
     rules = Rules(room, takes_all_but=frozenset())
     lacks, _ = place([schema.columns], pyarrow_to_schema(columns), {}, rules)
     return bool(lacks.additions)
 
 
 def schema_ids(encoded: Encoded, schemas: KnownSchemas) -> pa.Array:
-    """Return what each value names as its schema, null of those that name none."""
+    """Return the schema id of each value, or null if it has none."""
     framed = framed_values(encoded, schemas) if schemas.is_framed or schemas.spans else Framed()
     count, keys = len(encoded.items), [key for key in framed.indices if key is not None]
     if not keys:
@@ -130,7 +130,7 @@ def schema_ids(encoded: Encoded, schemas: KnownSchemas) -> pa.Array:
 
 
 def framed_values(encoded: Encoded, schemas: KnownSchemas) -> Framed:
-    """Return values, or keys, by the schema they name, in themselves or by their place."""
+    """Group values or keys by the schema that they name, in their bytes or by their offset."""
     if schemas.only is not None:
         return bare(encoded.items)
     if schemas.spans:
@@ -139,7 +139,7 @@ def framed_values(encoded: Encoded, schemas: KnownSchemas) -> Framed:
 
 
 def _alike_together(framed: Framed, schemas: KnownSchemas) -> Framed:
-    """Return the values of schemas that read alike under one of their keys: every call of a reader costs."""
+    """Group values of schemas that read alike under one key: each call of a reader is expensive."""
     alike: defaultdict[object, list[SchemaKey | None]] = defaultdict(list)
     for key in framed.indices if len(framed.indices) > 1 else ():
         schema = schemas.by_key.get(key)
@@ -161,7 +161,7 @@ def _named(framed: Framed) -> tuple[SchemaKey, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one schema's values, in the order of their records, and what became of the others."""
+    """The rows of one schema's values in record order, and the outcome of the others."""
 
     table: pa.Table
     rows: np.ndarray
@@ -171,7 +171,7 @@ class Part:
 
 
 def in_order(parts: Sequence[Part], bad: Sequence[BadValue], count: int, columns: pa.Schema) -> Decoded:
-    """Return the rows of all schemas in the order of their records."""
+    """Return the rows of all schemas in record order."""
     every_bad = sorted([*bad, *(each for part in parts for each in part.bad)], key=lambda each: each.index)
     ignored: Counter[str] = Counter()
     passed: defaultdict[str, list[int]] = defaultdict(list)

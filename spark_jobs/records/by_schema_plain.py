@@ -1,4 +1,4 @@
-"""Values read a second time by their schemas, for ``audit`` alone: one by one, by its plain reader."""
+"""Independent reader of values by their schemas, for ``audit`` only: one by one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from spark_jobs.values.plain import NO_VALUE, in_column, stored
 
 @dataclass(frozen=True, slots=True)
 class PlainSchemaDecoder:
-    """Values, or keys, by their schemas."""
+    """Decodes values or keys by their schemas."""
 
     schemas: KnownSchemas
 
     def read(self, encoded: Encoded, columns: pa.Schema) -> Decoded:
-        """Return values, or keys, as rows of columns for what is in them alone."""
+        """Return values or keys as rows of columns for their fields alone."""
         passed: dict[str, list[int]] = {}
         read = self._read(encoded, passed)
         items: dict[int, dict[str, Any]] = {}
@@ -40,7 +40,7 @@ class PlainSchemaDecoder:
         return Decoded(table, rows, has_more=has_more, passed=passed)
 
     def _read(self, encoded: Encoded, passed: dict[str, list[int]]) -> dict[int, Mapping[str, Any]]:
-        """Return what can be read, by index; into ``passed`` go those that say nothing of a row, by term."""
+        """Return readable values by index; values without a row are counted in ``passed`` by term."""
         framed = framed_values(encoded, self.schemas)
         read = {}
         for key, indices in framed.indices.items():

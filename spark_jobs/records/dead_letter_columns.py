@@ -1,4 +1,4 @@
-"""Columns of dead letters that expressions give: what fails there is null and told, and no letter is lost."""
+"""Computed columns of dead letters: a failed expression gives null and its error; no dead letter is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BYTES = ("key", "value")
 
 
 def with_columns(letters: pa.Table, columns: Mapping[str, LetterColumn]) -> pa.Table:
-    """Return the letters, at least one, with what the expressions come to; ``error`` says where one fails."""
+    """Return at least one dead letter with the expressions' results; ``error`` names a failed one."""
     expressions = {name: judge(column.sql) for name, column in columns.items()}
     rows = _inputs(letters, expressions)
     told: defaultdict[int, list[str]] = defaultdict(list)
@@ -36,7 +36,7 @@ def with_columns(letters: pa.Table, columns: Mapping[str, LetterColumn]) -> pa.T
 
 
 def _inputs(letters: pa.Table, expressions: Mapping[str, Expression]) -> pa.Table:
-    """Return the columns that expressions speak of; to them upper and lower case are one."""
+    """Return the columns that expressions refer to, case-insensitively."""
     names = dict.fromkeys(name.lower() for each in expressions.values() for name in each.names)
     columns = {
         name: _texts(letters.column(name).to_pylist()) if name in _BYTES else letters.column(name)
@@ -46,5 +46,5 @@ def _inputs(letters: pa.Table, expressions: Mapping[str, Expression]) -> pa.Tabl
 
 
 def _texts(values: Iterable[bytes | None]) -> pa.Array:
-    """Return what is UTF-8 as text; the rest, and nothing, is null."""
+    """Return valid UTF-8 as text; everything else is null."""
     return pa.array([value if is_text(value) else None for value in values], pa.string())

@@ -1,4 +1,4 @@
-"""What is between records and rows: what a format's decoder gives of a chunk, and what is done to that.
+"""Interfaces between records and rows: decoders, their results, and what is done to those.
 
 What a record becomes depends on the record, the configuration and the table's columns, never on the records
 beside it. Drain, preview, audit and replay all make their rows so.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """The step a record did not pass."""
+    """The step that a record did not pass."""
 
     SCHEMA = "schema"
     DECODE = "decode"
@@ -43,7 +43,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BadValue:
-    """A record that cannot become a row: its index in the chunk, the field (None: the whole record), why."""
+    """A record that cannot become a row: its index, the field (None: the whole record) and the reason."""
 
     index: int
     phase: Phase
@@ -51,7 +51,7 @@ class BadValue:
     error: str
 
     def of_key(self, index: int) -> BadValue:
-        """Return the same of the key of the record at this index."""
+        """Return the same for the key of the record at this index."""
         phase = Phase.KEY if self.phase is Phase.DECODE else self.phase
         return BadValue(index, phase, self.field or KEY, f"the key: {self.error}")
 
@@ -62,7 +62,7 @@ STAYS = -1  # the place of a row in the pipeline's own table
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Which of ``tables`` the row of each record goes to, by the record's index; -1: it stays.
+    """Target table of each record's row by record index, an index into ``tables``; -1: it stays.
 
     ``unlisted`` counts rows that stay since no table is listed for their value.
     """
@@ -74,7 +74,7 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The bytes of these ``rows`` of a chunk; none of them is null."""
+    """The bytes of these ``rows`` of a chunk; none is null."""
 
     records: Chunk
     rows: Sequence[int]
@@ -82,7 +82,7 @@ class Encoded:
 
     @classmethod
     def values(cls, records: Chunk, rows: Sequence[int] | None = None) -> Encoded:
-        """Return the values of these records, or of all, which have one."""
+        """Return the values of these records, or of all; each must have one."""
         if rows is None:
             return cls(records, range(len(records.values)), cast("Sequence[bytes]", records.values))
         return cls(records, rows, [cast("bytes", records.values[row]) for row in rows])
@@ -101,18 +101,18 @@ class Encoded:
 
     @property
     def headers(self) -> Sequence[Headers]:
-        """The headers beside each."""
+        """The headers of each record."""
         beside = self.records.headers
         return beside if self._is_all else [beside[row] for row in self.rows]
 
     @property
     def partitions(self) -> np.ndarray:
-        """The partition that each stands in."""
+        """The partition of each record."""
         return self._taken(self.records.partitions)
 
     @property
     def offsets(self) -> np.ndarray:
-        """The offset that each stands at."""
+        """The offset of each record."""
         return self._taken(np.asarray(self.records.offsets, np.int64))
 
     @property
@@ -125,7 +125,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A chunk's rows in the order of its records, and the records that are none.
+    """A chunk's rows in record order, and the records that cannot become rows.
 
     ``rows`` are the indices of the records in ``table``, None when it is all of them; ``bad`` is in the
     records' order. With ``new_fields`` the chunk has fields that columns can be added for, or names schemas
@@ -158,13 +158,13 @@ class Decoded:
         return range(self.table.num_rows) if self.rows is None else self.rows
 
     def beside(self, columns: Mapping[str, pa.Array], schema: pa.Schema) -> Decoded:
-        """Return rows of ``schema``, whose columns are these and the table's own, found by name."""
+        """Return rows of ``schema`` from these columns and the table's own, found by name."""
         every = {**dict(zip(self.table.column_names, self.table.columns, strict=True)), **columns}
         table = pa.Table.from_arrays([every[name] for name in schema.names], schema=schema)
         return replace(self, table=table)
 
     def named(self, columns: pa.Schema, count: int) -> Decoded:
-        """Return the same rows of ``count`` records with their columns called so, if there are any."""
+        """Return the rows of ``count`` records with renamed columns, if there are any."""
         # A table without columns does not say how many rows it has.
         is_bare = self.rows is None and self.new_fields is None and not columns.names
         if not is_bare and self.table.schema == columns:
@@ -173,7 +173,7 @@ class Decoded:
         return replace(self, table=table, rows=[*range(count)] if is_bare else self.rows)
 
     def only(self, positions: Sequence[int]) -> Decoded:
-        """Return the rows at these positions alone."""
+        """Return only the rows at these positions."""
         rows = [self.indices[position] for position in positions]
         return replace(
             self,
@@ -184,7 +184,7 @@ class Decoded:
         )
 
     def without(self, bad: Sequence[BadValue]) -> Decoded:
-        """Return the same with these records' rows among the bad values."""
+        """Return the result with these records' rows among the bad values."""
         at_fault = {value.index for value in bad}
         kept = [position for position, row in enumerate(self.indices) if row not in at_fault]
         every_bad = sorted((*self.bad, *bad), key=lambda value: value.index)
@@ -192,10 +192,10 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """What a record format can do. It travels pickled to Spark's tasks: a frozen dataclass, no secrets."""
+    """The interface of a record format. Pickled to Spark's tasks: a frozen dataclass without secrets."""
 
     def decode(self, records: Chunk, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
-        """Return every record as a row of ``columns`` or as a bad value, none of them changed or left out.
+        """Return every record as an unchanged row of ``columns`` or as a bad value; none is left out.
 
         ``columns`` are a table's own but for those of the record's origin: the value's, ``_kafka_key`` and
         ``_kafka_headers``. No value is None where the format does not take tombstones. With ``new_fields``
@@ -203,19 +203,19 @@ class Decoder(Protocol):
         """
 
     def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
-        """Return what the values' fields or schemas are; records without a value are passed over."""
+        """Return the fields or schemas of the values; records without a value are skipped."""
 
 
 class PlainDecoder(Protocol):
-    """Reads records again, slowly and by other means than the format's ``Decoder``."""
+    """An independent, slower decoder for audits."""
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
-        """Return what rows of ``columns`` must hold, the columns as ``Decoder`` takes them."""
+        """Return the expected rows of ``columns``, which are given as for ``Decoder``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How its records are decoded, how ``audit`` reads them again, and where columns come from.
+    """A record format: its decoder, its audit decoder, and the source of its columns.
 
     One that ``takes_tombstones`` makes rows of records without a value too.
     """
@@ -237,7 +237,7 @@ ROUTE = "\0"
 
 @dataclass(frozen=True)
 class Shaping:
-    """What is done to decoded records; it travels to tasks with their work.
+    """Processing of decoded records; it travels to tasks with their work.
 
     ``columns`` are those that a field as it is does not fill; ``by`` gives the value that ``routes`` has a
     table for, None the pipeline's own. Where the table ``ignores`` fields, a name that
@@ -270,13 +270,13 @@ class Shaping:
 
     @cached_property
     def elsewhere(self) -> frozenset[str]:
-        """The fields of JSON that a decoder passes over, with a column or without: they are read here."""
+        """The JSON fields that a decoder skips, with or without a column, and that are read here."""
         used = {name for each in (*self.first_pass.values(), *self.of_rows.values()) for name in each.names}
         return self.computed | (used if self.ignores else set())
 
     @cached_property
     def expressions(self) -> dict[str, Expression]:
-        """Those in SQL, by column."""
+        """The SQL expressions, by column."""
         return {name: _judged(each.sql) for name, each in self.columns.items() if each.sql is not None}
 
     @cached_property
@@ -287,7 +287,7 @@ class Shaping:
 
     @cached_property
     def first_pass(self) -> dict[str, Expression]:
-        """The columns' expressions, and what is said of rows without a column that is made by one."""
+        """The columns' expressions, and row expressions that use no computed column."""
         made = {name.lower() for name, column in self.columns.items() if column.is_computed}
         return self.expressions | {
             name: each
@@ -296,11 +296,11 @@ class Shaping:
         }
 
     def is_text(self, name: str) -> bool:
-        """Return whether a name that is no column in an expression is a field's text."""
+        """True if a name in an expression that is not a column is a field's text."""
         return self.is_json and (self.ignores or name in self.computed)
 
     def decoded(self, columns: pa.Schema) -> pa.Schema:
-        """Return the columns that a decoder fills, in the types that the records are written in."""
+        """Return the columns that a decoder fills, in the types of the records."""
         if not self.columns:
             return columns
         return pa.schema([self.written(column) for column in columns if column.name not in self.computed])
@@ -318,7 +318,7 @@ class Shaping:
 
     @property
     def is_nothing(self) -> bool:
-        """True if records are rows as they are decoded."""
+        """True if decoded records are already rows."""
         return not self.columns and self.condition is None and self.by is None
 
 
@@ -326,7 +326,7 @@ NO_SHAPING = Shaping()
 
 
 def shaping_of(pipeline: PipelineConfig) -> Shaping:
-    """Return what is done to the pipeline's decoded records."""
+    """Return the processing of the pipeline's decoded records."""
     return Shaping(
         {name: column for name, column in pipeline.columns.items() if column.source},
         pipeline.filter,
@@ -338,7 +338,7 @@ def shaping_of(pipeline: PipelineConfig) -> Shaping:
 
 
 def told_of(pipeline: PipelineConfig) -> Forms:
-    """Return how times are read that are no times in the table; one that is truncated is read as text."""
+    """Return the form in which configured times are read; a truncated one is read as text."""
     forms = {
         name: Form.TEXT if column.fit else _FORMS.get(column.type)
         for name, column in pipeline.columns.items()

@@ -1,4 +1,4 @@
-"""JSON values that were decoded already, parsed once more for what no decoder gives: texts and paths."""
+"""Parses decoded JSON values again for fields that no decoder gives: texts and paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WITH_DECIMALS = json.JSONDecoder(parse_float=Decimal)
 
 
 def texts(values: Sequence[bytes], names: Sequence[str]) -> dict[str, pa.Array]:
-    """Return fields as text: strings as they are, anything else as its JSON, null where there is none."""
+    """Return fields as text: strings unchanged, other values as JSON, null if absent."""
     made: dict[str, list[str | None]] = {name: [] for name in names}
     for value in values:
         try:
@@ -38,7 +38,7 @@ def texts(values: Sequence[bytes], names: Sequence[str]) -> dict[str, pa.Array]:
 
 
 def along(path: str, values: Sequence[bytes], kind: pa.DataType) -> tuple[pa.Array, Misfits]:
-    """Return what a JMESPath leads to, as a declared column takes a field that holds it."""
+    """Return the result of a JMESPath, converted as a declared column converts its field."""
     fit = fit_value(kind)
 
     def read(value: bytes) -> Any:
@@ -52,7 +52,7 @@ def along(path: str, values: Sequence[bytes], kind: pa.DataType) -> tuple[pa.Arr
 
 
 def _written(value: Any) -> Any:
-    """Return a value as JSON that was parsed without loss has it."""
+    """Return a value as lossless JSON."""
     if isinstance(value, dict):
         return {name: _written(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -63,7 +63,7 @@ def _written(value: Any) -> Any:
 def from_field(
     form: FieldForm, name: str, values: Sequence[bytes], kind: pa.DataType
 ) -> tuple[pa.Array, Misfits]:
-    """Return a field that is any JSON, or any number, as a column of the type."""
+    """Return a field of any JSON or number type as a column of the type."""
     fit = fit_value(kind)
 
     def read(value: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Which schema a value, or a key, names: an id before it or in a header, as Confluent's serializers write.
+"""Schema id of a value or key: before its bytes or in a header, as Confluent's serializers write it.
 
 Prefix: a zero byte, the id in four, then the value. Header ``__value_schema_id``: a byte 1, a GUID in
 sixteen; the value is then bare, and what a header says wins (a key's is ``__key_schema_id``). In Protobuf
@@ -42,7 +42,7 @@ class UnframedError(ValueError):
 
 @dataclass(slots=True)
 class Framed:
-    """Values by the schema they name: their indices, and each bare; ``unframed`` say by index why not."""
+    """Values by schema: indices and unframed bytes; ``unframed`` holds the reasons of the others by index."""
 
     indices: dict[SchemaKey | None, np.ndarray] = field(default_factory=dict)
     values: dict[SchemaKey | None, PackedValues] = field(default_factory=dict)
@@ -51,14 +51,14 @@ class Framed:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How values name their schemas: with indexes of a message, as keys of records do."""
+    """The way in which values name their schemas, with message indexes and for keys or values."""
 
     has_indexes: bool = False
     of_key: bool = False
 
     @property
     def header(self) -> str:
-        """Return the header that may say it."""
+        """Return the header that may contain the id."""
         return KEY_HEADER if self.of_key else VALUE_HEADER
 
 
@@ -66,7 +66,7 @@ VALUES = Naming()
 
 
 def unframe(values: Sequence[bytes], headers: Sequence[Headers], naming: Naming = VALUES) -> Framed:
-    """Sort values, or keys, by the schema they name."""
+    """Group values or keys by the schema that they name."""
     packed = PackedValues.of(values)
     usual, sizes = _usual_frames(packed, headers, naming)
     encoded = pa.array(usual).dictionary_encode()
@@ -99,14 +99,14 @@ def unframe(values: Sequence[bytes], headers: Sequence[Headers], naming: Naming 
 
 
 def bare(values: Sequence[bytes]) -> Framed:
-    """Return values that name no schema, as there is but one."""
+    """Return values that name no schema, because there is only one."""
     return Framed({None: np.arange(len(values))}, {None: PackedValues.of(values)})
 
 
 def _usual_frames(
     packed: PackedValues, headers: Sequence[Headers], naming: Naming
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what each value begins with, as a number, where it is a frame of a usual length, and the length.
+    """Return each value's frame as a number if it has a usual length, and that length.
 
     Usual is the file's first message, or one index below 64.
     """
@@ -126,7 +126,7 @@ def _usual_frames(
 
 
 def _positions(which: np.ndarray, count: int) -> list[np.ndarray]:
-    """Return where each number below ``count`` stands."""
+    """Return the positions of each number below ``count``."""
     # Few bits are sorted in one go.
     order = np.argsort(which.astype(np.min_scalar_type(-count - 1)), kind="stable")
     ends = np.cumsum(np.bincount(which + 1, minlength=count + 1))
@@ -134,7 +134,7 @@ def _positions(which: np.ndarray, count: int) -> list[np.ndarray]:
 
 
 def _named(value: bytes, headers: Headers, naming: Naming) -> tuple[SchemaKey, int]:
-    """Return what a value names, and how many bytes of it say so."""
+    """Return the schema that a value names, and the frame's length."""
     if (header := _header(headers, naming.header)) is not None:
         return _by_guid(header, naming), 0
     return _by_number(value[: _LONGEST_BYTES if naming.has_indexes else _PREFIX_BYTES], naming)
@@ -142,7 +142,7 @@ def _named(value: bytes, headers: Headers, naming: Naming) -> tuple[SchemaKey, i
 
 @lru_cache(_KEYS_KEPT)
 def _by_number(begin: bytes, naming: Naming) -> tuple[SchemaKey, int]:
-    """Return what a value that begins so names, and how long the frame is."""
+    """Return the schema that such a frame names, and its length."""
     if len(begin) < _PREFIX_BYTES or not begin.startswith(_BY_NUMBER):
         raise UnframedError("names no schema: neither a zero byte and an id before it, nor a header")
     if not (number := int.from_bytes(begin[1:_PREFIX_BYTES])):
@@ -162,7 +162,7 @@ def _by_guid(header: bytes, naming: Naming) -> SchemaKey:
 
 
 def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Return which message a frame says, and where it ends."""
+    """Return the message that a frame names, and the frame's end."""
     count, at = _varint(data, at)
     if not 0 <= count <= _MOST_INDEXES:
         raise UnframedError(f"says {count} indexes of a message")
@@ -192,7 +192,7 @@ def _header(headers: Headers, wanted: str) -> bytes | None:
 
 
 def by_place(encoded: Encoded, spans: Spans) -> Framed:
-    """Sort values, or keys, by the schema of the span that each stands in; they have no frame."""
+    """Group values or keys by the schema of the span that their offset is in; they have no frame."""
     packed = PackedValues.of(encoded.items)
     which = spans_at(encoded.partitions, encoded.offsets, spans)
     numbers: dict[SchemaKey, int] = {}
@@ -207,7 +207,7 @@ def by_place(encoded: Encoded, spans: Spans) -> Framed:
 
 
 def spans_at(partitions: np.ndarray, offsets: np.ndarray, spans: Spans) -> np.ndarray:
-    """Return the number of the span that each place is in; the first, where none has begun."""
+    """Return the number of the span that each offset is in; the first if none has begun."""
     found = np.zeros(len(offsets), np.intp)
     for partition in np.unique(partitions).tolist():
         begun = [number for number, span in enumerate(spans) if partition in span.starts]

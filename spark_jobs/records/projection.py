@@ -1,4 +1,4 @@
-"""Rows as a schema has them, as rows of a table: each column found by name, none of its values changed."""
+"""Rows of a schema as rows of a table: columns are found by name, and no value is changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """Rows of the table, the positions of those that are rows (None: of all), and why the others are none.
+    """Rows of the table, the positions of valid rows (None: all), and the errors of the others.
 
     ``ignored`` counts values without a column by dotted name.
     """
@@ -44,7 +44,7 @@ def project(
     converts: bool = False,
     retyped: Collection[str] = (),
 ) -> Projected:
-    """Return rows of ``columns``, null where a row has no such field.
+    """Return rows of ``columns``; a missing field is null.
 
     A value fits a column that holds it exactly: of its own type or a wider one, a narrower one where it can.
     With ``converts`` also one that says it as its source would, had that given its column the type; in the
@@ -76,7 +76,7 @@ def _projected(rows: pa.Table, columns: pa.Schema, growth: Growth, leaves: Mappi
 
 
 def refit_by_schema(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return what a column held in another type, as ``project`` makes it; null where one does not fit."""
+    """Return a column of another type as ``project`` converts it, null if a value does not fit."""
     every = one_array(values)
     if not pa.types.is_nested(every.type):
         return _retyped(every, kind)
@@ -95,7 +95,7 @@ def _are_plain_alike(have: Sequence[pa.DataType], columns: Sequence[pa.DataType]
 def _fitting(
     rows: pa.Table, convert: Callable[[pa.Table], pa.Table], first: int = 0
 ) -> Iterator[tuple[int, pa.Table | MisfitError]]:
-    """Yield rows as tables, and the misfits among them, which halving finds, each with its first position."""
+    """Yield rows as tables, and misfits, found by halving, each with its first position."""
     try:
         yield first, convert(rows)
     except MisfitError as misfit:
@@ -128,7 +128,7 @@ def _named(values: pa.Array, kind: pa.DataType, name: str, leaf: _Leaf) -> pa.Ar
 
 
 def _convert(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
-    """Return the values as ``kind``; raises ``MisfitError`` for one that it does not hold exactly."""
+    """Return the values as ``kind``; raises ``MisfitError`` for a value it cannot hold exactly."""
     have = values.type
     if have == kind:
         # The same but for the ids of nested fields, which Arrow keeps beside their types.
@@ -152,7 +152,7 @@ def _exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _as_floating(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return integers as numbers that are the same; Arrow refuses each above which one of them is none."""
+    """Return integers as equal numbers; Arrow refuses all if one has no equal."""
     near = values.cast(kind, safe=False)
     if not pc.all(pc.equal(near.cast(values.type), values), min_count=0).as_py():
         raise _misfit(values.type, kind, ": it would be rounded")
@@ -160,7 +160,7 @@ def _as_floating(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values that are not nested in another type, null where one does not fit."""
+    """Return non-nested values in another type, null if a value does not fit."""
     if pa.types.is_nested(kind):
         return pa.nulls(len(values), kind)
     with suppress(MisfitError):
@@ -191,7 +191,7 @@ def _misfit(have: pa.DataType, kind: pa.DataType, why: str = "") -> MisfitError:
 
 
 def _may_hold(kind: pa.DataType, column: pa.DataType) -> bool:
-    """True if some value of ``kind`` is one of ``column`` exactly; Arrow then refuses those that are none."""
+    """True if some value of ``kind`` may equal one of ``column``; otherwise Arrow refuses all."""
     if pa.types.is_integer(kind):
         return bool(
             pa.types.is_floating(column) or pa.types.is_decimal(column) or pa.types.is_integer(column)
@@ -202,7 +202,7 @@ def _may_hold(kind: pa.DataType, column: pa.DataType) -> bool:
 
 
 def _beside(rows: pa.Table, columns: pa.Schema) -> Iterator[tuple[str, int]]:
-    """Yield what has no column, by dotted name, and how many values it has, where there are any."""
+    """Yield fields without a column, by dotted name, and their number of non-null values."""
     kinds = {column.name: column.type for column in columns}
     for name, values in zip(rows.column_names, rows.columns, strict=True):
         if name not in kinds or pa.types.is_nested(values.type):
@@ -225,7 +225,7 @@ def _beside_in(name: str, values: pa.Array, kind: pa.DataType | None) -> Iterato
 
 
 def _said(values: pa.Array) -> int:
-    """Count the values that say something."""
+    """Count the non-null values."""
     if pa.types.is_list(values.type) or pa.types.is_map(values.type):
         return int(pc.sum(pc.greater(pc.list_value_length(as_lists(values)), 0)).as_py() or 0)
     if pa.types.is_struct(values.type):

@@ -1,4 +1,4 @@
-"""How a pipeline's records are read now, by which format, and how what they tell that is new is learned.
+"""A pipeline's current decoding of records, and how new schemas and columns are learned.
 
 Drain, hot tail, preview and rehearsals make rows by it alone, so that all make the same of a record.
 A format stands behind ``schema.writer_schema``; what rows are of what it reads is a file of ``layouts``.
@@ -60,7 +60,7 @@ def format_of(
     cdc: Cdc | None = None,
     retyped: frozenset[str] = frozenset(),
 ) -> Format:
-    """Return the format of the pipeline's records, of which these schemas are known.
+    """Return the format of the pipeline's records, given the known schemas.
 
     Rows of a ``table`` can be decoded only by the format for it and for what it keeps of its columns'
     fields, ``bound``. ``takes_all_but`` is of a mirror that is made anew: see ``Rules``. ``cdc`` is how far
@@ -87,7 +87,7 @@ def format_of(
 def types_of_newest(
     pipeline: PipelineConfig, table: Schema, bound: ColumnMap, evidence: Evidence
 ) -> dict[str, IcebergType]:
-    """Return by column of a mirror the type that its source has it in by now, where that is another one."""
+    """Return, by column of a mirror, the source's current type where it differs from the column's."""
     columns = format_of(pipeline, KnownSchemas(), table, bound).columns
     if not takes_all_types(pipeline) or not isinstance(columns, ChangeColumns):
         return {}
@@ -95,7 +95,7 @@ def types_of_newest(
 
 
 def refit_of(pipeline: PipelineConfig, column: str) -> Callable[[pa.ChunkedArray, pa.DataType], pa.Array]:
-    """Return what gives a column's values as a replay would in another type, null where one does not fit."""
+    """Return the converter of a column's values to another type, as in a replay; null if one misfits."""
     by_type = refit if pipeline.value.format is ValueFormat.JSON else refit_by_schema
     shaping = shaping_of(pipeline)
     if column in shaping.computed or column not in shaping.converted:
@@ -115,13 +115,13 @@ Evolve = Callable[["ReadingPlan", Evidence], "ReadingPlan"]
 
 
 class Schemas(Protocol):
-    """The schemas of a pipeline's records, as far as they are known, and who learns more."""
+    """The known schemas of a pipeline's records, and the source of unknown ones."""
 
     def known(self, progress: Progress | None = None) -> KnownSchemas:
-        """Return those that are known by now, with those that a table of this progress keeps."""
+        """Return the known schemas, with those that a table of this progress keeps."""
 
     def learn(self, keys: Collection[SchemaKey], progress: Progress | None = None) -> object:
-        """Ask for those of ``keys`` that are not known yet."""
+        """Request the unknown schemas among ``keys``."""
 
 
 def _as_it_is(plan: ReadingPlan, _evidence: Evidence) -> ReadingPlan:
@@ -130,7 +130,7 @@ def _as_it_is(plan: ReadingPlan, _evidence: Evidence) -> ReadingPlan:
 
 @dataclass
 class ReadingPlan:
-    """A pipeline's records as rows of a table's ``schema``; before it has columns they can be observed.
+    """Decodes a pipeline's records to rows of ``schema``; without columns yet, it can observe them.
 
     ``progress`` has what the table keeps of its columns and of schemas. ``takes_all_but`` is of a mirror that
     is made anew: see ``Rules``.
@@ -148,20 +148,20 @@ class ReadingPlan:
     def to_observe(
         cls, pipeline: PipelineConfig, schemas: Schemas, progress: Progress | None = None
     ) -> ReadingPlan:
-        """Return the plan of records without a table, or with one of this progress, whatever its columns."""
+        """Return the plan for records without a table, or with one of this progress and any columns."""
         return cls(pipeline, schemas, Schema(), progress or Progress(pipeline.topic, 1, {}))
 
     def __post_init__(self) -> None:
-        """Read by what is known now."""
+        """Set up decoding by the schemas known now."""
         self.growth = self.pipeline.table_schema.growth
         self.known = self.schemas.known(self.progress)
 
     def on(self, schema: Schema, progress: Progress) -> ReadingPlan:
-        """Return the same for a table of this schema and progress, by what is known by now."""
+        """Return the plan for a table of this schema and progress, by the schemas known now."""
         return replace(self, schema=schema, progress=progress).under(self.growth)
 
     def with_columns(self, lacks: Evolution) -> ReadingPlan:
-        """Return the plan for the table with these changes; a new one gets Sluice's own columns too."""
+        """Return the plan for the table with these changes; a new table gets Sluice's own columns too."""
         bound = self.progress.columns
         # Of columns that were dropped something is kept: new ones are not these.
         kept = chain(*(ids for kinds in bound.values() for ids in kinds.values()))
@@ -171,18 +171,18 @@ class ReadingPlan:
         return self.on(schema, replace(self.progress, columns=bind(bound, lacks.bindings, schema)))
 
     def under(self, growth: Growth) -> ReadingPlan:
-        """Return the same for a table that takes new fields so."""
+        """Return the plan for a table with this policy for new fields."""
         other = copy(self)  # with what was made for it
         other.growth = growth
         return other
 
     def ended(self) -> ReadingPlan:
-        """Return the same for a table that gets no more columns, nor schemas to read by."""
+        """Return the plan for a table that gets no further columns or schemas."""
         return self.under(self.growth.ended())
 
     @cached_property
     def format(self) -> Format:
-        """How the records are decoded, twice, and where columns come from."""
+        """The records' format: decoders and the source of columns."""
         made = partial(format_of, self.pipeline, self.known, takes_all_but=self.takes_all_but)
         if not self.schema.fields:
             return made()
@@ -196,7 +196,7 @@ class ReadingPlan:
 
     @cached_property
     def shaping(self) -> Shaping:
-        """What is done to what was decoded; raises as ``checked_shaping``."""
+        """Processing of decoded records; raises as ``checked_shaping``."""
         if (said := shaping_of(self.pipeline)).is_nothing:
             return said
         # DuckDB, which not all need.
@@ -206,7 +206,7 @@ class ReadingPlan:
 
     @property
     def origin(self) -> Origin:
-        """That of records which nobody ingests."""
+        """The origin of records that are not ingested."""
         return Origin(self.progress.topic, self.progress.generation, 0)
 
     def rows(
@@ -216,7 +216,7 @@ class ReadingPlan:
         letters: pa.Schema | None = None,
         rejected: Mapping[int, Mapping[int, str]] = _NO_REASONS,
     ) -> RowMaker:
-        """Return what makes rows of chunks, and of a dead-letter table with these columns."""
+        """Return the maker of rows, given a dead-letter table with these columns."""
         letters = arrow_schema(dead_letter_schema()) if letters is None else letters
         own = self.pipeline.dead_letters.columns
         return RowMaker(
@@ -234,15 +234,15 @@ class ReadingPlan:
         )
 
     def first(self, evidence: Evidence) -> tuple[Evolution, tuple[str, ...]]:
-        """Return the columns of a new table for what was seen, and sentences on them."""
+        """Return the columns of a new table for the observed records, and notes on them."""
         return self.format.columns.first(evidence, declared_fields(self.pipeline.declared))
 
     def lacks(self, specs: Iterable[PartitionSpec], evidence: Evidence) -> tuple[Evolution, tuple[str, ...]]:
-        """Return what the table, which has or had these partitionings, lacks for what was seen."""
+        """Return what the table, with these current or earlier partition specs, lacks for the records."""
         return free_evolution(self.format.columns, self.schema, specs, self.progress.columns, evidence)
 
     def learn(self, evidence: Evidence, evolve: Evolve = _as_it_is) -> ReadingPlan:
-        """Return the plan by the schemas that were named, once ``evolve`` gave the table what it lacks.
+        """Return the plan with the named schemas, after ``evolve`` has added what the table lacks.
 
         Where nothing is new by then it takes no more: evidence has its limit, records may say, or name, more.
         """
@@ -256,11 +256,11 @@ class ReadingPlan:
 
     @property
     def extent(self) -> tuple[int, set[SchemaKey | None]]:
-        """What tells that columns or schemas are new."""
+        """Identity of the plan's columns and schemas, which changes when one is added."""
         return self.schema.highest_field_id, self.known.names
 
     def observe(self, observe: Callable[[Decoder], Evidence]) -> tuple[ReadingPlan, Evidence]:
-        """Return the plan by all schemas that records name, and what was seen of them by it."""
+        """Return the plan with all schemas that records name, and what it observed of the records."""
         plan = self
         for _ in range(MAX_ROUNDS):
             evidence = observe(plan.format.decoder)
@@ -272,7 +272,7 @@ class ReadingPlan:
     def make(
         self, chunk: Chunk, rows: Callable[[ReadingPlan], RowMaker], evolve: Evolve = _as_it_is
     ) -> tuple[ChunkRows, ReadingPlan]:
-        """Return the chunk's rows, once all that it tells is learned, and the plan for the next."""
+        """Return the chunk's rows, after learning its schemas and fields, and the plan for the next chunk."""
         plan = self
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A chunk of Kafka records as rows of the tables they go to and of dead letters: decode, shape, by table."""
+"""Turns a chunk of Kafka records into rows of each table and dead letters: decode, shape, by table."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class NewFieldsSeen(Exception):
-    """A chunk holds fields that the table has no column for."""
+    """A chunk contains fields without a column in the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """What a chunk came to; ``balances`` count its records by partition, not the gaps between them.
+    """The result of decoding one chunk; ``balances`` count records by partition, without gaps.
 
     ``ignored`` counts values of fields that have no column, by dotted name. ``left_out`` are the
     offsets of records that a filter left out, by reason, ``passed`` of those that say nothing of a row, by
@@ -60,18 +60,18 @@ class ChunkRows:
 
     @property
     def filtered_reasons(self) -> dict[str, int]:
-        """How many records a filter left out, by reason."""
+        """Numbers of filtered records, by reason."""
         return {reason: len(offsets) for reason, offsets in self.left_out.items()}
 
     @property
     def routed_rows(self) -> dict[str, int]:
-        """How many rows go to which other table."""
+        """Numbers of routed rows, by table."""
         return {table: len(rows) for table, rows in self.routed.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
-    """Makes rows of ``schema`` (the table's whole Arrow schema) and of ``dead_letter_schema``.
+    """Makes rows of ``schema``, the table's whole Arrow schema, and of ``dead_letter_schema``.
 
     ``rejected`` says by partition and offset why a record that could be a row is to be a dead letter.
     ``batch_id`` is None of records that are in no batch yet. No record is written into columns that were
@@ -93,7 +93,7 @@ class RowMaker:
     def make(
         self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
     ) -> ChunkRows:
-        """Return every record as a row, a dead letter, or, having no value, a tombstone that is only counted.
+        """Return each record as a row, a dead letter, or a counted tombstone if it has no value.
 
         In an archive a tombstone is a row.
 
@@ -152,7 +152,7 @@ class RowMaker:
 def _balances(
     chunk: Chunk, records: Chunk, shaped: Decoded, routed: Mapping[str, RoutedRows]
 ) -> dict[int, Balance]:
-    """Return what became of the chunk, of whose ``records`` with a value these are the rows."""
+    """Return the chunk's balances by partition; ``records`` with a value gave these rows."""
     there = records.counts
     bad = Counter(records.partitions[[value.index for value in shaped.bad]].tolist())
     left_out = Counter(records.partitions[[*chain(*shaped.left_out.values())]].tolist())
@@ -177,7 +177,7 @@ def _balances(
 
 
 def _in_kept(kept: frozenset[str], decoded: Decoded) -> list[BadValue]:
-    """Return the rows that say something in one of these columns as bad values."""
+    """Return the rows with a non-null value in one of these columns as bad values."""
     why = "the column keeps what another one held, and takes nothing else"
     said = {
         decoded.indices[at]: BadValue(decoded.indices[at], Phase.DECODE, name, why)
@@ -201,7 +201,7 @@ PLACE = "(table)"  # beside the columns of rows that are looked at together: nul
 
 
 def placed_rows(own: pa.Table, routed: Mapping[str, pa.Table]) -> pa.Table:
-    """Return the rows of all tables in the columns of the pipeline's own, with their ``PLACE``, by offset."""
+    """Return the rows of all tables in the pipeline's own columns, with their ``PLACE``, by offset."""
     if not routed:
         return own.append_column(PLACE, pa.nulls(len(own), pa.string()))
     tables = [
@@ -212,7 +212,7 @@ def placed_rows(own: pa.Table, routed: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def _as_own(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return a routed table's rows in these columns; what an own column's newer type cannot hold is null."""
+    """Return a routed table's rows in these columns; a value that no longer fits is null."""
     found = []
     for column in columns:
         try:
@@ -223,7 +223,7 @@ def _as_own(rows: pa.Table, columns: pa.Schema) -> pa.Table:
 
 
 def places_of(shaped: Decoded) -> pa.Array:
-    """Return the ``PLACE`` that each row belongs to."""
+    """Return the ``PLACE`` of each row."""
     if shaped.routes is None:
         return pa.nulls(shaped.table.num_rows, pa.string())
     places = shaped.routes.places[np.asarray(shaped.indices, np.int64)]
@@ -232,14 +232,14 @@ def places_of(shaped: Decoded) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRows:
-    """Rows that go to another table, and the indices of their records."""
+    """Rows that are routed to another table, and their records' indices."""
 
     rows: pa.Table
     indices: NDArray[np.int64]
 
 
 def taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
-    """Return a copy of these rows; a table's own way to take them costs four times as much."""
+    """Return a copy of these rows; Arrow's own ``take`` of a table costs four times as much."""
     if not len(rows):
         return table.slice(0, 0)
     (batch,) = table.combine_chunks().to_batches()
@@ -247,7 +247,7 @@ def taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
 
 
 def by_table(shaped: Decoded) -> tuple[pa.Table, dict[str, RoutedRows]]:
-    """Return the rows that stay and those that go to other tables, each in the order of the records.
+    """Return the rows that stay and the rows of other tables, each in record order.
 
     The latter are cut out of one copy: a part that is kept keeps all of it.
     """

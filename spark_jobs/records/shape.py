@@ -1,4 +1,4 @@
-"""Rows of a table and of its dead-letter table: keys, headers and origin beside the values."""
+"""Rows of a table and its dead-letter table: keys, headers and origin added to the values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What all records of a batch share; ``ingested_at_us`` is None of those that are in no batch yet."""
+    """Properties shared by a batch's records; ``ingested_at_us`` is None before they are in a batch."""
 
     topic: str
     generation: int
@@ -41,7 +41,7 @@ class Origin:
 
 
 def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
-    """Return rows of ``schema``: the decoder's columns and those of the record's origin, found by name.
+    """Return rows of ``schema``: decoded columns and columns of the record's origin, found by name.
 
     ``records`` are the ones that were decoded. A timestamp outside the years 1 to 9999 is null, and counted
     among what has no column; in an archive it is beside its number.
@@ -81,7 +81,7 @@ def add_keys_and_headers(decoded: Decoded, records: Chunk, columns: pa.Schema) -
 def dead_letter_table(
     bad: Sequence[BadValue], records: Chunk, origin: Origin, batch_id: str | None, schema: pa.Schema
 ) -> pa.Table:
-    """Return one row for each bad value, columns found by name in the dead-letter table's ``schema``.
+    """Return one row for each bad value; columns are found by name in the dead-letter table's ``schema``.
 
     A Kafka timestamp that no table can hold is null here and stands in ``error``. Columns that are no part of
     every dead-letter table are null.
@@ -106,7 +106,7 @@ def dead_letter_table(
 
 
 def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:
-    """Return the coordinates of the records at ``rows`` (None: of all), by column name."""
+    """Return the coordinates of the records at ``rows`` (None: all), by column name."""
     count = len(records.offsets) if rows is None else len(rows)
     return {
         "_kafka_topic": pa.repeat(pa.scalar(origin.topic), count),
@@ -121,7 +121,7 @@ def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -
 def kafka_column(
     records: Chunk, rows: Sequence[int] | None, columns: Mapping[str, pa.Array], kind: pa.DataType
 ) -> pa.Array:
-    """Return what an archive says of records beside their coordinates, found in ``columns`` by name."""
+    """Return an archive's column of further record metadata, found in ``columns`` by name."""
     times = _integers(pick(records.timestamps_ms, rows))
     parts = {
         "offset": columns[OFFSET],
@@ -149,7 +149,7 @@ def _partitions(records: Chunk, rows: Sequence[int] | None, count: int) -> pa.Ar
 def headers_column(
     headers: Sequence[Sequence[tuple[str, bytes | None]] | None], kind: pa.DataType
 ) -> pa.Array:
-    """Headers as a list of names and values each; null for a record that has none."""
+    """Headers as a list of names and values; null for a record without headers."""
     if headers.count(None) == len(headers):
         return pa.nulls(len(headers), kind)
     return pa.array(headers, kind)
@@ -161,7 +161,7 @@ def pick(column: Sequence[_T], rows: Sequence[int] | None) -> Sequence[_T]:
 
 
 def is_unshowable(timestamps_ms: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return which of these times lie outside the years that a table can hold."""
+    """Return the mask of times outside the years that a table can hold."""
     times = np.asarray(timestamps_ms, np.int64)
     return (times < FIRST_US // 1000) | (times > LAST_US // 1000)
 

@@ -1,4 +1,4 @@
-"""One chunk's rows on their way: converted, computed, filtered, routed, in the order of their records."""
+"""Transforms one chunk's rows in record order: convert, compute, filter, route."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MISSING, EXCLUDED = "missing", "excluded"
 
 
 def shaped(shaping: Shaping, decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
-    """Do what ``shape`` does, with what is made here, and without the records that are left out."""
+    """Do what ``shape`` does, with computed columns and without filtered records."""
     if not shaping.is_nothing:
         decoded = _Rows(shaping, decoded, records, origin, schema).made()
     return shape(decoded, records, origin, schema)
@@ -49,7 +49,7 @@ def shaped(shaping: Shaping, decoded: Decoded, records: Chunk, origin: Origin, s
 def checked_shaping(
     pipeline: PipelineConfig, schema: pa.Schema, fields: Mapping[str, str] | None = None
 ) -> Shaping:
-    """Return the pipeline's shaping when every expression goes together with the table's columns.
+    """Return the pipeline's shaping if every expression fits the table's columns.
 
     Raises ``ConfigError`` (``expression-refused``).
     """
@@ -77,7 +77,7 @@ def checked_shaping(
 
 
 def _check_names(shaping: Shaping, expression: Expression, schema: pa.Schema) -> None:
-    """Refuse a field of values with a schema that has no column: nothing is read of it."""
+    """Refuse a field without a column if values have a schema: such fields are not decoded."""
     if shaping.is_json or not shaping.ignores:
         return
     known = {name.lower() for name in schema.names} - {name.lower() for name in shaping.expressions}
@@ -94,7 +94,7 @@ def _refused(where: str, error: ExpressionError, pipeline: PipelineConfig) -> Sl
 
 @dataclass
 class _Rows:
-    """What decoding gave, and what is made of it, column by column; positions are those of its rows."""
+    """Decoded rows and the columns computed from them; positions are those of the rows."""
 
     shaping: Shaping
     decoded: Decoded
@@ -104,7 +104,7 @@ class _Rows:
     _bad: dict[int, tuple[str | None, str]] = field(default_factory=dict)
 
     def made(self) -> Decoded:
-        """Return the rows that are left, with all columns but those of their origin."""
+        """Return the remaining rows with all columns except those of their origin."""
         fields, paths = self._of_fields()
         results = self._evaluated(self.shaping.first_pass, fields)
         made = fields | paths
@@ -130,7 +130,7 @@ class _Rows:
         return replace(rest, routes=_routes_of(self.shaping, values, rest.rows, len(self.records.offsets)))
 
     def result_type(self, name: str) -> pa.DataType:
-        """Return the type of an expression's result. Raises ``duckdb.Error`` where it has none."""
+        """Return the type of an expression's result. Raises ``duckdb.Error`` if it has none."""
         fields, paths = self._of_fields()
         if name not in self.shaping.of_rows:
             return self._evaluated({name: self.shaping.expressions[name]}, fields)[name].values.type
@@ -139,7 +139,7 @@ class _Rows:
         return self._evaluated(alone, fields | paths | sql)[name].values.type
 
     def _of_fields(self) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-        """Return the columns that are fields in another form, and those that paths lead to."""
+        """Return the columns that are fields in another form, and those of paths."""
         fields, paths = dict[str, pa.Array](), dict[str, pa.Array]()
         for name, column in self.shaping.columns.items():
             if column.sql is None:
@@ -168,7 +168,7 @@ class _Rows:
         return evaluate({name: each.sql for name, each in expressions.items()}, chunk)
 
     def _inputs(self, names: Iterable[str], made: Mapping[str, pa.Array]) -> pa.Table:
-        """Return the columns under the names that expressions have for them."""
+        """Return the columns under the names that expressions use."""
         table = self.decoded.table
         there = dict(zip(table.column_names, table.columns, strict=True)) | dict(made)
         there |= {name: there[column] for column, name in self.shaping.fields.items() if column in there}
@@ -194,12 +194,12 @@ class _Rows:
                 self._note(name, dict.fromkeys(nulls, "the column is required"))
 
     def _note(self, name: str | None, misfits: Mapping[int, str]) -> None:
-        """Keep why rows are none: the first reason of each."""
+        """Record why rows are rejected: the first reason of each."""
         for row, why in misfits.items():
             self._bad.setdefault(row, (name, why))
 
     def _note_unroutable(self, route: Evaluated, kept: Evaluated | None) -> None:
-        """Keep why rows have no place; one that is left out needs none."""
+        """Record why rows have no route; a filtered row needs none."""
         is_true = None if kept is None else kept.values.cast(pa.bool_())
         self._note(
             None,
@@ -207,14 +207,14 @@ class _Rows:
         )
 
     def _values_of(self, rows: Sequence[int], values: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the values of the rows that are left, by the indices of their records."""
+        """Return the remaining rows' values, by record index."""
         before = self.decoded.rows
         if before is None:
             return values.take(pa.array(rows, pa.int64()))
         return values.filter(pa.array(np.isin(before, rows)))
 
     def _rest(self, decoded: Decoded, condition: pa.ChunkedArray | None) -> Decoded:
-        """Return what neither is bad nor left out."""
+        """Return the rows that are neither bad nor filtered."""
         if not self._bad and condition is None:
             return decoded
         count = decoded.table.num_rows
@@ -241,7 +241,7 @@ class _Rows:
 
 
 def _routes_of(shaping: Shaping, values: pa.ChunkedArray, rows: Sequence[int] | None, records: int) -> Routes:
-    """Return where rows go by the ``values`` of the route's expression, one for each of ``rows``.
+    """Return the route of each of ``rows``, given the ``values`` of the route's expression.
 
     A null goes nowhere, as a value that is not listed does, which is counted; one that is listed with the
     pipeline's own table is not.

@@ -1,4 +1,4 @@
-"""Which values the columns of tables hold, each exactly or not at all, and how text says them.
+"""Conversion of values to column types, each exactly or not at all, and their text forms.
 
 ranges     numbers, days and times that a column has a value for
 literals   parsed JSON that keeps what was written, numbers and times as text

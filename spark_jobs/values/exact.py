@@ -1,4 +1,4 @@
-"""Values in the type of a column, each exactly or not at all: never rounded, cut or guessed."""
+"""Exact conversion of values to a column's type: never rounded, truncated or guessed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Misfits = dict[int, str]
 
 
 def placed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
-    """Return the values as a column of the type, null where one does not fit, and by position why not."""
+    """Return the values as a column of the type, null if one does not fit, and the reasons by position."""
     if values.type == kind and not pa.types.is_temporal(kind):
         return values, {}
     if pa.types.is_null(values.type):
@@ -56,7 +56,7 @@ def placed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
 
 
 def from_text(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
-    """Return texts as what they say: numbers as JSON has them, ``true``, ISO dates and times, UUIDs."""
+    """Return parsed texts: JSON numbers, ``true``, ISO dates and times, UUIDs."""
     if (made := _at_once(values, kind)) is not None:
         return made, {}
     fit = fit_value(kind)
@@ -75,7 +75,7 @@ def from_text(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
 
 
 def from_epoch(values: pa.Array, unit_us: int, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
-    """Return whole numbers since 1970 as times, or as days where they are whole days."""
+    """Return whole numbers since 1970 as times, or as dates if they are whole days."""
     per = DAY_US if pa.types.is_date32(kind) else 1
     stored = pa.int32() if pa.types.is_date32(kind) else pa.int64()
     lowest, highest = bounds(kind)
@@ -96,7 +96,7 @@ def from_epoch(values: pa.Array, unit_us: int, kind: pa.DataType) -> tuple[pa.Ar
 
 
 def formed(values: pa.Array, column: ColumnSettings, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
-    """Return a field's values, as they are written, in the type that the column is declared in."""
+    """Return a field's values, as they are written, in the column's declared type."""
     if column.fit is not None:
         values = pc.replace_substring_regex(values, FINER, WITHOUT_FINER)
     elif column.written_as is not None and column.written_as.is_epoch:
@@ -107,7 +107,7 @@ def formed(values: pa.Array, column: ColumnSettings, kind: pa.DataType) -> tuple
 def column_read(
     values: Iterable[Any], kind: pa.DataType, read: Callable[[Any], Any]
 ) -> tuple[pa.Array, Misfits]:
-    """Return what is read of each value, null of None and where ``MisfitError`` is raised."""
+    """Return the result of ``read`` for each value, null for None and for ``MisfitError``."""
     made: list[Any] = []
     misfits: Misfits = {}
     for row, value in enumerate(values):
@@ -122,7 +122,7 @@ def column_read(
 
 
 def _at_once(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Return texts that all are short integers, or all times, as such; None where one of them is none."""
+    """Return texts that are all short integers or all times as such; None if one is not."""
     is_read = (
         bool(pc.all(pc.match_substring_regex(values, SHORT_INTEGER), min_count=0).as_py())
         if pa.types.is_integer(kind)
@@ -136,7 +136,7 @@ def _at_once(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values, not nested, in another type; raises ``pa.ArrowInvalid`` where one is none of it."""
+    """Return non-nested values in another type; raises ``pa.ArrowInvalid`` if one cannot be converted."""
     is_looked_at = pa.types.is_boolean(kind) and values.type != kind
     every = values
     if pa.types.is_decimal(kind) and (pa.types.is_integer(values.type) or pa.types.is_decimal(values.type)):
@@ -170,7 +170,7 @@ def _unfit(value: object, kind: pa.DataType) -> str:
 
 
 def refit(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return the values as ``kind``, null where a record that held the value would not fit it.
+    """Return the values as ``kind``, null if a record with the value would not fit it.
 
     So is a double that neighbouring integers are rounded to: nothing tells which of them the record had.
     """
@@ -178,7 +178,7 @@ def refit(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def converted(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values of a schema's type, not nested, as ``kind``, null where that cannot say the same.
+    """Return non-nested values of a schema's type as ``kind``, null if it cannot represent one.
 
     A text is the number that JSON would write so, and an integer or a decimal its digits. A floating-point
     number is exact. ``may_convert`` says of which types there can be any.
@@ -203,7 +203,7 @@ def converted(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def may_convert(have: pa.DataType, kind: pa.DataType) -> bool:
-    """True if some value of a schema's type is one of ``kind`` by ``converted``; a struct with all fields."""
+    """True if some value of a schema's type fits ``kind`` by ``converted``; a struct needs all fields."""
     if pa.types.is_struct(have) and pa.types.is_struct(kind):
         inside = {field.name: field.type for field in kind}
         return all(field.name in inside and may_convert(field.type, inside[field.name]) for field in have)
@@ -217,7 +217,7 @@ def may_convert(have: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def may_be_cast(have: pa.DataType, kind: pa.DataType) -> bool:
-    """True if a database that gives a column the other type comes to what ``converted`` does.
+    """True if a database that changes the column's type gets the results of ``converted``.
 
     It writes times and bytes otherwise than JSON does, and of a double's digits a decimal gets fifteen.
     """
@@ -259,7 +259,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _as_written(value: Any, kind: pa.DataType) -> Any:
-    """Return a value of a column as the record fields it stands for are parsed."""
+    """Return a column's value in the form in which record fields are parsed."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Whether a parsed value fits a column, and what Arrow is to store for it: the fast way's reference."""
+"""Tests if a parsed value fits a column, and converts it for Arrow: reference of the fast reader."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class MisfitError(ValueError):
         self.is_unknown = is_unknown
 
     def inside(self, name: str) -> MisfitError:
-        """Return the same, seen from one level further out."""
+        """Return the error as seen from the enclosing value."""
         return MisfitError(self.message, (name, *self.path), is_unknown=self.is_unknown)
 
 
 def fit_value(kind: pa.DataType, growth: Growth = GROWTH) -> Fit:
-    """Return what makes of a parsed value, not null, what a declared column of the type holds."""
+    """Return the converter from a parsed, non-null value to a declared column's value."""
     for known, fit in _FITS:
         if kind == known:
             return fit
@@ -100,7 +100,7 @@ def _check_unknown(
     *,
     is_top: bool,
 ) -> None:
-    """Raise ``MisfitError`` for a field that says something and has no column, one that may get one first."""
+    """Raise ``MisfitError`` for a non-null field without a column, first for one that may get a column."""
     clash: MisfitError | None = None
     for name, item in value.items():
         if name in unknown and says_something(item):
@@ -132,7 +132,7 @@ def _why_no_column(name: str, item: Any, growth: Growth, *, is_top: bool, beside
 
 
 def _says_only_large(item: Any) -> bool:
-    """True if it says nothing but integers past 64 bits, which make no column at any depth."""
+    """True if its non-null values are all integers above 64 bits, which make no column at any depth."""
     if isinstance(item, dict | list):
         return all(map(_says_only_large, item.values() if isinstance(item, dict) else item))
     return item is None or _is_past(64, item)
@@ -180,7 +180,7 @@ def _fit_integer(bits: int) -> Fit:
 
 
 def _is_past(bits: int, value: Any) -> bool:
-    """True if it is an integer that so many bits do not hold."""
+    """True if it is an integer that does not fit this number of bits."""
     limit = 1 << (bits - 1)
     return isinstance(value, HugeIntegerLiteral) or (type(value) is int and not -limit <= value < limit)
 

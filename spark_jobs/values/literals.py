@@ -1,4 +1,4 @@
-"""Parsed JSON of which nothing is lost, what is shown of a value, and numbers and times as text."""
+"""Lossless parsed JSON, shortened values for messages, and numbers and times as text."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _Read = TypeVar("_Read")
 
 
 class FractionLiteral(str):
-    """A number written with a fraction or an exponent, as it was written."""
+    """A number written with a fraction or an exponent, in its original text."""
 
     __slots__ = ()
 
 
 class NearestLiteral(FractionLiteral):
-    """What a column of floating point holds of a number that it may have rounded."""
+    """A floating-point column's value for a number that it may have rounded."""
 
     __slots__ = ()
 
 
 class HugeIntegerLiteral(str):
-    """An integer of more digits than any column takes, as it was written."""
+    """An integer with more digits than any column holds, in its original text."""
 
     __slots__ = ()
 
 
 def json_text(value: object) -> str:
-    """Return a parsed value as JSON: no blanks, its fields in their order, numbers as they were written."""
+    """Return a parsed value as JSON: no blanks, original field order, original numbers."""
     if isinstance(value, dict):
         return f"{{{','.join(f'{json_text(name)}:{json_text(each)}' for name, each in value.items())}}}"
     if isinstance(value, list):
@@ -44,7 +44,7 @@ def json_text(value: object) -> str:
 
 
 def json_kind(value: object) -> str:
-    """Return what a parsed value is, for messages."""
+    """Return the JSON kind of a parsed value, for messages."""
     if value is None:
         return "null"
     for kind, name in _KIND_NAMES:
@@ -61,12 +61,12 @@ _KIND_NAMES = (
 
 
 def shortened(text: str, characters: int = _EXAMPLE_CHARACTERS) -> str:
-    """Return what of a record's text is shown to people."""
+    """Return a record's text, shortened for people."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
 def says_something(value: object) -> bool:
-    """True if any value but null is in it: nulls, empty lists and empty objects say nothing."""
+    """True if the value contains anything but null, empty lists and empty objects."""
     if isinstance(value, dict):
         return any(map(says_something, value.values()))
     if isinstance(value, list):
@@ -87,13 +87,13 @@ SHORT_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 
 
 def number_of(text: str) -> int | FractionLiteral | None:
-    """Return the number that JSON would write so, of up to 40 digits; None of any other text."""
+    """Return the number of a JSON literal of up to 40 digits; None for other text."""
     match = _NUMBER.fullmatch(text)
     return None if match is None else FractionLiteral(text) if any(match.groups()) else int(text)
 
 
 def nearest_single(text: str) -> float:
-    """Return the nearest number of 32 bits."""
+    """Return the nearest 32-bit number."""
     return float(pa.scalar(text).cast(pa.float32()).as_py())  # by way of a double it would be rounded twice
 
 

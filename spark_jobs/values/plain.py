@@ -1,4 +1,4 @@
-"""The same rules once more and of another origin, for who reads values one by one, and for audits.
+"""An independent implementation of the conversions, for one-by-one readers and audits.
 
 By Python's own integers, decimals and times, whose years are 1 to 9999 too; what reads many values at once
 is held against it, and shares nothing with it. A value that a type has no place for raises one of
@@ -29,13 +29,13 @@ _UUID = re.compile("[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 def integer(number: int, bits: int, *, is_signed: bool = True) -> int:
-    """Return a number of so many bits."""
+    """Return an integer of this number of bits."""
     number.to_bytes(bits // 8, "big", signed=is_signed)
     return number
 
 
 def decimal(content: bytes, precision: int | None, scale: int) -> Decimal:
-    """Return the number of these bytes, the highest first, of which so many digits are behind the point.
+    """Return the number of these big-endian bytes, with this many digits after the point.
 
     Raises ``OverflowError`` that says how many digits are too many.
     """
@@ -48,7 +48,7 @@ def decimal(content: bytes, precision: int | None, scale: int) -> Decimal:
 
 
 def nearest(number: int | Decimal, kind: pa.DataType) -> float:
-    """Return the number of floating point that is nearest."""
+    """Return the nearest floating-point number."""
     # Arrow's own cast rounds the text once; by way of a double it would be rounded twice.
     is_single = pa.types.is_float32(kind)
     near = float(pa.scalar(str(number)).cast(kind).as_py() if is_single else number)
@@ -56,7 +56,7 @@ def nearest(number: int | Decimal, kind: pa.DataType) -> float:
 
 
 def floating(number: int | Decimal, kind: pa.DataType) -> float:
-    """Return the number of floating point that is nearest to a fraction, or that is the integer."""
+    """Return the nearest floating-point number of a fraction, or the equal one of an integer."""
     near = nearest(number, kind)
     return refuse(number) if isinstance(number, int) and near != number else near
 
@@ -67,23 +67,23 @@ def uuid(text: str) -> bytes:
 
 
 def day(days: int) -> date:
-    """Return the date so many days after 1970 began."""
+    """Return the date this many days after 1970-01-01."""
     return _DAY + timedelta(days)
 
 
 def clock(micros: int) -> time:
-    """Return the time of day so many microseconds after midnight."""
+    """Return the time of day this many microseconds after midnight."""
     moment = local(micros)
     return moment.time() if moment.date() == _DAY else refuse(micros)
 
 
 def instant(micros: int) -> datetime:
-    """Return the time so many microseconds after 1970 began."""
+    """Return the time this many microseconds after 1970 began."""
     return _ZONED_EPOCH + timedelta(microseconds=micros)
 
 
 def local(micros: int) -> datetime:
-    """Return the same without a zone."""
+    """Return the same time without a zone."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
@@ -104,7 +104,7 @@ _YEARS = timedelta(days=4 * 36_524 + 1)  # four hundred, after which the calenda
 
 
 def zoned(text: str) -> datetime:
-    """Return a time with its zone; of one as seconds, too, which JSON's columns do not take."""
+    """Return a time with its zone; seconds are accepted too, which JSON columns refuse."""
     is_before = _extended(text).startswith("0000-")
     moment = datetime.fromisoformat("0400" + text[4:] if is_before else text)
     moment = moment.astimezone(UTC) if moment.tzinfo else refuse(text)
@@ -112,7 +112,7 @@ def zoned(text: str) -> datetime:
 
 
 def is_finer(text: str) -> bool:
-    """True of a time with a zone that has digits behind a microsecond's."""
+    """True if a time with a zone has digits below a microsecond."""
     try:
         return _FINER.search(text) is not None and zoned(_FINER.sub(r"\1", text)) is not None
     except NO_VALUE:
@@ -132,7 +132,7 @@ def _extended(text: str) -> str:
 
 
 def decimals(kind: pa.DataType) -> Read:
-    """Return what makes a column's decimal of a number or a text."""
+    """Return the converter from a number or text to a column's decimal."""
     unit = Decimal(1).scaleb(-kind.scale)
     # Arrow dies of exponents of some million digits.
     exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
@@ -140,12 +140,12 @@ def decimals(kind: pa.DataType) -> Read:
 
 
 def scalar(kind: pa.DataType) -> Read:
-    """Return what makes of a parsed value what a column holds that is neither nested nor has fractions."""
+    """Return the converter from a parsed value to a column that is neither nested nor fractional."""
     return next(read for is_kind, read in _SCALARS if is_kind(kind))
 
 
 def of(kind: Any, value: Any) -> Any:
-    """Return a value of this type, or of one of these; no truth is a number."""
+    """Return the value if it has one of these types; a boolean is not a number."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(kind)
     return value
@@ -170,7 +170,7 @@ _NUMBER = re.compile(rf"{_INTEGER.pattern}(?:\.[0-9]{{1,40}})?(?:[eE][+-]?[0-9]{
 
 
 def in_column(item: Any, kind: pa.DataType, beside: list[Any]) -> Any:
-    """Return a value that its schema has in another type as Arrow is to store it; a type may say the same.
+    """Return a value of another schema type as Arrow stores it, unless the type cannot represent it.
 
     Fields of structs that the type does not have are put ``beside``.
     """
@@ -228,7 +228,7 @@ def _text(item: Any) -> str:
 def stored(
     items: Mapping[str, Sequence[Any]], rows: list[int], columns: pa.Schema
 ) -> tuple[pa.Table, list[int]]:
-    """Return the rows at these positions, the items being by column, and which of them the columns hold."""
+    """Return the rows at these positions, from items by column, and the mask of values that fit."""
     try:
         arrays = [column_of([items[each.name][row] for row in rows], each.type) for each in columns]
     except (*NO_VALUE, pa.ArrowException):

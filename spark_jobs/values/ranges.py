@@ -1,4 +1,4 @@
-"""Which numbers, days and times the columns of a type have a value for."""
+"""Ranges of numbers, days and times that a column's type can hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST_US, LAST_US = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
 
 
 def bounds(kind: pa.DataType, unit_us: int = 1) -> tuple[int, int]:
-    """Return the lowest and the highest number that a column of integers, days or times has a value for.
+    """Return the lowest and highest number that a column of integers, days or times can hold.
 
     Times are counted in units of so many microseconds.
     """
@@ -25,7 +25,7 @@ def bounds(kind: pa.DataType, unit_us: int = 1) -> tuple[int, int]:
 
 
 def is_certain(array: pa.Array, *, are_exact: bool = False) -> bool:
-    """True if times are within the years that can be shown, and numbers finite and no rounded integers.
+    """True if times are in the displayable years, and numbers are finite and not rounded integers.
 
     From 2^53 on (2^24 of a float) one may be rounded, and what was written is not here any more.
     """

@@ -1,4 +1,4 @@
-"""Avro schemas and values written with them, as ``spark_jobs.schema.writer_schema`` asks.
+"""Avro schemas and Avro values, behind the interface of ``spark_jobs.schema.writer_schema``.
 
 schema.py    the seam: a schema with its columns, and values read side by side, those in doubt alone
 types.py     a schema's text as a tree of types, each as often as it is reached

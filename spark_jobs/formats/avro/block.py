@@ -1,4 +1,4 @@
-"""Many values at once, side by side: each step of the schema is taken by all of them, in arrays of NumPy.
+"""Reads many Avro values at once: each step of the schema is applied to all of them, in NumPy arrays.
 
 A value is believed when every step was one that its own bytes allow, and the last ended where it ends: what
 another value holds does not matter to it. The others are in doubt, and read by themselves; so are those with
@@ -33,7 +33,7 @@ _SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 
 def taker(root: Type) -> Take:
-    """Return what reads values of a schema for a ``BlockReader``."""
+    """Return the reader of a schema's values, for a ``BlockReader``."""
     fields = top_fields(root)
 
     def take(lanes: Lanes) -> Callable[[Rows, pa.Schema], list[pa.Array]]:
@@ -47,15 +47,15 @@ def taker(root: Type) -> Take:
 
 
 class _Step(ABC):
-    """One type: what was read of it so far, in the order in which it was read."""
+    """One type of the schema and its values read so far, in reading order."""
 
     @abstractmethod
     def take(self, lanes: Lanes) -> None:
-        """Read one more of each lane."""
+        """Read the next value of each lane."""
 
     @abstractmethod
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
-        """Return some of what was read as a column."""
+        """Return some of the values read so far as a column."""
 
 
 def _step(kind: Type) -> _Step:  # noqa: PLR0911  (a line for each type)
@@ -86,14 +86,14 @@ def _columns(fields: Sequence[Field], steps: Sequence[_Step], rows: Rows, target
 
 class _Nothing(_Step):
     def take(self, lanes: Lanes) -> None:
-        """Read nothing: it takes no bytes."""
+        """Read nothing: a null takes no bytes."""
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         return rows.array(np.ones(len(rows.values), bool), target)
 
 
 class _Again(_Nothing):
-    """A type in itself, which is for who reads values by themselves."""
+    """A recursive type; its values are read one by one."""
 
     def take(self, lanes: Lanes) -> None:
         lanes.doubt(np.ones(len(lanes), bool))
@@ -111,7 +111,7 @@ class _Number(_Step):
         self.numbers.append(lanes.longs())
 
     def take_many(self, lanes: Lanes, counts: np.ndarray) -> np.ndarray:
-        """Read so many of each lane, and return how many there were."""
+        """Read ``counts[i]`` values from lane i and return the number read."""
         numbers, counts = lanes.many_numbers(counts)
         self.numbers.append(signed(numbers))
         return counts
@@ -122,7 +122,7 @@ class _Number(_Step):
 
 @dataclass
 class _Piece(_Step):
-    """Bytes of which there are always as many."""
+    """Bytes of a fixed length."""
 
     leaf: Leaf
     size: int
@@ -132,7 +132,7 @@ class _Piece(_Step):
         self.begins.append(lanes.pieces(self.size))
 
     def take_many(self, lanes: Lanes, counts: np.ndarray) -> np.ndarray:
-        """Read so many of each lane, and return how many there were."""
+        """Read ``counts[i]`` values from lane i and return the number read."""
         begins, counts = lanes.many_pieces(counts, self.size)
         self.begins.append(begins)
         return counts
@@ -147,7 +147,7 @@ class _Piece(_Step):
 
 @dataclass
 class _Text(_Step):
-    """Bytes, and before them how many there are."""
+    """Bytes preceded by their length."""
 
     leaf: Leaf
     begins: list[np.ndarray] = field(default_factory=list)
@@ -210,7 +210,7 @@ class _Union(_Step):
 
 @dataclass
 class _List(_Step):
-    """``owners`` say of each item which of the lists read so far it is of."""
+    """Lists; ``owners`` holds, for each item, the index of the list that it belongs to."""
 
     item: _Step
     owners: list[np.ndarray] = field(default_factory=list)
@@ -244,7 +244,7 @@ class _List(_Step):
 
     @staticmethod
     def _block_of(lanes: Lanes) -> np.ndarray:
-        """Read how many items follow; more than there are bytes is in doubt."""
+        """Read the number of items that follow; mark a lane if the number exceeds its bytes."""
         numbers = lanes.longs()
         with_size = np.flatnonzero(numbers < 0)
         if len(with_size):
@@ -262,7 +262,7 @@ class _List(_Step):
 
 
 def _left_alone(lanes: Lanes, rows: np.ndarray) -> bool:
-    """True if they are too few to go on side by side, and are in doubt."""
+    """True if too few lanes are left to go on in parallel; they are marked for the one-by-one reader."""
     if len(rows) >= _FEWEST_LANES:
         return False
     lanes.is_sure[rows] = False
@@ -301,7 +301,7 @@ for _digit in b"0123456789abcdefABCDEF":
 
 
 def _number_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType) -> pa.Array:
-    """Return what is written as an integer."""
+    """Return a column of a type that is written as an integer."""
     if leaf.as_text:
         return rows.looked_at(rows.array(numbers), TEXTS[leaf.kind], target)
     unit = 1
@@ -324,7 +324,7 @@ def _number_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataT
 def _piece_column(  # noqa: PLR0911  (a line for each kind)
     leaf: Leaf, begins: np.ndarray, sizes: np.ndarray, rows: Rows, target: pa.DataType
 ) -> pa.Array:
-    """Return what is written as bytes, from ``begins`` on."""
+    """Return a column of a type that is written as bytes, starting at ``begins``."""
     match leaf.kind:
         case Kind.BOOLEAN:
             numbers = np.frombuffer(rows.data, np.uint8)[begins]

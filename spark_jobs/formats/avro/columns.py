@@ -31,17 +31,17 @@ _DURATION = Record(tuple(Field(part, Leaf(Kind.LONG, "long")) for part in DURATI
 
 
 def top_fields(root: Type) -> tuple[Field, ...]:
-    """Return what the columns are made of: a record's fields, else one of all of it."""
+    """Return the fields that become columns: a record's fields, or one field for the whole value."""
     return root.fields if isinstance(root, Record) and not is_whole(root) else (Field(VALUE, root),)
 
 
 def is_whole(root: Type) -> bool:
-    """True if one column holds all of it."""
+    """True if one column holds the whole value."""
     return not isinstance(root, Record) or not has_columns(root)
 
 
 def has_columns(kind: Type) -> bool:
-    """True if it holds anything that is a column."""
+    """True if any part of the type becomes a column."""
     return (
         any(not is_null(each.type) for each in kind.fields) if isinstance(kind, Record) else not is_null(kind)
     )

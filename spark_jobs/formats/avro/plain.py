@@ -1,4 +1,4 @@
-"""A value read by itself: strictly, in Python, and what every faster reader must agree with.
+"""The strict one-by-one reader in Python, which every faster reader must agree with.
 
 Not by fastavro: of an index below zero it takes the last symbol or branch, of any byte a boolean, it reads
 integers past 64 bits as others, and overflows the stack on a record nested in itself some ten thousand times.
@@ -27,7 +27,7 @@ _MOST_VARINT_BYTES = 10
 
 
 class Cursor:
-    """A value and how far it was read; ``levels`` are those of types in themselves."""
+    """A value and the position read so far; ``levels`` are the positions' recursive types."""
 
     __slots__ = ("at", "data", "levels")
 
@@ -68,7 +68,7 @@ Read: TypeAlias = Callable[[Cursor], Any]
 
 
 class PlainReader:
-    """Reads values of one schema; everything of it is made from the types once."""
+    """Reads values of one schema; everything derived from the types is computed once."""
 
     def __init__(self, schema: ParsedSchema) -> None:
         self._schema = schema
@@ -215,7 +215,7 @@ def _leaf(leaf: Leaf, *, is_text: bool) -> Read:
 
 
 def _raw(leaf: Leaf) -> Read:  # noqa: PLR0911
-    """Return what reads a value as it is written, whatever it stands for."""
+    """Return the reader of a value as it is written, without its logical type."""
     match leaf.base:
         case "boolean":
             return lambda cursor: cursor.take(1)
@@ -320,7 +320,7 @@ def _latin(value: bytes) -> str:
 
 
 def finite(value: float) -> float | str:
-    """Return a number as JSON has it, text where it is none."""
+    """Return a number as in JSON, or as text if it is not finite."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,4 +1,4 @@
-"""Avro behind the seam of ``spark_jobs.schema.writer_schema``."""
+"""The Avro implementation of ``spark_jobs.schema.writer_schema``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AvroSchema(MadeOnce):
     told: Forms = ()
 
     def made(self) -> Readers:
-        """See ``MadeOnce``; those read alike whose types are alike."""
+        """See ``MadeOnce``; schemas with equal types are read alike."""
         parsed = parse(self.source)
         root = parsed.root
         if isinstance(root, Record):
@@ -39,7 +39,7 @@ class AvroSchema(MadeOnce):
 
 
 def avro_schema(source: SchemaText) -> AvroSchema:
-    """Return a schema that values can be read by.
+    """Return a schema that can be used to read values.
 
     Raises ``ConfigError``: ``schema-unreadable`` for text that is no Avro schema, ``schema-unsupported`` for
     a schema that no table can be made of.

@@ -1,4 +1,4 @@
-"""An Avro schema's text as a tree of types: named types are written out wherever they are reached."""
+"""An Avro schema's text as a tree of types; named types are expanded wherever they are used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_DIGITS = 4_000
 
 
 class Kind(StrEnum):
-    """What a value without others inside is; Avro's name, or of the logical type when it is a right one."""
+    """Kind of a value without nested values: Avro's name, or a valid logical type's name."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -51,7 +51,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A type without others inside; ``base`` is Avro's own, by which it is written.
+    """A type without nested types; ``base`` is the Avro type that it is written as.
 
     ``size`` is that of a fixed; ``precision`` and ``scale`` are a decimal's, ``symbols`` an enum's. A time
     may be told ``as_text``.
@@ -68,7 +68,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Field(tree.Field["Type"]):
-    """A record's field, or a union's branch under the name of its type.
+    """A record's field, or a union's branch named after its type.
 
     ``beside`` is a meaning that is written where Avro looks for none.
     """
@@ -76,7 +76,7 @@ class Field(tree.Field["Type"]):
     beside: str = field(default="", compare=False)
 
     def told(self, *, is_top: bool) -> str | None:
-        """Return what is said of a meaning that Avro passes over, unless the type has it as well."""
+        """Return the note on a logical type that Avro ignores, unless the type has it too."""
         only = self.type.only if isinstance(self.type, Union) else self
         leaf, meant = only and only.type, self.beside.lower()
         if not meant or not isinstance(leaf, Leaf) or leaf.kind != leaf.base:
@@ -92,24 +92,24 @@ class Field(tree.Field["Type"]):
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of its branches, in the order that values number them."""
+    """A union; branches are in the order of their numbers in values."""
 
     branches: tuple[Field, ...]
 
     @property
     def members(self) -> tuple[Field, ...]:
-        """The branches but for null."""
+        """The branches except null."""
         return tuple(branch for branch in self.branches if not is_null(branch.type))
 
     @property
     def only(self) -> Field | None:
-        """The branch that is the column by itself, None where each is a field of its own."""
+        """The branch that is the column itself, or None if each branch is a field."""
         return self.members[0] if len(self.members) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A named type inside itself, so many types further out."""
+    """A recursive reference; ``levels`` is the number of enclosing types up to its definition."""
 
     name: str
     levels: int
@@ -119,7 +119,7 @@ Type: TypeAlias = "Leaf | Union | Again | Record[Field] | Array[Type] | Map[Type
 
 
 def is_null(kind: Type) -> bool:
-    """True if it has no value but null, and so needs no column."""
+    """True if null is its only value, so that it needs no column."""
     if isinstance(kind, Union):
         return not kind.members
     return isinstance(kind, Leaf) and kind.kind is Kind.NULL
@@ -127,19 +127,19 @@ def is_null(kind: Type) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """A schema's root, and what its text says of it, and by full name of each named type."""
+    """A schema's root type, and the text of the schema and of each named type, by full name."""
 
     root: Type
     written: Any = field(repr=False)
     named: Mapping[str, Any] = field(repr=False)
 
     def type_of(self, name: str) -> Type:
-        """Return a named type as a tree of its own."""
+        """Return a named type as a separate tree."""
         return _Tree(self.named).type(name, (), ())
 
 
 def parse(source: SchemaText) -> ParsedSchema:
-    """Return the types of a schema and of all that it refers to.
+    """Return the types of a schema and of all schemas that it refers to.
 
     Raises ``ConfigError``: ``schema-unreadable`` for what is no Avro schema, ``schema-unsupported`` for one
     that no values of bounded size, or no columns, can come of.
@@ -163,7 +163,7 @@ def _parsed(text: str, named: dict[str, Any], **where: object) -> Any:
 
 
 def _as_avro_has_it(written: dict[str, Any]) -> dict[str, Any]:
-    """Return a type without what Avro takes and fastavro refuses.
+    """Return a type without attributes that Avro accepts and fastavro rejects.
 
     A decimal that is none, which is ignored; an enum's symbols of any letters; its default, which is for
     readers of another schema.
@@ -181,7 +181,7 @@ _unreadable = partial(unreadable, "Avro schema")
 
 @dataclass
 class _Tree(Bounded):
-    """Writes types out; ``path`` leads to one, ``inside`` are the named types around it."""
+    """Expands types; ``path`` leads to the current one, ``inside`` are the enclosing named types."""
 
     named: Mapping[str, Any]
 

@@ -1,1 +1,1 @@
-"""Change events as Debezium writes them in JSON: their envelope, the schema around it, a row's values."""
+"""Debezium change events in JSON: their envelope, the schema around it, and the row's values."""

@@ -1,4 +1,4 @@
-"""Values in Avro as the documents that Kafka's JSON converter would have written of the same values.
+"""Avro values as the documents that Kafka's JSON converter would write for the same values.
 
 The converters keep in an Avro schema what Connect's own said: `connect.name`, `connect.parameters`. So a
 value in Avro becomes what the JSON converter writes of the same value, and is read as that is.
@@ -32,40 +32,40 @@ _ASKED = {"source": frozenset({"sequence", "lsn", "txId", "ts_us", "ts_ms", *WHO
 
 @dataclass(frozen=True, slots=True)
 class AvroDocument:
-    """One of the values that were read together; a member is looked at when it is asked for."""
+    """One value of a block that was read together; a member is converted when it is requested."""
 
     columns: _Columns
     at: int
 
     @property
     def schema(self) -> str:
-        """The schema's text as Connect's JSON has it."""
+        """The schema's text in Connect's JSON form."""
         return self.columns.schema
 
     @property
     def whole(self) -> str:
-        """All of it as JSON writes it. Raises ``NotReadError``."""
+        """The whole value as JSON text. Raises ``NotReadError``."""
         if not self.columns.is_record:
             raise NotReadError("not a record")
         return orjson.dumps({name: self.said(name) for name in self.columns.members}).decode()
 
     @property
     def names(self) -> Collection[str]:
-        """The names of the members."""
+        """The members' names."""
         return self.columns.members
 
     def said(self, name: str) -> Any:
-        """Return the value under a name as JSON has it, None without one."""
+        """Return the value under a name as parsed JSON, or None if the name is absent."""
         return self.columns.member(name)[self.at] if name in self.columns.members else None
 
     def written(self, name: str) -> bytes:
-        """Return what stands under a name as JSON writes it."""
+        """Return the value under a name as JSON text."""
         return orjson.dumps(self.said(name))
 
 
 @dataclass(slots=True)
 class _Columns:
-    """What values of one schema hold, by member."""
+    """The values of one schema, by member."""
 
     schema: str
     is_record: bool
@@ -74,7 +74,7 @@ class _Columns:
     _made: dict[str, list[Any]] = field(default_factory=dict)
 
     def member(self, name: str) -> list[Any]:
-        """Return what is under a name in each value, as JSON has it."""
+        """Return the member of each value as parsed JSON."""
         if name not in self._made:
             column, show = self.members[name], self.shows.get(name)
             items = _asked(column, name).to_pylist() if isinstance(column, pa.ChunkedArray) else [*column]
@@ -99,13 +99,13 @@ def _asked(column: pa.ChunkedArray, name: str) -> pa.Array:
 
 
 def documents_of(schema: WriterSchema) -> AvroDocuments:
-    """Return what reads values of a schema, or keys of one."""
+    """Return the reader of a schema's values or keys."""
     bare = schema.schema if isinstance(schema, OneColumn) else schema
     return _documents(cast("AvroSchema", bare).source)
 
 
 class AvroDocuments:
-    """Reads values of one schema; everything of it is made once in a process."""
+    """Reads values of one schema; everything derived from it is computed once per process."""
 
     def __init__(self, source: SchemaText) -> None:
         parsed = parse(source)
@@ -117,13 +117,13 @@ class AvroDocuments:
         self._shows = {each["field"]: show for each in fields if (show := shown(each)) is not None}
 
     def read(self, values: Sequence[bytes]) -> tuple[dict[int, AvroDocument], Sequence[Unread]]:
-        """Return many values, read side by side, by index, and those that are unread."""
+        """Return values that were read in parallel, by index, and the indices of unread ones."""
         read = self._bare.read(values)
         columns = self._columns(dict(zip(read.table.column_names, read.table.columns, strict=True)))
         return {row: AvroDocument(columns, at) for at, row in enumerate(read.indices)}, read.unread
 
     def read_plain(self, value: bytes) -> AvroDocument:
-        """Return one by other means. Raises ``UnreadableValueError``."""
+        """Read one value with the one-by-one reader. Raises ``UnreadableValueError``."""
         members = {name: [item] for name, item in self._bare.read_plain(value).items()}
         return AvroDocument(self._columns(members), 0)
 
@@ -135,7 +135,7 @@ _documents = lru_cache(_MOST_SCHEMAS)(AvroDocuments)
 
 
 def _bare(source: SchemaText) -> SchemaText:
-    """Return a schema by which values are what is written: numbers and bytes, whatever these stand for."""
+    """Return a schema without logical types: values are read as the numbers and bytes that are written."""
     references = tuple((name, _without_meaning(text)) for name, text in source.references)
     return replace(source, text=_without_meaning(source.text), references=references)
 
@@ -177,7 +177,7 @@ _LOGICAL = {
 def connect_schema(
     written: Any, named: Mapping[str, Any], inside: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return Connect's schema of an Avro one, by full name what its text says of each named type.
+    """Return Connect's schema for an Avro schema, and the text of each named type by full name.
 
     A type that Connect has no form of is called by what it is: no column is made of it.
     """
@@ -220,7 +220,7 @@ def _field(field: Mapping[str, Any], named: Mapping[str, Any], inside: frozenset
 
 
 def _meant(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a type stands for, and what Connect says of it beside that."""
+    """Return the logical meaning of a type, and Connect's other attributes of it."""
     kind: str = written["type"]
     name = written.get("connect.name") or _LOGICAL.get((kind, str(written.get("logicalType"))))
     if name is None and kind == "record":
@@ -235,7 +235,7 @@ def _meant(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(schema: Mapping[str, Any]) -> Show | None:
-    """Return what makes values of Connect's schema what JSON has; None where they are that already."""
+    """Return a converter from Avro values to Connect's JSON form, or None if none is needed."""
     match schema["type"]:
         case "bytes":
             return lambda value: b64encode(value).decode()

@@ -1,4 +1,4 @@
-"""Columns as JSON has them, made into the columns of a table: many values at once, and none by guess.
+"""Converts many values in JSON form to table columns at once; uncertain values are marked.
 
 What is not sure here (out of range, no base64) is null and said to be; it is read again by itself.
 """
@@ -53,7 +53,7 @@ _COUNTED = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
 
 
 def written_type(kind: Type) -> pa.DataType:
-    """Return the type that a value has in JSON."""
+    """Return the type of a value in JSON."""
     match kind:
         case Leaf():
             return _WRITTEN_AS.get(kind.kind, pa.string())
@@ -66,7 +66,7 @@ def written_type(kind: Type) -> pa.DataType:
 
 
 def made(values: pa.Array, kind: Type, column: pa.DataType) -> tuple[pa.Array, np.ndarray]:
-    """Return the values as ``column`` has them, and which of them are not sure."""
+    """Return the values in the column's type, and the mask of uncertain ones."""
     if isinstance(kind, Leaf):
         return _leaf(values, kind, column)
     unsure = np.zeros(len(values), bool)

@@ -1,4 +1,4 @@
-"""JSON documents taken apart without a change: what stands under each name, and where. Pure.
+"""Split JSON documents without changing them: each name's value and its position. Pure.
 
 A document may have its schema before it, thousands of bytes that are the same in every one: that is read
 once, and known again by its bytes.
@@ -17,7 +17,7 @@ _MOST_BEGINNINGS = 16
 
 
 class NotReadError(ValueError):
-    """A document that is not of the kind it should be; ``field`` names what it is about, None: all of it."""
+    """A document of an unexpected form; ``field`` names the part, None for the whole document."""
 
     def __init__(self, message: str, field: str | None = None) -> None:
         super().__init__(message)
@@ -25,11 +25,11 @@ class NotReadError(ValueError):
 
 
 class KeyNotReadError(NotReadError):
-    """A key that is not what it should be."""
+    """A key of an unexpected form."""
 
 
 class BareValueError(NotReadError):
-    """A document that is JSON and no object; ``schema`` is that around it, None where there is none."""
+    """A document that is JSON but not an object; ``schema`` is the schema around it, or None."""
 
     def __init__(self, text: str, schema: str | None) -> None:
         super().__init__("not a JSON object")
@@ -38,7 +38,7 @@ class BareValueError(NotReadError):
 
 
 class Member(NamedTuple):
-    """A value, and where it stands in its document's text."""
+    """A value and its position in the document's text."""
 
     value: Any
     start: int
@@ -47,7 +47,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An object's members, the text they stand in, and the schema's text, None where there is none."""
+    """An object's members, the text that contains them, and the schema's text or None."""
 
     text: str
     start: int
@@ -57,26 +57,26 @@ class Document:
 
     @property
     def whole(self) -> str:
-        """The object as it is written."""
+        """The object's original text."""
         return self.text[self.start : self.end]
 
     @property
     def names(self) -> Collection[str]:
-        """The names of the members."""
+        """The members' names."""
         return self.members
 
     def said(self, name: str) -> Any:
-        """Return the value under a name, None without one."""
+        """Return the value under a name, or None if it is absent."""
         return self.members[name].value if name in self.members else None
 
     def written(self, name: str) -> bytes:
-        """Return what stands under a name as it is written."""
+        """Return the original text of the value under a name."""
         member = self.members[name]
         return self.text[member.start : member.end].encode()
 
 
 class Documents:
-    """Reads documents one after the other; those of one schema cost little more than those of none."""
+    """Reads documents one by one; a repeated schema is parsed once."""
 
     def __init__(self) -> None:
         self._beginnings: dict[bytes, str] = {}
@@ -127,7 +127,7 @@ def _payload(text: str, start: int, schema: str | None, *, is_last: bool = True)
 
 
 def _bare(text: str, start: int, schema: str | None, behind: str | None) -> NotReadError:
-    """Return what a value is said to be that is no object; ``behind`` is all that may follow it."""
+    """Return a description of a value that is not an object; ``behind`` is what may follow it."""
     try:
         _, end = _JSON.raw_decode(text, start)
     except ValueError:
@@ -137,7 +137,7 @@ def _bare(text: str, start: int, schema: str | None, behind: str | None) -> NotR
 
 
 def _members(text: str, start: int) -> tuple[dict[str, Member], int]:
-    """Return the members of the object that begins there, and where it ends."""
+    """Return the members of the object that begins there, and its end."""
     found: dict[str, Member] = {}
     at = _after_blanks(text, start + 1)
     if text[at : at + 1] == "}":
@@ -169,7 +169,7 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object's members; raises ``ValueError`` where a name is there twice."""
+    """Return an object's members; raises ``ValueError`` if a name is repeated."""
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ValueError("a name is there twice")
@@ -177,7 +177,7 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse(text: str) -> NoReturn:
-    """Raise ``NotReadError`` for a constant that Python reads and JSON does not have."""
+    """Raise ``NotReadError`` for a constant that Python's parser accepts and JSON does not have."""
     raise NotReadError(f"not JSON: {text}")
 
 

@@ -1,4 +1,4 @@
-"""What a change event says beside its row: what was done, where and in which transaction. Pure."""
+"""The parts of a change event besides its row: operation, source position and transaction. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DELETED = re.compile(rb'"__deleted"\s*:\s*"?true')
 
 
 def read_upsert(documents: Events, key: bytes | None, value: bytes | None, offset: int) -> Change:
-    """Return a record as a change; a key that is a JSON object gives a delete its fields.
+    """Return a record as a change; a delete takes its fields from a key that is a JSON object.
 
     Raises ``NotReadError``.
     """
@@ -60,7 +60,7 @@ _SCHEMA_CHANGE = frozenset({"source", "ddl"})
 
 
 class Beside(StrEnum):
-    """Its kind, by the name of the term that counts it in a batch's balance."""
+    """Kind of an event that is not a row change, named after its term in a batch's balance."""
 
     HEARTBEAT = "heartbeats"
     MESSAGE = "messages"
@@ -70,7 +70,7 @@ class Beside(StrEnum):
 
 
 def beside(names: Collection[str], said: Callable[[str], Any]) -> Beside | None:
-    """Return of which kind a value is that is no change of a row; None of one that is, or should be.
+    """Return the kind of a value that is not a row change, or None if it is or should be one.
 
     It has something under these names, which ``said`` gives.
     """
@@ -98,7 +98,7 @@ _STRUCT = "a struct as text, of which no field is told for sure: have `key.conve
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One event; ``row`` is a JSON object as it was written, of a delete the key's fields alone.
+    """One change event; ``row`` is the original JSON object, or the key's fields for a delete.
 
     ``sequence`` is None where the source says no position that is known here, ``commit_sequence`` where it
     does not say both: its own, and that of the last commit that was told before. ``row_id`` is the key as
@@ -120,17 +120,17 @@ class Change:
 
 
 class Event(Protocol):
-    """An event's value, whatever it is written in."""
+    """An event's value, in any format."""
 
     def said(self, name: str) -> Any:
-        """Return the value under a name as JSON has it, None without one."""
+        """Return the value under a name as parsed JSON, or None if it is absent."""
 
     @property
     def schema(self) -> str | None:
-        """Return the schema's text as Connect's JSON has it, None where there is none."""
+        """Return the schema's text in Connect's JSON form, or None."""
 
     def written(self, name: str) -> bytes:
-        """Return what stands under a name as JSON writes it."""
+        """Return the value under a name as JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Events:
     spelling: Spelling = AS_WRITTEN
 
     def read(self, key: bytes | None, value: bytes) -> Change | Beside:
-        """Return what an event of Debezium says. Raises ``NotReadError``."""
+        """Return a Debezium event as a change. Raises ``NotReadError``."""
         if (event := self.value(value)) is None:
             return Beside.NOTHING
         return beside(event.names, event.said) or change_of(
@@ -150,7 +150,7 @@ class Events:
         )
 
     def value(self, value: bytes) -> Document | None:
-        """Return a document, None of JSON's null. Raises ``NotReadError``."""
+        """Return a document, or None for JSON's null. Raises ``NotReadError``."""
         try:
             return self.values.read(value)
         except BareValueError as bare:
@@ -167,7 +167,7 @@ class Events:
 
 
 def change_of(event: Event, identity: str | None) -> Change:
-    """Return what an event of Debezium says, of this key as text. Raises ``NotReadError``."""
+    """Return a Debezium event with this key text as a change. Raises ``NotReadError``."""
     operation, source = event.said("op"), event.said("source")
     if operation is None:
         raise NotReadError("no event of Debezium: it has no op", "op")
@@ -194,7 +194,7 @@ def change_of(event: Event, identity: str | None) -> Change:
 
 
 def _document(operation: str, event: Event) -> tuple[bytes, bool]:
-    """Return a document of MongoDB, which is told as text; its key has another name there."""
+    """Return a MongoDB document, which events contain as text and whose key has another name."""
     if operation not in WITH_A_ROW:
         return b"{}", False
     if type(after := event.said("after")) is not str:
@@ -219,7 +219,7 @@ def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, boo
 
 
 def identity_of(source: Mapping[str, Any]) -> str:
-    """Return whose change it is, as JSON: what is said of connector, database and table."""
+    """Return the source's identity as JSON: connector, database and table."""
     return _identity(tuple(said if type(said := source.get(name)) is str else None for name in WHOSE))
 
 
@@ -230,7 +230,7 @@ def _identity(told: tuple[str | None, ...]) -> str:
 
 
 def position(source: Mapping[str, Any]) -> int | None:
-    """Return the log position of the event itself, by which those of one source are in order.
+    """Return the event's log position, which orders the events of one source.
 
     An incremental snapshot has it in the pair of ``sequence`` alone: the last commit's, its own.
     """
@@ -251,7 +251,7 @@ def position(source: Mapping[str, Any]) -> int | None:
 
 
 def commit_position(source: Mapping[str, Any]) -> int | None:
-    """Return the first of the pair in ``sequence``, where both are said: the last commit's."""
+    """Return the last commit's position, the first of the pair in ``sequence``, if both are set."""
     try:
         commit, own = (int(each) for each in json.loads(source["sequence"]))
     except (KeyError, TypeError, ValueError, RecursionError):
@@ -260,14 +260,14 @@ def commit_position(source: Mapping[str, Any]) -> int | None:
 
 
 def time_us(source: Mapping[str, Any]) -> int | None:
-    """Return when the source changed the row."""
+    """Return the time at which the source changed the row."""
     micros, millis = source.get("ts_us"), source.get("ts_ms")
     time = micros if type(micros) is int else millis * 1000 if type(millis) is int else None
     return None if time is None else check_time(time, "source.ts_ms")
 
 
 def check_time(micros: int, field: str) -> int:
-    """Return microseconds since the epoch that a timestamp can show. Raises ``NotReadError``."""
+    """Return microseconds since the epoch if a timestamp can hold them. Raises ``NotReadError``."""
     try:
         EPOCH + timedelta(microseconds=micros)
     except OverflowError as error:
@@ -276,7 +276,7 @@ def check_time(micros: int, field: str) -> int:
 
 
 def transaction(source: Mapping[str, Any], told: Any) -> str | None:
-    """Return what all events of a transaction share: PostgreSQL's ``transaction.id`` differs for each."""
+    """Return the id that all events of a transaction share; PostgreSQL's ``transaction.id`` is not."""
     own = source.get("txId")
     if own is None and type(told) is dict:
         own = told.get("id")
@@ -299,7 +299,7 @@ _MICROSECOND = EPOCH.resolution
 
 
 def read_enveloped(documents: Events, key: bytes | None, value: bytes) -> Change:
-    """Return a record as a change; the event's key, if it is an object, gives a delete its fields.
+    """Return a record as a change; a delete takes its fields from the event's key if it is an object.
 
     Raises ``NotReadError``.
     """

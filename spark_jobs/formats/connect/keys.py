@@ -1,4 +1,4 @@
-"""A record's key as one text: keys of equal values have one, however they are written. Pure.
+"""A record's key as canonical text: equal keys have equal text, however they are written. Pure.
 
 Without blanks, names in the order of the table's key, numbers the shortest, as few escapes as there can be:
 as Kafka Connect's JSON converter writes them, but for doubles.
@@ -36,7 +36,7 @@ _PRINTED = re.compile(r"-?(?:[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]{1,3})?|[0-9][eE][-+
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key; ``fields`` is the JSON object that it is, None of one that is a text."""
+    """A key; ``fields`` is its JSON object, or None if the key is text."""
 
     text: str
     fields: bytes | None = None
@@ -45,7 +45,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How keys are spelled: ``order`` is that of their names where the table has one.
+    """The canonical form of keys; ``order`` is the order of their names, where the table has one.
 
     ``are_texts``: somebody said so of keys that are no objects. With ``is_compared`` one that may be a number
     or a text is refused, since nobody knows which keys it is equal to.
@@ -67,7 +67,7 @@ class Spelling:
         return Key(text, text.encode(), document.schema)
 
     def of(self, text: str) -> str:
-        """Return the one spelling of a key that is an object. Raises ``KeyNotReadError``."""
+        """Return the canonical text of an object key. Raises ``KeyNotReadError``."""
         return text if _spelled(self.order).fullmatch(text) else _written(_parsed(text), self.order)
 
     def _bare(self, key: bytes, bare: BareValueError) -> str:
@@ -111,7 +111,7 @@ def _parsed(text: str) -> Any:
 
 
 def _written(value: Any, order: Sequence[str] | None = None) -> str:
-    """Return the spelling of a value; with an ``order`` of the whole key, whose names keep theirs without."""
+    """Return a value's canonical text; names keep the ``order`` of the whole key."""
     match value:
         case dict():
             is_of_order = order is not None and {*order} == {*value}

@@ -1,4 +1,4 @@
-"""Rows read strictly, one by one: for those that a block is not sure of, and for audits."""
+"""Strict one-by-one reader of rows, for values that the block reader is unsure of, and for audits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_jobs.values import plain
 
 
 class PlainRows:
-    """Reads rows of a type; with ``is_whole`` they have a value wherever their source says so."""
+    """Reads rows of a type; with ``is_whole`` every required field must have a value."""
 
     def __init__(self, row: Record[Field], *, is_whole: bool) -> None:
         self._row = row
@@ -83,7 +83,7 @@ _SHOWN = 60
 
 
 def bytes_of(text: Any, _leaf: Leaf | None = None) -> bytes:
-    """Return the bytes that JSON writes as base64."""
+    """Return bytes that JSON contains as base64."""
     try:
         return b64decode(_text(text), validate=True)
     except (Error, ValueError) as error:
@@ -91,7 +91,7 @@ def bytes_of(text: Any, _leaf: Leaf | None = None) -> bytes:
 
 
 def decimal_of(text: Any, leaf: Leaf) -> Decimal:
-    """Return a decimal that is written as the bytes of its digits."""
+    """Return a decimal that is written as the bytes of its unscaled value."""
     content = bytes_of(text)
     try:
         return plain.decimal(content, leaf.precision or None, leaf.scale)
@@ -100,12 +100,12 @@ def decimal_of(text: Any, leaf: Leaf) -> Decimal:
 
 
 def number_text(text: Any, scale: int) -> str:
-    """Return the same of one that no decimal column has room for, as text."""
+    """Return a decimal that no decimal column can hold, as text."""
     return format(decimal_of(text, Leaf(Kind.NUMBER_TEXT, scale=scale)), "f")
 
 
 def time_text(number: int, leaf: Leaf) -> str:
-    """Return the text of a time with all of its digits."""
+    """Return a time as text with all its digits."""
     if leaf.kind is Kind.CLOCK_TEXT:
         return clock_text(number * leaf.unit_ns)
     try:
@@ -115,7 +115,7 @@ def time_text(number: int, leaf: Leaf) -> str:
 
 
 def read_leaf(leaf: Leaf, value: Any) -> Any:
-    """Return a parsed value, fractions being decimals, as a column has it; or ``UnreadableValueError``."""
+    """Return a parsed value, with decimal fractions, in its column's type, or ``UnreadableValueError``."""
     if leaf.kind in _INTEGERS:
         value = _INTEGERS[leaf.kind](value, leaf)
     return _READ[leaf.kind](value, leaf) if leaf.kind in _READ else value
@@ -171,7 +171,7 @@ def _text(value: Any, _leaf: Leaf | None = None) -> str:
 
 
 def scaled_text(value: Any, _leaf: Leaf) -> str:
-    """Return the text of a number that has its scale beside it."""
+    """Return the text of a number that is accompanied by its scale."""
     if type(value) is not dict or value.keys() != {"scale", "value"} or type(value["scale"]) is not int:
         raise _misfit(value, "not a number with its scale")
     return number_text(value["value"], value["scale"])

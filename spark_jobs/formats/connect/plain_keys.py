@@ -1,4 +1,4 @@
-"""The one spelling of keys by code of its own, for ``audit`` alone; ``connect.keys`` says the rule."""
+"""An independent implementation of canonical keys, used by ``audit`` only; see ``connect.keys``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXACT = Context(MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def plain_key(key: bytes, spelling: Spelling) -> str:
-    """Return a key as one text. Raises one of ``UNREADABLE``."""
+    """Return a key as canonical text. Raises one of ``UNREADABLE``."""
     try:
         value = read_exactly(key)
     except UNREADABLE:
@@ -40,14 +40,14 @@ def plain_key(key: bytes, spelling: Spelling) -> str:
 
 
 def plain_object_key(key: bytes, spelling: Spelling) -> str:
-    """Return a key that is an object as one text. Raises one of ``UNREADABLE``."""
+    """Return an object key as canonical text. Raises one of ``UNREADABLE``."""
     if not (text := plain_key(key, spelling)).startswith("{"):
         raise NotReadError("no object")
     return text
 
 
 def old_key(key: bytes, spelling: Spelling) -> str | None:
-    """Return a key that a header names, None where nothing is to be read."""
+    """Return the previous key from a header, or None if there is none to read."""
     try:
         return plain_key(key, spelling)
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Rows by the schema beside them, behind the seam of ``spark_jobs.schema.writer_schema``."""
+"""Rows with their schema next to them, as an implementation of ``spark_jobs.schema.writer_schema``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HINT = "Rename the column at its source, or leave it out at the connector (`col
 
 @dataclass(frozen=True, slots=True)
 class RowSchema(MadeOnce):
-    """The rows of an envelope's schema, or of their own; ``is_whole``: they are more than a key."""
+    """The row type of an envelope's schema or of a row schema; ``is_whole`` means more than a key."""
 
     text: str
     is_whole: bool = True
@@ -54,7 +54,7 @@ def _column(kind: Type) -> str | Type:
 
 
 class _Block:
-    """Many rows at once: by JSON's decoder as they are written, then column by column."""
+    """Reads many rows at once: the JSON decoder parses them, then each column is converted."""
 
     def __init__(self, row: Record[Field], columns: pa.Schema, *, is_whole: bool) -> None:
         self._row = row

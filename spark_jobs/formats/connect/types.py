@@ -1,4 +1,4 @@
-"""The types of a table's row in the schema that Kafka Connect writes around an event."""
+"""The types of a table's row in Kafka Connect's schema of an event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_DIGITS = 38
 
 
 class Kind(StrEnum):
-    """What a value is, whatever JSON writes it as: its column's type, or of what it is text."""
+    """Kind of a value, independent of its JSON form: its column's type, or the meaning of its text."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value; ``unit_us`` of a time is that of its number, ``precision`` and ``scale`` are a decimal's.
+    """A value; ``unit_us`` is the unit of a time's number, ``precision`` and ``scale`` are a decimal's.
 
     ``unit_ns`` is that of one that is told as text.
     """
@@ -56,7 +56,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Field(tree.Field["Type"]):
-    """A field; ``may_be_null`` as its source says."""
+    """A field; ``may_be_null`` is the source's nullability."""
 
     may_be_null: bool = False
 
@@ -105,7 +105,7 @@ _DECIMAL = ("bytes", "org.apache.kafka.connect.data.Decimal")
 
 
 def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Record[Field]:
-    """Return a row's type by an envelope's schema, or by its own, the times of some fields told so.
+    """Return a row's type from an envelope's or a row's schema; some time fields may be configured.
 
     Raises ``ConfigError``: ``schema-unreadable`` for what is no such schema, ``schema-unsupported`` for a
     type that is not known here.

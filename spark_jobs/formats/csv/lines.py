@@ -1,4 +1,4 @@
-"""CSV behind the seam of ``writer_schema``: a record is one line, whose fields have configured names.
+"""CSV behind the interface of ``writer_schema``: a record is one line, with configured field names.
 
 A field is text, and null where it is empty, in quotes or not. A header line says nothing of a row: it is
 passed over, alone or before the record's line.
@@ -29,7 +29,7 @@ csv.field_size_limit(2**31 - 1)  # else no more than 128 KiB
 
 @dataclass(frozen=True, slots=True)
 class CsvLines:
-    """Lines as ``csv.writer`` writes them; with ``has_header`` one that is the names is a header."""
+    """Lines as ``csv.writer`` writes them; with ``has_header`` a line equal to the names is a header."""
 
     names: tuple[str, ...]
     delimiter: str = ","

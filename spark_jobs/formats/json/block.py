@@ -1,4 +1,4 @@
-"""A chunk of JSON values as rows of a table: every value becomes a right row or is unread, none is changed.
+"""Decodes a chunk of JSON values to table rows: each value becomes a correct row or is unread.
 
 A chunk goes to Arrow's reader as a whole, which is believed under guards; if it refuses that, in blocks; a
 refused block is looked at record by record, and its good records are decoded once more, so that one bad
@@ -45,7 +45,7 @@ def decode_chunk(
     *,
     elsewhere: frozenset[str] = frozenset(),
 ) -> ReadValues:
-    """Decode values into rows of ``schema``, a table's own columns; null where a record has no such field.
+    """Decode values to rows of ``schema``, a table's own columns; absent fields are null.
 
     A value is never None; an empty one is unread. Fields the schema lacks, at any depth, are reported
     in ``new_fields`` when a column can be added for them, else they make the record unread, or are
@@ -68,7 +68,7 @@ def decode_chunk(
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """``read_as`` is None when a column is of a type that only the way record by record can make."""
+    """Decodes a chunk; ``read_as`` is None if a column's type requires the record-by-record reader."""
 
     schema: pa.Schema
     read_as: pa.Schema | None
@@ -77,7 +77,7 @@ class _Decoder:
     elsewhere: frozenset[str]
 
     def at_once(self, values: Sequence[bytes]) -> ReadValues | None:
-        """Decode values of which all are good, or have new fields; None when there are bad ones."""
+        """Decode values that are all good or have new fields; return None if some are bad."""
         read = (
             None
             if self.read_as is None
@@ -146,7 +146,7 @@ class _Decoder:
     def _build(
         self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]], tables: list[pa.Table]
     ) -> list[int]:
-        """Append tables of the good records, in order; return the indices of those the reader refuses."""
+        """Append tables of the good records, in order; return the indices of rejected records."""
         if not good:
             return []
         table = self._table_of(values, good)
@@ -176,7 +176,7 @@ class _Decoder:
 
 
 def _shown(*path: str) -> str:
-    """Return the dotted name of a field; a column's is never shortened, another key may be."""
+    """Return a field's dotted name; long names are shortened unless they are columns."""
     return ".".join(shortened(step, MAX_NAME_BYTES) for step in path)
 
 
@@ -196,14 +196,14 @@ _OPEN, _CLOSE = ord("{"), ord("}")
 
 @dataclass(frozen=True, slots=True)
 class FastRead:
-    """A chunk as rows; ``unknown``: fields outside the schema, by dotted name, and how many have a value."""
+    """A chunk as rows; ``unknown`` counts non-null values of fields outside the schema, by dotted name."""
 
     table: pa.Table
     unknown: Mapping[str, int]
 
 
 def read_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type to have the reader read for a column, or None when it cannot read one exactly.
+    """Return the type to request from the reader for a column, or None if it cannot read it exactly.
 
     It knows no maps, times, UUIDs; a decimal with an exponent of some million digits kills it.
     """
@@ -227,7 +227,7 @@ _READ_AS_TEXT = (
 
 
 def read_schema(schema: pa.Schema) -> pa.Schema | None:
-    """Return the schema to give to the reader, or None when it cannot read some column exactly."""
+    """Return the schema to give to the reader, or None if it cannot read some column exactly."""
     columns = [(field.name, read_type(field.type) if field.nullable else None) for field in schema]
     return None if any(kind is None for _, kind in columns) else pa.schema(columns)
 
@@ -240,7 +240,7 @@ def read_chunk(
     are_exact: bool = False,
     passed: Collection[str] = (),
 ) -> FastRead | None:
-    """All values as rows of ``schema``, or None when one of them may not be one. Never kills the process.
+    """Return all values as rows of ``schema``, or None if one may not be a row. Never kills the process.
 
     ``are_exact``: it is known that no integer among them is rounded by a column of floating point. Fields
     that are ``passed`` over are not unknown.
@@ -272,7 +272,7 @@ def read_chunk(
 
 
 def are_objects(values: Sequence[bytes]) -> bool:
-    """True if every value starts and ends like an object; one with blanks around it does not."""
+    """True if every value starts with ``{`` and ends with ``}``; surrounding blanks make it False."""
     return _holds_objects(b"\n".join(values), _lengths(values))
 
 
@@ -281,7 +281,7 @@ def _lengths(values: Sequence[bytes]) -> np.ndarray:
 
 
 def _holds_objects(block: bytes, lengths: np.ndarray) -> bool:
-    """The same of values joined by newlines: the block is looked at where each begins and ends."""
+    """True if values joined by newlines all look like objects, judged at the boundaries only."""
     letters = np.frombuffer(block, np.uint8)
     ends = np.cumsum(lengths + 1) - 1
     is_filled = lengths.min() > 0  # else what stands there is another value's
@@ -302,7 +302,7 @@ def _read_block(block: bytes, read_as: pa.Schema) -> pa.Table:
 def _unknown(
     found: Any, columns: Iterable[Any], known: Any, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, int]]:
-    """The fields of a schema or struct, at any depth, that are not known and say something."""
+    """Return the unknown fields of a schema or struct, at any depth, that have non-null values."""
     for field, values in zip(found, columns, strict=True):
         column, here = values, (*path, field.name)
         if known.get_field_index(field.name) < 0:
@@ -335,7 +335,7 @@ def _conform(known: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _depth(fields: Iterable[pa.Field]) -> int:
-    """How deep the records of these fields nest."""
+    """Return the nesting depth of records with these fields."""
     deepest = 0
     for field in fields:
         kind, depth = field.type, 0

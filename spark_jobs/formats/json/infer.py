@@ -1,4 +1,4 @@
-"""What fields a sequence of JSON values has, and of which kinds their values are."""
+"""Fields of a sequence of JSON values, and the kinds of their values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def observe(
     offsets: Sequence[int] | None = None,
     max_fields: int = sys.maxsize,
 ) -> Evidence:
-    """Gather evidence from values; those that are no JSON objects are counted.
+    """Gather evidence from values; values that are not JSON objects are counted.
 
     Coordinates are for people, to find an example: without ``offsets`` the positions in ``values``. Strings
     of a field are looked at as times until the first that is none. Of more than ``max_fields`` fields, at any
@@ -46,7 +46,7 @@ def observe(
 
 @dataclass(slots=True)
 class _Seen:
-    """A ``FieldEvidence`` in the making."""
+    """A ``FieldEvidence`` under construction."""
 
     order: tuple[int, int, int]
     kinds: dict[str, list[Any]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class _Walker:
 
     @property
     def is_full(self) -> bool:
-        """Whether there was no room for more."""
+        """True if there was no room for more fields."""
         return not self._room
 
     def evidence(self) -> dict[str, FieldEvidence]:
@@ -108,7 +108,7 @@ class _Walker:
             self._count(seen, value)
 
     def settle_huge(self, value: bytes) -> None:
-        """Count numbers that orjson gives as doubles but that may have been written as integers."""
+        """Count numbers that orjson returns as doubles but that may have been written as integers."""
         integers: set[float] = set()
 
         def note(text: str) -> None:

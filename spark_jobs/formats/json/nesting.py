@@ -1,4 +1,4 @@
-"""How deep JSON nests, which has two ends.
+"""Limits of JSON nesting, of which there are two.
 
 Some ten thousand levels overflow the stack in Arrow's reader: the process dies. And Parquet's reader opens no
 file with a column of more than a hundred levels, of which each list takes two.
@@ -20,7 +20,7 @@ _STEP[[ord("]"), ord("}")]] = -1
 
 
 def is_too_deep(value: bytes) -> bool:
-    """True if lists and objects nest deeper than ``MAX_NESTING`` in a value, valid JSON or not."""
+    """True if a value's lists and objects nest deeper than ``MAX_NESTING``, even if it is not valid JSON."""
     if value.count(b"[") + value.count(b"{") <= MAX_NESTING:
         return False
     if b"\\" in value:

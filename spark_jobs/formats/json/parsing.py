@@ -1,4 +1,4 @@
-"""One value as Python objects, nothing of it lost: numbers keep their literal, repeated keys are refused."""
+"""Lossless parsing of one value: numbers keep their literal, repeated keys are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parse_object(value: bytes) -> dict[str, Any]:
 
 
 def parse_any(value: bytes) -> Any:
-    """Parse strictly what need be no object; raises ``UnreadableValueError`` where it is not JSON."""
+    """Parse any JSON value strictly; raises ``UnreadableValueError`` if it is not JSON."""
     if not value.strip(BLANKS):
         raise UnreadableValueError("the value is empty")
     if is_too_deep(value):

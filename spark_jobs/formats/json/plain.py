@@ -1,4 +1,4 @@
-"""JSON read a second time, for ``audit`` alone: by orjson, and by Python's own reader where digits count.
+"""Independent JSON reader for ``audit`` only: orjson, and Python's reader where digits matter.
 
 It shares nothing with the way of a drain, else an audit would repeat a drain's mistakes. It may be laxer:
 only records that became rows are asked about, and of these it says what the row must hold.
@@ -23,7 +23,7 @@ from spark_jobs.values.plain import NO_VALUE, Read, decimals, nearest, of, refus
 def read_rows(
     values: Sequence[bytes], columns: pa.Schema, fields: Mapping[str, str], elsewhere: frozenset[str]
 ) -> tuple[pa.Table, list[int], list[int], Mapping[tuple[str, str], list[int]]]:
-    """Return what rows must hold, which values they are of, which say more, and which are rounded.
+    """Return the expected rows, their value indices, the ones with more fields, and the rounded ones.
 
     A column is of the field named. Fields ``elsewhere`` are said in no row of it, and need not be.
     """
@@ -37,7 +37,7 @@ def read_rows(
 
 
 class _Reading:
-    """Values being read column by column: at once where all are as Arrow stores them, else one by one.
+    """Values read column by column: at once if all have Arrow's types, else one by one.
 
     What could be no row is ``unreadable``, what says more than its row holds in ``has_more``, by index.
     """
@@ -50,7 +50,7 @@ class _Reading:
         self._objects = [_if_readable(_exactly if needs_digits else _object, value) for value in values]
 
     def look_for_more(self, names: frozenset[str]) -> None:
-        """Note the records that say something under other names, and pass over those that are none."""
+        """Note records with other non-null fields; skip records without any."""
         for index, record in enumerate(self._objects):
             if record is None:
                 self.unreadable.add(index)
@@ -60,7 +60,7 @@ class _Reading:
                 self.has_more.add(index)
 
     def column(self, column: pa.Field, name: str) -> list[Any]:
-        """Return what the column must hold of the field, and note which values it cannot."""
+        """Return the field's expected column, and note the values that it cannot hold."""
         items = [None if record is None else record.get(name) for record in self._objects]
         if _are_stored_as_they_are(items, column.type):
             return items
@@ -90,7 +90,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class Beside:
-    """What a value says that its row cannot hold: fields without a column, and integers to the last digit.
+    """The parts of a value that its row cannot hold: fields without a column, and exact large integers.
 
     ``rounded`` are the columns that hold only the nearest double, each with the type that would hold all.
     """
@@ -130,19 +130,19 @@ def _exactly(value: bytes) -> Any:
 
 
 def read_exactly(value: bytes) -> Any:
-    """Return any JSON with all digits; raises one of ``UNREADABLE``."""
+    """Return any JSON value with all its digits; raises one of ``UNREADABLE``."""
     return _READER.decode(value.decode())
 
 
 def _needs_digits(kind: pa.DataType) -> bool:
-    """True if a double does not stand for the number that was written."""
+    """True if a double does not represent the written number."""
     if pa.types.is_nested(kind):
         return any(_needs_digits(kind.field(position).type) for position in range(kind.num_fields))
     return bool(pa.types.is_decimal(kind) or pa.types.is_float32(kind))
 
 
 class _DigitsNeededError(Exception):
-    """A number was read as a double that may have been written as an integer."""
+    """A number was read as a double but may have been written as an integer."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _whole(text: str) -> Any:
 
 
 class _Fraction(Decimal):
-    """A number with a fraction or an exponent, and as it was written: ``1e2`` and ``1E+2`` are one number."""
+    """A number with a fraction or exponent, and its text: ``1e2`` and ``1E+2`` are equal."""
 
     __slots__ = ("text",)
     text: str
@@ -180,7 +180,7 @@ _MAX_LONG = 2**63 - 1  # orjson makes a double of an integer of more than 64 bit
 
 
 def read_of(kind: pa.DataType, beside: Beside, path: tuple[str, ...]) -> Read:
-    """Return what makes of a parsed value, not null, what Arrow is to store for it."""
+    """Return the converter from a parsed, non-null value to the value that Arrow stores."""
     if pa.types.is_struct(kind):
         return _struct(kind, beside, path)
     if pa.types.is_map(kind):
@@ -197,7 +197,7 @@ def read_of(kind: pa.DataType, beside: Beside, path: tuple[str, ...]) -> Read:
 
 
 def _struct(fields: Iterable[pa.Field], beside: Beside, path: tuple[str, ...]) -> Read:
-    """Return what reads an object."""
+    """Return the reader of an object."""
     reads = {field.name: read_of(field.type, beside, (*path, field.name)) for field in fields}
 
     def read(value: Any) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _or_null(read: Read) -> Read:
 
 
 def says_something(value: Any) -> bool:
-    """True if any value but null is in it."""
+    """True if the value contains anything but null."""
     left = [value]  # without recursion: a thousand levels are read, and more than Python calls
     while left:
         value = left.pop()

@@ -1,4 +1,4 @@
-"""The texts of a schema and of all it refers to, and what in them a reference leads to."""
+"""The texts of a schema and of all that it refers to, and the targets of its references."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ unreadable = partial(tree.unreadable, "JSON Schema")
 
 
 class Documents:
-    """Finds schemas by URI: a text's own ``$id``, the name that it is referred to by, alone or beside ours.
+    """Finds schemas by URI: ``$id``, or the name of a reference, absolute or relative to the schema.
 
     Objects are known by their identity; all of them live as long as this does.
     """
@@ -37,7 +37,7 @@ class Documents:
             self._add(document, _joined(ours, url))
 
     def target(self, schema: dict[str, Any], reference: object) -> Any:
-        """Return the schema that a ``$ref`` of this one leads to; raises ``ConfigError``."""
+        """Return the target of a ``$ref`` in this schema; raises ``ConfigError``."""
         if not isinstance(reference, str):
             raise unreadable("a $ref that is no text")
         if (id(schema), reference) not in self._targets:
@@ -58,7 +58,7 @@ class Documents:
         return found
 
     def _add(self, document: Any, base: str) -> None:
-        """Enter a text, and what is inside it under URIs and anchors of its own."""
+        """Register a text, and its nested schemas under their own URIs and anchors."""
         self._by_uri[base] = document
         dialect = str(document.get("$schema", "")) if isinstance(document, dict) else ""
         id_key = "id" if any(old in dialect for old in _OLD) else "$id"

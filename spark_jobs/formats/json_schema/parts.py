@@ -1,4 +1,4 @@
-"""Schemas that all hold of one value, as what they say together: ``allOf``, a ``$ref``, a choice of one.
+"""Schemas that apply to one value, combined: ``allOf``, a ``$ref``, a choice of one.
 
 What is no type, no property and no item (``minimum``, ``pattern``, ``required``) is the producers' to keep.
 """
@@ -43,7 +43,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """``choices`` are branches of which one holds beside the parts; with ``is_never`` no value is right."""
+    """Combined schemas; one of ``choices`` applies in addition; with ``is_never`` no value is valid."""
 
     parts: tuple[dict[str, Any], ...]
     choices: tuple[tuple[Any, ...], ...] = ()
@@ -51,21 +51,21 @@ class Node:
 
     @property
     def key(self) -> frozenset[int]:
-        """Return what tells it from others, whichever way it was come to."""
+        """Return the node's identity, independent of the path that leads to it."""
         return frozenset(id(part) for part in self.parts if any(key in part for key in _SAYING))
 
     @property
     def doc(self) -> str | None:
-        """Return what the nearest description says, else the nearest title."""
+        """Return the nearest description, or else the nearest title."""
         texts = (part.get(key) for key in ("description", "title") for part in self.parts)
         return next((text for text in texts if isinstance(text, str) and text), None)
 
     def said(self, keyword: str) -> list[Any]:
-        """Return what the parts have under a keyword."""
+        """Return the parts' values of a keyword."""
         return [part[keyword] for part in self.parts if keyword in part]
 
     def properties(self) -> dict[str, list[Any]]:
-        """Return for each property that is named the schemas that it must be of."""
+        """Return, for each named property, the schemas that apply to it."""
         named: dict[str, list[Any]] = {}
         for properties in self.said("properties"):
             if not isinstance(properties, dict):
@@ -76,14 +76,14 @@ class Node:
 
 
 class Parts:
-    """Takes schemas apart, in so many steps at most."""
+    """Combines schemas, with a limit on the number of steps."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._steps = 0
 
     def node(self, schemas: Sequence[Any]) -> Node:
-        """Return what schemas say that all hold of a value; raises ``ConfigError``."""
+        """Return the combination of schemas that apply to one value; raises ``ConfigError``."""
         parts: dict[int, dict[str, Any]] = {}
         choices: list[tuple[Any, ...]] = []
         waiting = deque(schemas)
@@ -114,7 +114,7 @@ class Parts:
         return Node(tuple(parts.values()), tuple(choices))
 
     def names(self, node: Node) -> frozenset[str]:
-        """Return which types a value that is not null may have: one, where a column can be of it, or many.
+        """Return the types of non-null values: one if a column can have it, or several.
 
         A number may be an integer.
         """
@@ -133,7 +133,7 @@ class Parts:
 
 
 def _own_names(node: Node) -> frozenset[str] | None:
-    """Return which types the parts allow together, null too; None where they do not say."""
+    """Return the types that all parts allow, including null; None if no part restricts them."""
     said = [names for names in map(_names_of, node.parts) if names is not None]
     if said:
         return frozenset.intersection(*said)
@@ -156,7 +156,7 @@ def _names_of(part: dict[str, Any]) -> frozenset[str] | None:
 
 
 def _told(value: Any) -> str:
-    """Return a text, or what else it is: what nests deep cannot be shown."""
+    """Return a text, or a description of any other value: deep nesting cannot be shown."""
     return value[:100] if isinstance(value, str) else f"a value of {type(value).__name__}"
 
 
@@ -165,7 +165,7 @@ def _type_name(item: Any) -> str:
 
 
 def _chosen(node: Node, names: frozenset[str] | None, inner: Sequence[Node]) -> frozenset[str]:
-    """Return the types that are left where one of these holds too: many where they tell of other columns."""
+    """Return the types left if one of these also applies; several if they lead to different columns."""
     if names is None:
         own = [None if each.choices else _own_names(each) for each in inner]
         every = frozenset[str]().union(*(each or _NAMES for each in own))
@@ -181,7 +181,7 @@ def _chosen(node: Node, names: frozenset[str] | None, inner: Sequence[Node]) -> 
 
 
 def _branches(schema: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the choices that a schema has, without null, which every column may be."""
+    """Yield a schema's choices without null, which every column allows."""
     for key in ("oneOf", "anyOf"):
         if branches := _list(schema, key):
             yield tuple(branch for branch in branches if not _is_null(branch)) or (_NULL,)

@@ -1,4 +1,4 @@
-"""A value read again by its JSON Schema, for ``audit`` alone: by JSON's plain reader, strictly."""
+"""Independent reader of values by their JSON Schema, for ``audit`` only: strict, one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PlainReader:
-    """Reads values as ``columns`` hold them; with ``ignores`` they may say more than the schema names."""
+    """Reads values for ``columns``; with ``ignores`` they may have fields that the schema does not name."""
 
     def __init__(self, root: Root, columns: pa.Schema, *, ignores: bool) -> None:
         self._root = root

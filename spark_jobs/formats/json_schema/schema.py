@@ -1,4 +1,4 @@
-"""JSON Schema behind the seam of ``spark_jobs.schema.writer_schema``: columns that the JSON decoder fills.
+"""The JSON Schema implementation of ``spark_jobs.schema.writer_schema``; the JSON decoder reads values.
 
 A value that is no object is read as the one field of an object around it.
 """
@@ -29,7 +29,7 @@ _HINT = "Rename the property in a new version of the schema, or keep values as `
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema(MadeOnce):
-    """A JSON Schema; properties that it does not name are counted with ``ignores``, else no row has any."""
+    """A JSON Schema; with ``ignores`` unnamed properties are counted, otherwise they make a value unread."""
 
     source: SchemaText
     ignores: bool = False
@@ -42,7 +42,7 @@ class JsonSchema(MadeOnce):
 
 
 def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
-    """Return a schema that values can be read by.
+    """Return a schema that can be used to read values.
 
     Raises ``ConfigError``: ``schema-unreadable`` for text that is no JSON Schema, or refers to what is not
     there, ``schema-unsupported`` for a schema that no table can be made of.
@@ -67,7 +67,7 @@ class _Reader:
         self.plain = PlainReader(root, self._written, ignores=ignores)
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
-        """Return all of them at once; those that have to be looked at before, after that."""
+        """Decode the values in one call; validate first if the schema requires it."""
         read = self._looked_at(values, self._object) if self.columns.is_whole else self._decoded(values)
         if read.ignored and self._is_partly_closed:
             read = self._looked_at(values, self._allowed)
@@ -78,7 +78,7 @@ class _Reader:
         return read if self._written is self._arrow else replace(read, table=read.table.cast(self._arrow))
 
     def _looked_at(self, values: Sequence[bytes], look: Callable[[bytes], bytes]) -> ReadValues:
-        """Decode what ``look`` makes of each; where it raises ``UnreadableValueError`` one is unread."""
+        """Decode the result of ``look`` for each value; a value for which it raises is unread."""
         objects: dict[int, bytes] = {}
         unread = []
         for index, value in enumerate(values):
@@ -98,7 +98,7 @@ class _Reader:
         return _AROUND % value
 
     def _allowed(self, value: bytes) -> bytes:
-        """Return the object; raises it for what a closed one has beside its properties."""
+        """Return the object; raise ``UnreadableValueError`` if a closed object has other properties."""
         made = self._object(value)
         for path, item in forbidden(parse_object(made), self._record):
             if says_something(item):
@@ -113,12 +113,12 @@ def _column(kind: Type) -> Type | None:
 
 
 def _in_form(field: Field[Type], form: Form) -> Type:
-    """Return the type of a time that is told as text: in JSON it is."""
+    """Return the type of a time in its configured form; in JSON it is text."""
     return Kind.STRING if form is Form.TEXT and field.type is Kind.TIMESTAMP else field.type
 
 
 def _as_written(field: pa.Field, around: str, as_text: Collection[str]) -> pa.Field:
-    """Return a column as the JSON decoder is to fill it: JSON where it holds JSON's text."""
+    """Return a column as the JSON decoder should fill it: JSON if it holds JSON text."""
     here, kind = f"{around}.{field.name}" if around else field.name, field.type
     if here in as_text:
         return field.with_type(pa.json_())

@@ -1,4 +1,4 @@
-"""A JSON Schema's text as a tree of types, written out wherever they are reached.
+"""A JSON Schema's text as a tree of types, expanded wherever they are used.
 
 What no one column can hold is JSON text: values of several types, tuples, objects without named properties,
 and a type inside itself.
@@ -22,7 +22,7 @@ VALUE = "value"
 
 
 class Kind(StrEnum):
-    """What a value without others inside is, by the name of its column's type."""
+    """Kind of a value without nested values, named after its column's type."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record(tree.Record["Field[Type]"]):
-    """An object by its properties; where ``is_closed`` it has no others."""
+    """An object with its properties; if ``is_closed``, no others are allowed."""
 
     is_closed: bool = False
 
@@ -52,14 +52,14 @@ _PLAIN = {"boolean": Kind.BOOLEAN, "string": Kind.STRING, "integer": Kind.LONG, 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A schema's columns as one record: with ``is_whole`` of one, which is all of the value."""
+    """A schema's columns as one record; with ``is_whole`` its one column is the whole value."""
 
     record: Record
     is_whole: bool
 
 
 def parse(source: SchemaText) -> Root:
-    """Return the types of a schema and of all that it refers to.
+    """Return the types of a schema and of all schemas that it refers to.
 
     Raises ``ConfigError``: ``schema-unreadable`` for what is no JSON Schema, ``schema-unsupported`` for one
     that no columns can come of.
@@ -75,14 +75,14 @@ def parse(source: SchemaText) -> Root:
 
 @dataclass
 class _Tree(Bounded):
-    """Writes types out; ``path`` leads to one, ``inside`` are what is around it."""
+    """Expands types; ``path`` leads to the current one, ``inside`` are the enclosing ones."""
 
     parts: Parts
 
     def field(
         self, name: str, schemas: Sequence[Any], path: tuple[str, ...], inside: tuple[frozenset[int], ...]
     ) -> Field[Type] | None:
-        """Return what schemas say together under a name, None where there is nothing but null."""
+        """Return the field that the schemas describe under a name, or None if it can only be null."""
         self.count(path, len(inside))
         node = self.parts.node(schemas)
         kind = None if node.is_never else self._type(node, path, inside)
@@ -146,7 +146,7 @@ def _leaf(name: str, node: Node) -> Kind:
 
 
 def are_closed(kind: Type) -> set[bool]:
-    """Return whether objects in a type are closed: both, where some are."""
+    """Return whether objects of a type are closed; both values if they differ."""
     match kind:
         case Record(fields, is_closed):
             return {is_closed}.union(*(are_closed(each.type) for each in fields))
@@ -156,7 +156,7 @@ def are_closed(kind: Type) -> set[bool]:
 
 
 def forbidden(value: Any, kind: Type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield what closed objects have beside what is named, and where; other types are passed over."""
+    """Yield the unnamed properties of closed objects, with their paths; other types are skipped."""
     match kind:
         case Record(fields, is_closed) if isinstance(value, dict):
             types = {each.name: each.type for each in fields}

@@ -1,1 +1,1 @@
-"""Values side by side: what readers that take many at once are made of."""
+"""Building blocks of readers that process many values in parallel."""

@@ -1,4 +1,4 @@
-"""Many values side by side, each with a place up to which it was read: one step reads the next of all.
+"""Many values in parallel, each with a read position: one step reads the next item of all.
 
 A step that a value does not allow puts it in doubt and reads nothing of it that matters: no place is ever
 past its value's end but in doubt, or will be by ``finish``, and none past what may be looked at.
@@ -34,7 +34,7 @@ _ONE, _EIGHT = np.uint64(1), np.uint64(8)
 
 
 class Lanes:
-    """``at`` and ``end`` are places in all bytes, ``ids`` which of the first lanes each is."""
+    """Read positions; ``at`` and ``end`` are offsets in all bytes, ``ids`` the original lane numbers."""
 
     __slots__ = ("_bytes", "_last", "_stops", "at", "data", "end", "is_sure")
 
@@ -51,26 +51,26 @@ class Lanes:
         return len(self.at)
 
     def of(self, rows: np.ndarray) -> Lanes:
-        """Return some of the lanes, to be read on and ``put`` back."""
+        """Return some of the lanes, to be read further and then ``put`` back."""
         some: Lanes = object.__new__(Lanes)
         some.data, some._bytes, some._stops, some._last = self.data, self._bytes, self._stops, self._last
         some.at, some.end, some.is_sure = self.at[rows], self.end[rows], self.is_sure[rows]
         return some
 
     def put(self, rows: np.ndarray, some: Lanes) -> None:
-        """Take over how far some of the lanes were read."""
+        """Update the positions of some of the lanes."""
         self.at[rows], self.is_sure[rows] = some.at, some.is_sure
 
     def doubt(self, rows: np.ndarray) -> None:
-        """Leave these, a mask, to who reads values by themselves."""
+        """Mark these lanes for the one-by-one reader. ``rows`` is a mask."""
         self.is_sure &= ~rows
 
     def finish(self) -> None:
-        """Doubt what was not read to its very end."""
+        """Mark lanes that were not read to their end."""
         self.is_sure &= self.at == self.end
 
     def numbers(self) -> np.ndarray:
-        """Read an integer of seven bits a byte of each, unsigned."""
+        """Read an unsigned varint from each lane."""
         first = self._bytes[self.at]
         if first.max(initial=0) < _SMALL:
             self._move(1)
@@ -83,16 +83,16 @@ class Lanes:
         return numbers
 
     def longs(self) -> np.ndarray:
-        """Read a signed integer, zigzag, of each."""
+        """Read a signed zigzag varint from each lane."""
         return signed(self.numbers())
 
     def many_numbers(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Read so many integers of each lane, and return them, and how many there were."""
+        """Read ``counts[i]`` integers from lane i; return them and the number read."""
         first = np.searchsorted(self._ends_of_numbers(), self.at)
         return self._numbers_between(first, first + counts)
 
     def numbers_until(self, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Read integers of each lane up to these places, and return them, and how many there were."""
+        """Read integers from each lane up to these positions; return them and the number read."""
         stops = self._ends_of_numbers()
         first, last = np.searchsorted(stops, self.at), np.searchsorted(stops, ends)
         read = self._numbers_between(first, last)
@@ -100,7 +100,7 @@ class Lanes:
         return read
 
     def _ends_of_numbers(self) -> np.ndarray:
-        """Return where the bytes are with which an integer may end, which is known once for all lanes."""
+        """Return the positions of bytes that can end an integer, computed once for all lanes."""
         if not self._stops:
             self._stops.append(np.flatnonzero(self._bytes < _SMALL))
         return self._stops[0]
@@ -121,18 +121,18 @@ class Lanes:
         return numbers, counts
 
     def begin_with(self, mark: bytes) -> np.ndarray:
-        """Return which lanes go on with these bytes, at most eight."""
+        """Return the lanes that continue with these bytes, at most eight."""
         is_here: np.ndarray = self.end - self.at >= len(mark)
         for place, byte in enumerate(mark):
             is_here &= self._bytes[self.at + place] == byte
         return is_here
 
     def skip(self, size: int) -> None:
-        """Pass over so many bytes, which all lanes are known to have."""
+        """Skip a number of bytes that all lanes are known to have."""
         self.at = self.at + size
 
     def pieces(self, sizes: np.ndarray | int) -> np.ndarray:
-        """Pass over so many bytes of each, and return where they begin."""
+        """Skip a number of bytes of each lane, and return their positions."""
         begins = self.at
         is_there = (sizes >= 0) & (sizes <= self.end - begins)
         if not is_there.all():
@@ -142,7 +142,7 @@ class Lanes:
         return begins
 
     def many_pieces(self, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pass over so many pieces of each lane, and return where they begin, and how many there were."""
+        """Skip ``counts[i]`` pieces of lane i; return their positions and the number skipped."""
         begins = self.pieces(counts * size)
         counts = np.where(self.is_sure, counts, 0)
         firsts = np.cumsum(counts) - counts
@@ -153,7 +153,7 @@ class Lanes:
 
 
 def _numbers(data: pa.Buffer, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the integers that begin at these places, their sizes, and which are of 64 bits at most."""
+    """Return the integers at these positions, their sizes, and a mask of those within 64 bits."""
     words = words_at(data, at)
     stops = ~words & _HIGH_BITS
     lowest = stops & (~stops + _ONE)
@@ -176,13 +176,13 @@ def _numbers(data: pa.Buffer, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
 
 
 def signed(numbers: np.ndarray) -> np.ndarray:
-    """Return the numbers that these stand for in zigzag: 0, -1, 1, -2, and so on."""
+    """Return zigzag-decoded numbers: 0, -1, 1, -2, and so on."""
     made: np.ndarray = ((numbers >> _ONE) ^ -(numbers & _ONE)).view(np.int64)
     return made
 
 
 class There:
-    """Which lanes have a value, each time one is looked for, and where among those read theirs is."""
+    """Presence of a value in each lane, per read, and its index among the values read."""
 
     def __init__(self) -> None:
         # -1 where it is not; a range where all lanes have it: nothing is to be kept of them.
@@ -191,7 +191,7 @@ class There:
         self._asked = 0
 
     def take(self, lanes: Lanes, is_here: np.ndarray, read: Callable[[Lanes], None]) -> None:
-        """Read one more of those lanes that have it."""
+        """Read one more value of the lanes that have one."""
         self._asked += len(lanes)
         if is_here.all():
             self._at.append(range(self._count, self._count + len(lanes)))
@@ -209,7 +209,7 @@ class There:
         self._count += len(here)
 
     def rows(self, rows: Rows) -> Rows:
-        """Return the rows of what was read, null where there is none."""
+        """Return the rows of the values read, null where a lane had none."""
         if self._count == self._asked:
             return rows
         parts = (np.arange(at.start, at.stop) if isinstance(at, range) else at for at in self._at)
@@ -231,7 +231,7 @@ class BlockReader:
     columns: pa.Schema
 
     def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
-        """Return rows, and which values they are of: those in doubt have none."""
+        """Return rows and the values they belong to; marked values have no row."""
         is_sure = np.zeros(len(values), bool)
         if len(values.data) > MOST_BYTES:
             return no_rows(self.columns), is_sure
@@ -252,7 +252,7 @@ class BlockReader:
 
 
 class Rows:
-    """Which of the values that were read are a column's rows (-1: null), and the lane that each is of."""
+    """A column's rows: the index of each row's value (-1: null), and its lane."""
 
     def __init__(self, data: pa.Buffer, is_sure: np.ndarray, values: np.ndarray, lanes: np.ndarray) -> None:
         self.data = data
@@ -264,11 +264,11 @@ class Rows:
         self._are_all = values is lanes and len(values) == len(is_sure)
 
     def of(self, values: np.ndarray, lanes: np.ndarray | None = None) -> Rows:
-        """Return rows of other values; of the same lanes, or of these."""
+        """Return rows of other values, in the same lanes or in these."""
         return Rows(self.data, self._is_sure, values, self.lanes if lanes is None else lanes)
 
     def taken(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what was read of each row, zero where it is null."""
+        """Return each row's value, zero if it is null."""
         read = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.int64)
         if self._are_all and len(read) == len(self.values):
             return read
@@ -280,11 +280,11 @@ class Rows:
         return np.where(self.is_null, read.dtype.type(0), read[self.values])
 
     def doubt(self, rows: np.ndarray) -> None:
-        """Leave these, a mask or positions, to who reads values by themselves; they may be anything."""
+        """Mark these rows, a mask or positions, for the one-by-one reader; their values are arbitrary."""
         self._is_sure[self.lanes[rows]] = False
 
     def within(self, numbers: np.ndarray, first: int, last: int) -> np.ndarray:
-        """Return numbers of which those outside are in doubt and zero."""
+        """Return numbers; those out of bounds are marked and zero."""
         outside = (numbers < first) | (numbers > last)
         if self.is_null is not None:
             outside &= ~self.is_null
@@ -299,20 +299,20 @@ class Rows:
 
     @property
     def nulls(self) -> pa.Array | None:
-        """Return which rows are null, as Arrow's nested columns take it."""
+        """Return the mask of null rows, in the form that Arrow's nested columns take."""
         return None if self.is_null is None else pa.array(self.is_null)
 
     def fixed(self, content: np.ndarray, kind: pa.DataType) -> pa.Array:
-        """Return a column of a fixed width from its rows' bytes."""
+        """Return a fixed-width column from its rows' bytes."""
         valid = None if self.is_null is None else pa.array(~self.is_null).buffers()[1]
         return pa.Array.from_buffers(kind, len(content), [valid, pa.py_buffer(content)])
 
     def decimals(self, low: np.ndarray, high: np.ndarray, kind: pa.DataType) -> pa.Array:
-        """Return decimals of the lower and the higher 64 bits of their digits."""
+        """Return decimals from the lower and higher 64 bits of their unscaled values."""
         return self.fixed(np.stack([low.view(np.int64), high.view(np.int64)], axis=1), kind)
 
     def texts(self, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
-        """Return what is between these places as texts."""
+        """Return the bytes between these positions as texts."""
         texts = binary_column(self.data, begins, ends, self.is_null, pa.string())
         try:
             texts.validate(full=True)
@@ -321,7 +321,7 @@ class Rows:
         return texts
 
     def looked_at(self, pieces: pa.Array, made: Callable[[Any], object], target: pa.DataType) -> pa.Array:
-        """Return what is made of each, null where nothing can be."""
+        """Return the converted value of each row, null if conversion fails."""
         items = pieces.to_pylist()
         bad = []
         for row, item in enumerate(items):
@@ -335,7 +335,7 @@ class Rows:
         return column_of(items, target)
 
     def items(self, owners: Sequence[np.ndarray], count: int) -> tuple[pa.Array, Rows]:
-        """Return where each row's items begin, and the items, row by row.
+        """Return each row's first item, and the items in row order.
 
         ``owners`` say of each item which of the ``count`` lists that were read it is of.
         """
@@ -353,7 +353,7 @@ class Rows:
         return pa.array(offsets), self.of(ordered, np.repeat(self.lanes, counts))
 
     def doubt_repeated(self, keys: pa.Array, offsets: pa.Array) -> None:
-        """Doubt maps with a key twice; these are their entries."""
+        """Mark maps with a repeated key; the arguments are their entries."""
         encoded = keys.dictionary_encode()
         of_row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         entries = of_row * (len(encoded.dictionary) + 1) + encoded.indices.fill_null(-1).to_numpy()

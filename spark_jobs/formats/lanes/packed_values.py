@@ -1,4 +1,4 @@
-"""Values one after the other in one piece of memory, as readers that take many at once want them."""
+"""Values packed into one piece of memory, for readers that process many at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BINARY = pa.binary()
 
 
 class PackedValues(Sequence[bytes]):
-    """``data`` has the values from ``starts`` to ``ends``, in their order, with any bytes between them."""
+    """``data`` contains the values from ``starts`` to ``ends``, in order, with any bytes between them."""
 
     def __init__(self, data: pa.Buffer, starts: np.ndarray, ends: np.ndarray) -> None:
         self.data = data
@@ -34,7 +34,7 @@ class PackedValues(Sequence[bytes]):
 
     @classmethod
     def of(cls, values: Sequence[bytes]) -> PackedValues:
-        """Return values packed; those that already are as they are."""
+        """Return values packed; already packed values are returned unchanged."""
         if isinstance(values, PackedValues):
             return values
         # Arrow joins and measures them in one go.
@@ -45,7 +45,7 @@ class PackedValues(Sequence[bytes]):
 
     @classmethod
     def beside_column(cls, values: Sequence[bytes | None]) -> tuple[PackedValues, pa.Array]:
-        """Return values packed, nulls as empty ones, and as a column that shares their memory."""
+        """Return values packed, with nulls as empty values, and as a column that shares their memory."""
         grown = pa.array([*values, bytes(PADDING)], _BINARY)
         # Arrow doubles a column's memory while it builds it, and keeps what is left over.
         column = pa.concat_arrays([grown, grown[:0]])
@@ -73,7 +73,7 @@ class PackedValues(Sequence[bytes]):
         return bytes(memoryview(self.data)[self.starts[index] : self.ends[index]])
 
     def parts(self, most_bytes: int) -> Iterator[PackedValues]:
-        """Yield them all in order, in parts of about so many bytes; there is always one."""
+        """Yield all values in order, in parts of about this many bytes; there is at least one part."""
         sizes = self.ends - self.starts
         numbers = (np.cumsum(sizes) - sizes) // most_bytes
         cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(self)]
@@ -81,18 +81,18 @@ class PackedValues(Sequence[bytes]):
             yield self[start:end]
 
     def take(self, indices: np.ndarray) -> PackedValues:
-        """Return those at these positions."""
+        """Return the values at these positions."""
         return PackedValues(self.data, self.starts[indices], self.ends[indices])
 
 
 def joined(parts: Sequence[PackedValues]) -> PackedValues:
-    """Return values of one piece of memory, part by part."""
+    """Join values that share one piece of memory, part by part."""
     starts, ends = (np.concatenate(each) for each in zip(*((p.starts, p.ends) for p in parts), strict=True))
     return PackedValues(parts[0].data, starts, ends)
 
 
 def words_at(data: pa.Buffer, places: np.ndarray) -> np.ndarray:
-    """Return the eight bytes from each of these places on, as numbers."""
+    """Return the eight bytes at each of these positions, as numbers."""
     # Pieces without a type: numbers that are nowhere aligned NumPy would put in order one by one.
     pieces = np.ndarray(len(data) - 7, np.dtype("V8"), data, strides=(1,))
     words: np.ndarray = pieces[places].view(np.dtype("<u8"))
@@ -106,7 +106,7 @@ def binary_column(
     is_null: np.ndarray | None = None,
     kind: pa.DataType = _BINARY,
 ) -> pa.Array:
-    """Return pieces of ``data`` as a column; those of any bytes ascend and do not overlap.
+    """Return pieces of ``data`` as a column; pieces must ascend and not overlap.
 
     A null has none. Whether they are UTF-8 is not looked at. Arrow takes every second value of a column that
     has what lies between them, too.
@@ -135,13 +135,13 @@ class Block(Protocol):
     """A format's reader of many values at once."""
 
     def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
-        """Return rows of the values that it is sure of, and of each value whether it is."""
+        """Return rows of the values it is sure of, and the mask of those values."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """What is made of a schema; ``alike`` is equal for those that read alike, None: for equal schemas."""
+    """Readers derived from a schema; ``alike`` is equal if they read alike, None: for equal schemas."""
 
     columns: WriterColumns
     read: Callable[[Sequence[bytes]], ReadValues]
@@ -157,21 +157,21 @@ class Readers:
         read_one: Callable[[bytes], tuple[Mapping[str, Any], Mapping[str, int]]],
         alike: object = None,
     ) -> Readers:
-        """Return readers of a block that is made of Arrow's columns, and of one value; see ``BlockFirst``."""
+        """Return readers with a block of Arrow columns, and with a one-by-one reader; see ``BlockFirst``."""
         arrow = arrow_schema(Schema(*columns.struct.fields))
         first = BlockFirst(block(arrow), fewest, read_one, arrow)
         return cls(columns, first.read, lambda value: read_one(value)[0], alike)
 
 
 class MadeOnce(ABC):
-    """A ``WriterSchema`` that is text; a process that gets it reads its text again, once."""
+    """A ``WriterSchema`` that is text; each process that receives it parses the text once."""
 
     @abstractmethod
     def made(self) -> Readers:
-        """Return what is made of it. Raises ``ConfigError`` where no table can be made of it."""
+        """Return the object derived from the text. Raises ``ConfigError`` if no table can be made from it."""
 
     def usable(self) -> Self:
-        """Return it when it was read without fault; raises as ``made``."""
+        """Return the schema itself if it can be parsed; raises as ``made``."""
         _made(self)
         return self
 
@@ -202,7 +202,7 @@ def _made(schema: MadeOnce) -> Readers:
 
 @dataclass(frozen=True, slots=True)
 class BlockFirst:
-    """Reads values as a block; those in doubt, or all where they are fewer than ``fewest``, each by itself.
+    """Reads values as a block; marked values, or all if fewer than ``fewest``, are read one by one.
 
     ``read_one`` gives a row, and how often it ignored which field, or raises ``UnreadableValueError``.
     """
@@ -213,7 +213,7 @@ class BlockFirst:
     columns: pa.Schema
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
-        """Return all of them read: not at once where they are many bytes, as items of one byte take fifty."""
+        """Return all values read; large inputs are split, as items of one byte take fifty in memory."""
         packed = PackedValues.of(values)
         parts = list(packed.parts(_MOST_BYTES_AT_ONCE))
         if len(parts) == 1:
@@ -249,7 +249,7 @@ class BlockFirst:
 
 
 def _in_order(some: ReadValues, others: ReadValues, count: int) -> ReadValues:
-    """Return rows of the same ``count`` values in their order; no value is in both, ``rows`` are given."""
+    """Return rows of ``count`` values in order; no value is in both, ``rows`` are given."""
     some_rows, other_rows = np.array(some.rows, np.int64), np.array(others.rows, np.int64)
     table, rows = some.table, some_rows
     if len(other_rows):
@@ -262,7 +262,7 @@ def _in_order(some: ReadValues, others: ReadValues, count: int) -> ReadValues:
 
 
 def in_turn(parts: Iterable[tuple[int, ReadValues]]) -> ReadValues:
-    """Return as one what was read part by part, of so many values each."""
+    """Join the results of parts with this many values each."""
     tables, rows, unread = list[pa.Table](), list[int](), list[Unread]()
     ignored: Counter[str] = Counter()
     first = 0

@@ -1,4 +1,4 @@
-"""Protobuf schemas and values written with them, as ``spark_jobs.schema.writer_schema`` asks.
+"""Protobuf schemas and values, behind the interface of ``spark_jobs.schema.writer_schema``.
 
 schema.py    the seam: a schema with its columns, and values read side by side, those in doubt alone
 compiling.py a schema's text, or its descriptor in base64, as one set of descriptors: on the driver only

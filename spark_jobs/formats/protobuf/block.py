@@ -1,4 +1,4 @@
-"""Many values at once, side by side: each field of the message is looked for in all of them, by NumPy.
+"""Reads many Protobuf values at once: each field of the message is looked up in all of them, by NumPy.
 
 Fields are looked for in the order of their numbers, in which all serializers write them, each once. A value
 in which they are so, each as its own bytes allow, up to its end, is believed. Any other is in doubt and read
@@ -34,7 +34,7 @@ _MOMENTS = frozenset({Kind.TIMESTAMP, Kind.DURATION})
 
 
 def taker(root: Message) -> Take:
-    """Return what reads values of a message for a ``BlockReader``."""
+    """Return the reader of a message's values, for a ``BlockReader``."""
 
     def take(lanes: Lanes) -> Callable[[Rows, pa.Schema], list[pa.Array]]:
         message = _Message(root.fields)
@@ -45,22 +45,22 @@ def taker(root: Message) -> Take:
 
 
 class _Step(ABC):
-    """A field's type: what was read of it so far, in the order in which it was read."""
+    """A field's type and its values read so far, in reading order."""
 
     wire: int
     read: list[np.ndarray]  # of numbers
 
     @abstractmethod
     def take(self, lanes: Lanes) -> None:
-        """Read one more of each lane, which stands behind the field's number."""
+        """Read one more value of each lane, which is positioned after the field's number."""
 
     def take_until(self, lanes: Lanes, ends: np.ndarray) -> np.ndarray:
-        """Read values of each lane up to these places, and return how many there were."""
+        """Read values of each lane up to these positions, and return the number read."""
         raise NotImplementedError  # only numbers stand packed
 
     @abstractmethod
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
-        """Return some of what was read as a column, with the default for null where ``shown`` is not."""
+        """Return some of the values as a column, with the default for null if ``shown`` is false."""
 
 
 def _step(kind: Type) -> _Step:  # noqa: PLR0911  (a line for each type)
@@ -85,7 +85,7 @@ def _step(kind: Type) -> _Step:  # noqa: PLR0911  (a line for each type)
 
 
 class _Message:
-    """Fields in the order of their numbers; columns in the order in which they are declared."""
+    """A message; fields are in the order of their numbers, columns in declaration order."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self.declared = [_field(each) for each in fields]
@@ -93,7 +93,7 @@ class _Message:
         self._has_oneofs = any(each.what.oneof for each in self.declared)
 
     def take_all(self, lanes: Lanes) -> None:
-        """Read to the end of each lane."""
+        """Read each lane to its end."""
         said: defaultdict[str | None, np.ndarray] = defaultdict(lambda: np.zeros(len(lanes), bool))
         for each in self._ordered:
             is_here = each.take(lanes)
@@ -103,7 +103,7 @@ class _Message:
         lanes.finish()
 
     def columns(self, rows: Rows, targets: Any) -> list[pa.Array]:
-        """Return its fields as columns."""
+        """Return the message's fields as columns."""
         return [each.column(rows, target.type) for each, target in zip(self.declared, targets, strict=True)]
 
 
@@ -118,7 +118,7 @@ def _field(each: Field) -> _One | _Many:
 
 
 def _marked(number: int, wire: int) -> bytes:
-    """Return what stands before a field's value."""
+    """Return the tag bytes that precede a field's value."""
     rest, written = number << 3 | wire, bytearray()
     while rest > 0x7F:  # noqa: PLR2004
         written.append(rest & 0x7F | 0x80)
@@ -128,7 +128,7 @@ def _marked(number: int, wire: int) -> bytes:
 
 @dataclass
 class _One:
-    """A field of one value."""
+    """A field with one value."""
 
     what: Field
     step: _Step
@@ -138,7 +138,7 @@ class _One:
         self._there = There()
 
     def take(self, lanes: Lanes) -> np.ndarray:
-        """Read the field of those lanes that go on with it, and return which they are."""
+        """Read the field in the lanes that continue with it, and return those lanes."""
         is_here = lanes.begin_with(self._mark)
         self._there.take(lanes, is_here, self._take)
         return is_here
@@ -152,13 +152,13 @@ class _One:
         return self.step.column(said, said if self.what.has_presence else rows, target)
 
     def numbers(self, rows: Rows) -> np.ndarray:
-        """Return a number's values, zero where there is none."""
+        """Return a number field's values, zero where it is absent."""
         return self._there.rows(rows).taken(self.step.read).view(np.int64)
 
 
 @dataclass
 class _Many:
-    """``owners`` say of each value which of the messages read so far it is of."""
+    """A repeated field; ``owners`` holds, for each value, the index of its message."""
 
     what: Field
     step: _Step
@@ -170,7 +170,7 @@ class _Many:
         self._packed = _marked(self.what.number, _BYTES) if self.step.wire != _BYTES else None
 
     def take(self, lanes: Lanes) -> np.ndarray:
-        """Read the values of those lanes that go on with them."""
+        """Read the values in the lanes that continue with them."""
         if self._packed is not None:
             self._take_packed(lanes, lanes.begin_with(self._packed))
         going = np.flatnonzero(lanes.begin_with(self._mark) & lanes.is_sure)
@@ -228,7 +228,7 @@ class _Alone(_Step):
     wire = _BYTES
 
     def take(self, lanes: Lanes) -> None:
-        """Leave the value to who reads values by themselves."""
+        """Mark the value for the one-by-one reader."""
         lanes.doubt(np.ones(len(lanes), bool))
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:  # noqa: ARG002
@@ -305,7 +305,7 @@ class _Bytes(_Step):
 
 
 class _Inside(_Step):
-    """A message in a message."""
+    """A nested message."""
 
     wire = _BYTES
 
@@ -328,7 +328,7 @@ class _Inside(_Step):
 
 
 class _Wrapped(_Inside):
-    """A message that stands for the one value in it."""
+    """A wrapper message, which stands for its one value."""
 
     def __init__(self, leaf: Leaf) -> None:
         super().__init__([Field("value", replace(leaf, is_wrapped=False), number=1)])
@@ -339,7 +339,7 @@ class _Wrapped(_Inside):
 
 
 class _Moment(_Inside):
-    """A time, or how long something took: seconds and nanoseconds."""
+    """A timestamp or duration: seconds and nanoseconds."""
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf

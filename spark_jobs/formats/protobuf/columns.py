@@ -1,4 +1,4 @@
-"""A message's types as columns, known by the numbers of their fields.
+"""A message's types as columns, identified by field numbers.
 
 A message without fields, which no file can hold, is a boolean: true where it is there. Of a oneof each member
 is a column.
@@ -37,7 +37,7 @@ _FORMS = {Form.TEXT: "string", Form.NUMBER: "long"}
 
 
 def columns_of(root: Message, name: str) -> WriterColumns:
-    """Return the columns of the message of this full name; raises as ``tree.columns_of``."""
+    """Return the columns of the message with this full name; raises as ``tree.columns_of``."""
     if not root.fields:
         raise fault("schema-unsupported.no-fields")
     hint = "Rename the field in a new version of the schema, or keep the values as `raw` with `layout: flat`."
@@ -60,7 +60,7 @@ _MOST_SECONDS = (1 << 63) // _MICROS - 1
 
 
 def leaf_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType) -> pa.Array:  # noqa: PLR0911
-    """Return numbers without a sign, which stand for what ``leaf`` says, as a column."""
+    """Return unsigned numbers as a column of the type that ``leaf`` describes."""
     match leaf.kind:
         case Kind.BOOLEAN:
             return rows.array(numbers != 0)
@@ -80,7 +80,7 @@ def leaf_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType
 
 
 def _symbols(leaf: Leaf, numbers: pa.Array) -> pa.Array:
-    """Return an enum's numbers as symbols, one without any as its own text."""
+    """Return an enum's numbers as symbols; a number without a symbol becomes text."""
     encoded = numbers.dictionary_encode()
     names = [leaf.symbols.get(number, str(number)) for number in encoded.dictionary.to_pylist()]
     return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(names, pa.string())).cast(pa.string())
@@ -89,7 +89,7 @@ def _symbols(leaf: Leaf, numbers: pa.Array) -> pa.Array:
 def moment_column(
     seconds: np.ndarray, nanos: np.ndarray, rows: Rows, target: pa.DataType, leaf: Leaf
 ) -> pa.Array:
-    """Return microseconds: of a time, whose nanoseconds are never below zero, or of a duration."""
+    """Return microseconds of a timestamp, whose nanoseconds are never negative, or of a duration."""
     if leaf.form is not None:
         parts = [rows.array(seconds), rows.array(nanos)]
         both = pa.StructArray.from_arrays(parts, names=["seconds", "nanos"], mask=rows.nulls)

@@ -1,4 +1,4 @@
-"""A schema as a registry or a file has it, as descriptors, with all that it imports.
+"""Compiles a schema from a registry or a file, with all its imports, to descriptors.
 
 Python's serializers register descriptors in base64, Java's the text, which is compiled; either may refer to
 either.
@@ -37,7 +37,7 @@ unreadable = partial(tree.unreadable, "Protobuf schema")
 
 
 def compiled(source: SchemaText) -> bytes:
-    """Return a ``FileDescriptorSet``, the schema's own file last, each after those it imports.
+    """Return a ``FileDescriptorSet``: each file after its imports, the schema's own last.
 
     Raises ``ConfigError`` (``schema-unreadable``) for what is neither Protobuf's text nor a descriptor.
     """
@@ -65,7 +65,7 @@ def compiled(source: SchemaText) -> bytes:
 def _imported(
     texts: Mapping[str, str], files: Mapping[str, FileDescriptorProto]
 ) -> dict[str, FileDescriptorProto]:
-    """Return the well-known files that these import, with what those do."""
+    """Return the well-known files that these files import, directly or not."""
     names = {name for text in texts.values() for name in _IMPORT.findall(text)}
     names.update(name for file in files.values() for name in file.dependency)
     wanted = sorted(name for name in names - texts.keys() - files.keys() if _found(name) is not None)
@@ -104,7 +104,7 @@ def _compile(texts: dict[str, str], known: Iterable[FileDescriptorProto]) -> Ite
 
 
 def _reasons(said: str, names: Collection[str]) -> str:
-    """Return what a compiler says of files, without its warnings; all of it where it says nothing of them."""
+    """Return a compiler's errors about the files, without warnings; all output if there are none."""
     lines = [line for line in said.splitlines() if "warning:" not in line.lower()]
     of_files = [line for line in lines if line.startswith(tuple(f"{name}:" for name in names))]
     return "; ".join(of_files[:_MOST_REASONS]) or said[-300:].strip()
@@ -125,7 +125,7 @@ def _in_order(
 
 
 def _found(name: str) -> FileDescriptorProto | None:
-    """Return a well-known file, None for the name of any other."""
+    """Return a well-known file, or None for any other name."""
     module = f"{name.removesuffix('.proto')}_pb2"
     if not name.startswith(_WELL_KNOWN) or not module.replace("/", "").isidentifier():
         return None

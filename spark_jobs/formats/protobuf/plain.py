@@ -1,4 +1,4 @@
-"""A value read by itself, by upb: strictly, and what every faster reader must agree with.
+"""The strict one-by-one reader, by upb, which every faster reader must agree with.
 
 Parsers cut a number to 32 bits, drop what they do not know, and take any number for a boolean. So a value is
 parsed by the same message with wider numbers, and fields that are unknown are looked for at every level, as
@@ -72,7 +72,7 @@ class PlainReader:
         self._ignores = ignores
 
     def read(self, value: bytes) -> tuple[dict[str, Any], dict[str, int]]:
-        """Return a value by column, and its unknown fields by number path; or ``UnreadableValueError``."""
+        """Return a value by column and its unknown fields by number path, or ``UnreadableValueError``."""
         try:
             message = self._class.FromString(value)
         except (DecodeError, UnicodeDecodeError) as error:
@@ -90,7 +90,7 @@ class PlainReader:
 
 
 class _Reading:
-    """One value on its way; ``in_json`` while it is inside a message in itself."""
+    """One value being read; ``in_json`` is set inside a recursive message."""
 
     def __init__(self, tree: Callable[[str], Message]) -> None:
         self.unknown: dict[str, int] = {}
@@ -152,7 +152,7 @@ class _Reading:
 
 
 def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911  (a line for each kind)
-    """Return a field's value as its column holds it; raises ``UnreadableValueError`` where it cannot."""
+    """Return a field's value as its column holds it; raises ``UnreadableValueError`` if it cannot."""
     match kind.kind:
         case Kind.STRING if isinstance(item, bytes):  # as proto2 gives what is no text
             raise UnreadableValueError("the text is not UTF-8", ".".join(path))
@@ -177,7 +177,7 @@ def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 
 
 
 def moment(seconds: int, nanos: int, kind: Leaf) -> Any:
-    """Return a time, or how long something took, in its form. Raises ``UnreadableValueError``."""
+    """Return a timestamp or duration in its configured form. Raises ``UnreadableValueError``."""
     is_time, every = kind.kind is Kind.TIMESTAMP, seconds * _NANOS + nanos
     if abs(nanos) >= _NANOS:
         raise UnreadableValueError(f"{nanos} nanoseconds are a second or more")
@@ -225,7 +225,7 @@ def _messages(item: Any) -> Iterable[Any]:
 
 
 def _widened(file: Any) -> Any:
-    """Return the same file, read alike, with numbers that hold what a value says."""
+    """Return the same file with number types wide enough for the written values."""
     wider = type(file)()
     wider.CopyFrom(file)
     wider.ClearField("extension")  # no column is made of them: they are unknown fields
@@ -261,7 +261,7 @@ _PACKED = frozenset(
 
 
 def refuse_long_numbers(value: bytes, message: Descriptor) -> None:
-    """Raise ``UnreadableValueError`` if a value, which could be parsed, has a number of more than 64 bits."""
+    """Raise ``UnreadableValueError`` if a parseable value contains a number of more than 64 bits."""
     if _LIKE_ONE.search(value):
         _look(value, message)
 

@@ -1,4 +1,4 @@
-"""Protobuf behind the seam of ``spark_jobs.schema.writer_schema``."""
+"""The Protobuf implementation of ``spark_jobs.schema.writer_schema``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AS_TEXT = (Kind.DURATION, Form.TEXT)
 
 @dataclass(frozen=True, slots=True)
 class ProtobufSchema(MadeOnce):
-    """One message of a compiled schema; unknown fields are counted with ``ignores``, else no row has any."""
+    """One message of a compiled schema; with ``ignores`` unknown fields are counted, else refused."""
 
     descriptors: bytes = field(repr=False)
     message: str
@@ -52,7 +52,7 @@ class ProtobufSchema(MadeOnce):
 def protobuf_schema(
     source: SchemaText, *, message: str | None = None, indexes: Sequence[int] = (), ignores: bool = False
 ) -> ProtobufSchema:
-    """Return a schema that values can be read by: of the message of that name, or at these indexes.
+    """Return a schema for the message of that name, or at these indexes.
 
     ``indexes`` count messages of the file, then those inside it. With neither it is the file's only message.
     Raises ``ConfigError``: ``schema-unreadable`` for text that is no Protobuf schema, ``no-such-message``,
@@ -84,7 +84,7 @@ def _named(file: FileDescriptorProto, message: str | None) -> str:
 
 
 def _messages(file: FileDescriptorProto) -> list[str]:
-    """Return the messages of a file that are in no other."""
+    """Return the top-level messages of a file."""
     return [f"{file.package}.{each.name}" if file.package else each.name for each in file.message_type]
 
 
@@ -93,7 +93,7 @@ def _no_message(file: FileDescriptorProto, why: str) -> SluiceError:
 
 
 def _in_form(field: Field, form: Form) -> Type:
-    """Return a time in its form; a duration is a number as it is."""
+    """Return a timestamp in its configured form; a duration stays a number."""
     kind = field.type
     if not isinstance(kind, Leaf) or (kind.kind is not Kind.TIMESTAMP and (kind.kind, form) != _AS_TEXT):
         return kind

@@ -1,4 +1,4 @@
-"""A message as a tree of types: what its columns are made of and its values are read by."""
+"""A message as a tree of types, used for its columns and its values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What a field that is no message of its own holds."""
+    """Kind of a field that is not a message."""
 
     INT = auto()
     UINT32 = auto()
@@ -39,7 +39,7 @@ class Kind(Enum):
 
 
 class Written(Enum):
-    """How a value is written; those of one number are told from the next alike."""
+    """Wire encoding of a value; encodings with the same number are delimited alike."""
 
     NUMBER = auto()
     ZIGZAG = auto()
@@ -50,7 +50,7 @@ class Written(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """``symbols`` are an enum's, by number; ``message`` is the one inside itself, by its full name.
+    """A type without nested fields; ``symbols`` are an enum's by number, ``message`` is a recursive one.
 
     ``is_wrapped``: the field is a message that holds the value, which is ``written`` so. A time may be told
     in another ``form``.
@@ -66,7 +66,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Field(tree.Field["Type"]):
-    """``has_presence``: a value tells whether the field is there; where not, it has its default.
+    """A field; with ``has_presence`` an absent field is null, otherwise it has its default.
 
     Of those of one ``oneof`` the last that a value says is there, and no other.
     """
@@ -129,7 +129,7 @@ _MOST_CHARACTERS = 500  # of a comment
 
 
 def tree_of(message: Descriptor, docs: Mapping[str, str]) -> Message:
-    """Return a message's tree; ``docs`` are comments by a field's full name.
+    """Return a message's tree; ``docs`` are comments by field's full name.
 
     Raises ``ConfigError`` (``schema-unsupported``): it nests too deep, is too large, or has groups.
     """
@@ -138,7 +138,7 @@ def tree_of(message: Descriptor, docs: Mapping[str, str]) -> Message:
 
 @dataclass
 class _Tree(Bounded):
-    """Writes messages out; ``inside`` are those around one."""
+    """Expands messages; ``inside`` are the enclosing ones."""
 
     docs: Mapping[str, str]
 
@@ -179,7 +179,7 @@ class _Tree(Bounded):
 
 
 def comments(files: FileDescriptorSet) -> dict[str, str]:
-    """Return what stands before, or beside, each field in a schema's text, by the field's full name."""
+    """Return the comment before or next to each field of a schema's text, by full name."""
     found: dict[str, str] = {}
     for file in files.file:
         if not file.HasField("source_code_info") or file.name.startswith(WELL_KNOWN):

@@ -1,4 +1,4 @@
-"""What rows are of records, a layout a file: decoded values and keys put together, hot and plain.
+"""Layouts of records as rows, one file each: decoded values and keys combined, hot and plain.
 
 Its readers of values and of keys are given to a layout; it says which columns each fills, and makes a
 record's columns of what they read.

@@ -1,4 +1,4 @@
-"""Rows of an archive: every record is one, with its bytes; what can be read of them stands beside them."""
+"""Rows of an archive: each record is a row with its bytes, and its readable parts next to them."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def archive(
 
 @dataclass(frozen=True, slots=True)
 class ArchiveDecoder:
-    """Values by ``values``, keys by ``keys``; what they cannot read is null beside the bytes, and counted."""
+    """Decodes values and keys; unreadable parts are null next to the bytes, and counted."""
 
     values: Values
     schemas: KnownSchemas
     keys: SchemaDecoder | None
 
     def decode(self, records: Chunk, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
-        """See ``Decoder``; of the columns without ``kafka``, and without a bad value.
+        """See ``Decoder``; takes columns without ``kafka`` and returns no bad values.
 
         What gets no column is in the bytes; no column is given another type.
         """
@@ -153,7 +153,7 @@ def _key_fields(columns: pa.Schema) -> pa.Schema:
 
 
 def _beside(read: Decoded, encoded: Encoded) -> dict[str, pa.Array]:
-    """Return what was read by its name, a row for each record: null where there is none."""
+    """Return decoded parts by name, one row for each record, null if absent."""
     table, count = read.table, len(encoded.records.offsets)
     if table.num_rows != count:
         table = table.take(_placed([encoded.rows[row] for row in read.indices], count))
@@ -179,7 +179,7 @@ def _key(raw: pa.Array, read: Mapping[str, pa.Array], columns: pa.Schema) -> pa.
 
 
 def _struct(kind: pa.DataType, parts: Mapping[str, pa.Array]) -> pa.Array:
-    """Return the bytes with what was read of them; null where there are none."""
+    """Return the bytes with their decoded parts; null if there are none."""
     raw = parts[RAW]
     mask = raw.is_null() if raw.null_count else None
     return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind), mask=mask)

@@ -1,4 +1,4 @@
-"""Where a table of changes has its columns from: schemas beside its events, or fields of their rows."""
+"""Columns of a table of changes: from the events' schemas, or from the fields of their rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumns:
-    """Those of ``rows`` without a schema, those of schemas in the order they came, and the events' own."""
+    """Columns of rows without a schema, of schemas in order of arrival, and of the events."""
 
     rows: SeenColumns
     rules: Rules
@@ -41,7 +41,7 @@ class ChangeColumns:
     own: Schema = CHANGE_COLUMNS
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
-        """See ``ColumnSource``; raises ``ConfigError`` where no event has a schema that can be used."""
+        """See ``ColumnSource``; raises ``ConfigError`` if no event has a usable schema."""
         written, unused = self._written(evidence.texts_in_order)
         if unused and not written and not evidence.fields:
             raise unused[0]
@@ -55,7 +55,7 @@ class ChangeColumns:
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
     ) -> tuple[Evolution, tuple[str, ...]]:
-        """See ``ColumnSource``; what takes every type gets new columns in that of the newest schema."""
+        """See ``ColumnSource``; columns for all types get new columns in the newest schema's type."""
         lacks, told = self.rows.evolution(table, bound, evidence.without(self.own.column_names))
         # An earlier version had fewer.
         own = (each for each in self.own.fields if each.name not in table.column_names)
@@ -66,12 +66,12 @@ class ChangeColumns:
         return lacks.then(of_schemas), told
 
     def types_of_newest(self, table: Schema, bound: ColumnMap, evidence: Evidence) -> dict[str, IcebergType]:
-        """Return by column the type that the newest schema has it in where the column does not hold that."""
+        """Return the newest schema's type by column, where the column does not hold that type."""
         written, _ = self._written(evidence.texts_newest_first)
         return unlike(written[0], table, bound, self.rules) if written else {}
 
     def _written(self, texts: Sequence[str]) -> tuple[list[WriterColumns], list[ConfigError]]:
-        """Return the columns of schemas, and why others cannot be used: their events become dead letters."""
+        """Return the columns of schemas, and errors of unusable ones, whose events become dead letters."""
         usable, unused = [], []
         for text in texts:
             try:
@@ -84,7 +84,7 @@ class ChangeColumns:
 
 @dataclass(frozen=True, eq=False)
 class PlacedRows:
-    """Which column of a table each field of a schema goes into; it travels with a task's work."""
+    """Column of the table for each field of a schema; it travels with a task's work."""
 
     table: Schema
     bound: ColumnMap
@@ -92,7 +92,7 @@ class PlacedRows:
     is_enveloped: bool
 
     def schemas(self, text: str, growth: Growth, *, is_whole: bool) -> KnownSchemas | None:
-        """Return a schema of rows under the table's names; None where the table lacks something for it.
+        """Return row schemas under the table's names, or None if the table lacks a column.
 
         Raises ``ConfigError`` for one that cannot be used, or (``schema-incompatible``) must stop the drain.
         """

@@ -1,4 +1,4 @@
-"""Rows of events: what each says of its row by the row's own decoder, and what it says beside it."""
+"""Rows of change events: each row by the row's decoder, and the event's own columns."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def changes(
     cdc: Cdc | None,
     own: Schema = CHANGE_COLUMNS,
 ) -> Format:
-    """See ``format_of``; ``own`` are the columns that rows have of their events."""
+    """See ``format_of``; ``own`` are the rows' columns that come from the event."""
     spelling, shaping, beside = spelling_of(pipeline, cdc), shaping_of(pipeline), arrow_schema(own)
     rules = replace(rules, computed=rules.computed.union(own.column_names))
     is_debezium = pipeline.envelope is Envelope.DEBEZIUM
@@ -114,14 +114,14 @@ mirrored = partial(changes, own=MIRROR_COLUMNS)
 
 
 def spelling_of(pipeline: PipelineConfig, cdc: Cdc | None = None) -> Spelling:
-    """Return how keys of change events are spelled: of a mirror, with their names in the order of its key."""
+    """Return the canonical form of event keys; in a mirror, names follow the order of its key."""
     order = (cdc.key if cdc else None) or pipeline.mirror.key
     is_said = "format" in pipeline.record_key.model_fields_set
     return Spelling(tuple(order), is_said, pipeline.layout.keeps_newest)
 
 
 def takes_all_types(pipeline: PipelineConfig) -> bool:
-    """Whether a column holds what its source ever told of it, in whatever type: those of a mirror do.
+    """True if a column accepts all types that its source ever used, as those of a mirror do.
 
     But for a mirror that has a column for each of the types.
     """
@@ -130,7 +130,7 @@ def takes_all_types(pipeline: PipelineConfig) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ChangesDecoder:
-    """Rows without a schema by ``rows``; those with one by it, in the columns that ``placed`` says.
+    """Decodes rows without a schema by ``rows``, others by their schema into the columns of ``placed``.
 
     A drain stops at what others tell than ``whose`` changes a mirror has: their rows add and break nothing.
     """
@@ -141,7 +141,7 @@ class ChangesDecoder:
     whose: str | None = None
 
     def decode(self, records: Chunk, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
-        """See ``Decoder``; no column of changes is given another type."""
+        """See ``Decoder``; no column of changes changes its type."""
         named = () if growth.has_ended else self.events.new_schemas(records)
         if named:
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
@@ -176,7 +176,7 @@ class ChangesDecoder:
         return together.beside(_beside(changes, together.indices, records, self.events), columns)
 
     def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
-        """See ``Decoder``: fields of rows without a schema, and the schemas of others."""
+        """See ``Decoder``: observes fields of rows without a schema, and the schemas of others."""
         changes, bad, _ = self._told(records)
         seen = Evidence(undecodable=len(bad), schemas=self.events.new_schemas(records))
         for (schema, _), indices in _alike(changes).items():
@@ -251,13 +251,13 @@ class PlainChangesDecoder:
 
 
 def _of_rows(columns: pa.Schema, events: EventReader, beside: Sequence[str] = METADATA_COLUMNS) -> pa.Schema:
-    """Return the columns of rows, without those that their events say, or that stand ``beside`` values."""
+    """Return the columns of rows, without those of the event or next to values."""
     others = frozenset(events.own.names).union(beside)
     return pa.schema([column for column in columns if column.name not in others])
 
 
 def _alike(changes: Mapping[int, Change]) -> dict[tuple[str | None, bool], list[int]]:
-    """Return which changes are read alike: by their schema, and whether their rows have all columns."""
+    """Group changes that are read alike: by schema, and by whether their rows have all columns."""
     alike: defaultdict[tuple[str | None, bool], list[int]] = defaultdict(list)
     for index, change in changes.items():
         alike[change.schema, change.schema is None or change.is_whole].append(index)
@@ -275,7 +275,7 @@ def _rows_of(records: Chunk, indices: Sequence[int], changes: Mapping[int, Chang
 
 
 def _refuse_unscaled(decoded: Decoded, values: Sequence[bytes], columns: pa.Schema) -> None:
-    """Raise ``ConfigError`` where a decimal's bytes have no scale beside them: any number could be meant."""
+    """Raise ``ConfigError`` if a decimal's bytes come without a scale: any number could be meant."""
     for bad in decoded.bad:
         if bad.field is None or bad.field not in columns.names:
             continue
@@ -291,7 +291,7 @@ def _refuse_unscaled(decoded: Decoded, values: Sequence[bytes], columns: pa.Sche
 def _beside(
     changes: Mapping[int, Change], rows: Sequence[int], records: Chunk, events: EventReader
 ) -> dict[str, pa.Array]:
-    """Return what the changes at these indices say beside their rows, by column."""
+    """Return the events' own columns of the changes at these indices."""
     every = [changes[row] for row in rows]
     places = [
         records.offsets[row] if each.sequence is None else each.sequence

@@ -1,4 +1,4 @@
-"""What records say as changes, each format by a reader of its own; ``events_plain`` reads them again."""
+"""Reads records as changes, each format by its own reader; ``events_plain`` is the independent one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OWN_NAME = b'"_cdc_'
 
 
 class Told(NamedTuple):
-    """What records say, by index: changes, what can be no row, and what is beside changes by its kind."""
+    """Results by record index: changes, invalid records, and events that are not row changes, by kind."""
 
     changes: dict[int, Change]
     bad: list[BadValue]
@@ -51,32 +51,32 @@ ReadEvent = Callable[[Events, "Chunk", int], Change | Beside | None]
 
 
 def debezium(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
-    """Read an event with a schema or without; a tombstone repeats what the delete before it said."""
+    """Read an event with or without a schema; a tombstone repeats the delete before it."""
     value = records.values[index]
     return None if value is None else documents.read(records.keys[index], value)
 
 
 def upsert(documents: Events, records: Chunk, index: int) -> Change:
-    """Read a key and the value that it has from then on; a tombstone is the delete."""
+    """Read a key and its new value; a tombstone is a delete."""
     return read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
 
 
 def enveloped(documents: Events, records: Chunk, index: int) -> Change | None:
-    """Read an event of a gateway, which writes none without a value."""
+    """Read an event of a gateway, which always has a value."""
     value = records.values[index]
     return None if value is None else read_enveloped(documents, records.keys[index], value)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonEvents:
-    """Records in JSON, each read by itself."""
+    """JSON records, read one by one."""
 
     read: ReadEvent
     spelling: Spelling
     own: pa.Schema
 
     def told(self, records: Chunk) -> Told:
-        """Return what records say."""
+        """Return the changes that the records contain."""
         documents = Events(Documents(), Documents(), self.spelling)
         told = Told({}, [], defaultdict(list))
         for index in range(len(records.offsets)):
@@ -93,7 +93,7 @@ class JsonEvents:
         return told
 
     def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:  # noqa: ARG002  (as of Avro)
-        """Return none: what is beside the events has no name."""
+        """Return nothing: schemas inside events have no id."""
         return ()
 
 
@@ -102,7 +102,7 @@ ReadDocuments = Callable[[Encoded, KnownSchemas], tuple[dict[int, AvroDocument],
 
 
 def documents_in(encoded: Encoded, schemas: KnownSchemas) -> tuple[dict[int, AvroDocument], list[BadValue]]:
-    """Read many at once."""
+    """Read many documents at once."""
     framed = framed_values(encoded, schemas)
     found: dict[int, AvroDocument] = {}
     bad = [BadValue(encoded.rows[at], Phase.SCHEMA, None, why) for at, why in framed.unframed.items()]
@@ -119,13 +119,13 @@ def documents_in(encoded: Encoded, schemas: KnownSchemas) -> tuple[dict[int, Avr
 
 
 def change_in(event: AvroDocument, key: str | None, spelling: Spelling) -> Change:
-    """Return what an event says of this key, which becomes the text that it is in JSON."""
+    """Return an event with this key as a change; the key becomes its JSON text."""
     return change_of(event, None if key is None else spelling.of(key))
 
 
 @dataclass(frozen=True, slots=True)
 class AvroEvents:
-    """Events of Debezium in Avro: each made the document that it would be in JSON, and read on as that is."""
+    """Debezium events in Avro: each is converted to its JSON document and read as that."""
 
     schemas: KnownSchemas
     spelling: Spelling
@@ -134,7 +134,7 @@ class AvroEvents:
     change: Callable[[AvroDocument, str | None, Spelling], Change] = change_in
 
     def told(self, records: Chunk) -> Told:
-        """Return what records say."""
+        """Return the changes that the records contain."""
         values, bad = self.documents(Encoded.there(records), self.schemas)
         keys, bad_keys = self.documents(Encoded.keys(records), self._of_keys)
         wrong = {each.index: each.of_key(each.index) for each in bad_keys}
@@ -153,7 +153,7 @@ class AvroEvents:
         return told
 
     def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:
-        """Return which schemas the records name that are not known."""
+        """Return the unknown schemas that the records name."""
         of_values = SchemaDecoder(self.schemas).new(Encoded.there(records))
         return of_values + SchemaDecoder(self._of_keys).new(Encoded.keys(records))
 
@@ -166,7 +166,7 @@ EventReader = JsonEvents | AvroEvents
 
 
 def _timed(change: Change, records: Chunk, index: int) -> Change:
-    """Return the change with when its record was written, where nobody says when it was changed."""
+    """Return the change with its record's timestamp if it has no time of its own."""
     time_ms = records.timestamps_ms[index]
     is_told = change.timestamp_us is not None or change.source not in {None, NAMELESS}
     if is_told or time_ms == NO_TIMESTAMP or is_unshowable([time_ms])[0]:
@@ -175,7 +175,7 @@ def _timed(change: Change, records: Chunk, index: int) -> Change:
 
 
 def _keyed(change: Change) -> Change:
-    """Return the change with whose row it is of; a truncate has none. Raises ``KeyNotReadError``."""
+    """Return the change with its row's key; a truncate has none. Raises ``KeyNotReadError``."""
     if change.operation == TRUNCATE:
         return replace(change, row_id="")
     if change.row_id is None:
@@ -189,7 +189,7 @@ def _unread(index: int, error: NotReadError) -> BadValue:
 
 
 def _refuse_own_names(change: Change, own: Sequence[str]) -> None:
-    """Raise ``NotReadError`` for a row without a schema whose field is called as a column of its event."""
+    """Raise ``NotReadError`` if a row without a schema has a field named like a column of its event."""
     if change.schema is None and _OWN_NAME in change.row:
         with suppress(UnreadableValueError):  # which the row's decoder says
             for taken in parse_object(change.row).keys() & {*own}:
@@ -197,7 +197,7 @@ def _refuse_own_names(change: Change, own: Sequence[str]) -> None:
 
 
 def _identity(key: AvroDocument | None) -> str | None:
-    """Return a record's key as text, None where there is none. Raises ``KeyNotReadError``."""
+    """Return a record's key as text, or None. Raises ``KeyNotReadError``."""
     try:
         return None if key is None else key.whole
     except NotReadError as error:

@@ -1,4 +1,4 @@
-"""Events read a second time, for ``audit`` alone: parsed as a whole, keys spelled by code of its own."""
+"""Independent reader of events, for ``audit`` only: parses whole events, with its own canonical keys."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def plain_debezium(documents: Events, records: Chunk, index: int) -> Change | Be
 
 
 def plain_upsert(documents: Events, records: Chunk, index: int) -> Change:
-    """See ``upsert``: what a record says beside its row is read as there."""
+    """See ``upsert``: the parts besides the row are read by it."""
     return _respelled(upsert(documents, records, index), records.keys[index], documents.spelling)
 
 
 def plain_enveloped(documents: Events, records: Chunk, index: int) -> Change | None:
-    """See ``enveloped``: what a record says beside its row is read as there."""
+    """See ``enveloped``: the parts besides the row are read by it."""
     change = enveloped(documents, records, index)
     return change and _respelled(change, records.keys[index], documents.spelling)
 
@@ -76,7 +76,7 @@ def _change(key: bytes | None, value: bytes, spelling: Spelling) -> Change | Bes
 def plain_documents_in(
     encoded: Encoded, schemas: KnownSchemas
 ) -> tuple[dict[int, AvroDocument], list[BadValue]]:
-    """See ``documents_in``: one by one, by their plain reader."""
+    """See ``documents_in``: each document is read by the one-by-one reader."""
     framed = framed_values(encoded, schemas)
     found: dict[int, AvroDocument] = {}
     for key, indices in framed.indices.items():
@@ -98,7 +98,7 @@ def plain_change_in(event: AvroDocument, key: str | None, spelling: Spelling) ->
 
 
 def _plain_change(event: dict[str, Any], schema: str | None, identity: str | None) -> Change:
-    """Return what an event says that was parsed as a whole. Raises what of ``UNREADABLE``."""
+    """Return an event that was parsed whole as a change. Raises one of ``UNREADABLE``."""
     source = {} if event.get("source") is None else _object(event["source"])
     operation = str(event.get("op"))
     if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):

@@ -1,4 +1,4 @@
-"""Rows of values, JSON or by schemas: their fields are columns, and so are keys with a schema of their own.
+"""Rows of values, JSON or by schemas: their fields are columns, and so are fields of keys with a schema.
 
 One column has such keys' fields, `_kafka_key` their bytes: the values' decoder sees the table without that
 column, the keys' sees nothing else; a row needs both.
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder:
-    """JSON objects as values.
+    """Decodes values that are JSON objects.
 
     Of the fields ``elsewhere`` nothing is read: they have no column here, and are none that a table lacks.
     ``fields`` are by column those that are called otherwise.
@@ -61,7 +61,7 @@ class JsonDecoder:
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, encoded: Encoded, columns: pa.Schema, growth: Growth = GROWTH) -> Decoded:
-        """Return values as rows of columns for what is in them alone."""
+        """Return values as rows of columns for their fields alone."""
         read = decode_chunk(
             encoded.items,
             pa.schema([column.with_name(self.fields.get(column.name, column.name)) for column in columns]),
@@ -73,7 +73,7 @@ class JsonDecoder:
         return decoded.named(columns, len(encoded.items))
 
     def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
-        """See ``Decoder``; what is no JSON object is counted."""
+        """See ``Decoder``; values that are not JSON objects are counted."""
         parts = (_observe_part(each, growth.max_fields_seen) for each in records.parts())
         return reduce(Evidence.merge, parts).without(self.elsewhere).within(growth.max_fields_seen)
 
@@ -88,7 +88,7 @@ def _observe_part(records: Chunk, max_fields: int) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class PlainJsonDecoder:
-    """JSON objects as values; a column of floating point holds the nearest of what was written.
+    """Audit decoder of JSON objects; floating-point columns hold the nearest number.
 
     Fields ``elsewhere`` are said in no row of it, and need not be. ``fields`` are by column those that are
     called otherwise.
@@ -98,7 +98,7 @@ class PlainJsonDecoder:
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, encoded: Encoded, columns: pa.Schema) -> Decoded:
-        """Return values as rows of columns for what is in them alone."""
+        """Return values as rows of columns for their fields alone."""
         table, rows, more, rounded = read_rows(encoded.items, columns, self.fields, self.elsewhere)
         return Decoded(table, rows, has_more=more, rounded=rounded)
 
@@ -144,7 +144,7 @@ def flat(
 
 @dataclass(frozen=True, slots=True)
 class FlatDecoder:
-    """Values by ``values``, keys by ``keys`` in their ``columns``, null where a record has none."""
+    """Decodes values by ``values`` and keys by ``keys`` into their ``columns``, null if absent."""
 
     values: Values
     keys: SchemaDecoder | None = None
@@ -164,7 +164,7 @@ class FlatDecoder:
         return add_keys_and_headers(rows, records, columns)
 
     def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
-        """See ``Decoder``; how many can be read is said of the values."""
+        """See ``Decoder``; the count of readable records is that of the values."""
         return self.values.observe(records, growth).merge(self._of_keys(records))
 
     def _of_keys(self, records: Chunk) -> Evidence:
@@ -173,7 +173,7 @@ class FlatDecoder:
 
 @dataclass(frozen=True, slots=True)
 class PlainFlatDecoder:
-    """The same for ``audit``: each value and each key read by its plain reader."""
+    """The same for ``audit``: each value and key is read by its one-by-one reader."""
 
     values: PlainValues
     keys: PlainSchemaDecoder | None = None
@@ -208,14 +208,14 @@ def with_keys_and_headers(plain: Decoded, records: Chunk, columns: pa.Schema) ->
 
 
 def _split(columns: pa.Schema, names: frozenset[str]) -> tuple[pa.Schema, pa.Schema]:
-    """Return the columns of these names, as far as there are any, and the others."""
+    """Return the columns with these names, if present, and the others."""
     both = [column for column in columns if column.name not in METADATA_COLUMNS]
     own = [column for column in both if column.name in names] if names else []
     return pa.schema(own), pa.schema([each for each in both if each.name not in names] if names else both)
 
 
 def _with_keys(rows: Decoded, keys: Decoded, keyed: Sequence[int], own: pa.Schema) -> Decoded:
-    """Return the rows with the columns of their keys, without those whose key could not be read."""
+    """Return the rows with their keys' columns, without rows whose key is unreadable."""
     if keys.new_fields is not None:
         return rows
     rows = rows.without([bad.of_key(keyed[bad.index]) for bad in keys.bad]) if keys.bad else rows
