@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +13,10 @@ import pytest
 from cli.stand.run_record import read_up
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cli.conftest import Sluice
 
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+NUMBER, ANY_NUMBER = re.compile(r"[0-9][0-9,.]*(?: m?s\b)?"), "[0-9,.]+(?: m?s)?"
 EXPECTED = {"flights": 336_776, "weather": 26_115}
 FORMATS = {"planes": 3_322, "airports": 1_458}
 CHANGES, OF_CHANGES = {"customers": 100, "customers_log": 100}, {"customers": 28, "customers_log": 89}
@@ -26,13 +28,16 @@ CHANGES, OF_CHANGES = {"customers": 100, "customers_log": 100}, {"customers": 28
 def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
     """Every record is there once, nothing is produced or drained twice, and no server is left.
 
-    One more record is seen before its drain and after it, in each run. What the second run adds is read by
-    schemas of a registry that begins with nothing: their ids are those of any run. A mirror follows a change
-    that comes last, and commands know the tables afterwards.
+    The first runs in an empty home and prints the lines of README, with other figures. One more record
+    is seen before its drain and after it, in each run. What the second run adds is read by schemas of a
+    registry that begins with nothing: their ids are those of any run. A mirror follows a change that comes
+    last, and commands know the tables afterwards.
     """
     home = tmp_path / "home"
-    first = sluice("demo", "--json", home=home)
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # packages and jars: no download
+    first = sluice("demo", "--json", home=home, HOME=str(tmp_path), XDG_CACHE_HOME=cache)
     assert first.returncode == 0, first.stdout + first.stderr
+    assert [line for line in readme_lines() if not re.search(line, first.stdout, re.MULTILINE)] == []
     second = sluice("demo", "--json", "--formats", "--cdc", home=home)
     assert second.returncode == 0, second.stdout + second.stderr
     more = {"weather": EXPECTED["weather"] + 1}
@@ -57,3 +62,9 @@ def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
     assert "mean_delay_minutes" in second.stdout
     assert read_up(str(home)) is None
     assert {path.name for path in (home / "run").iterdir()} <= {"up.lock", "endpoints.lock", "sockets"}
+
+
+def readme_lines() -> list[str]:
+    """Return the lines of the demo's output in README, as patterns with any numbers."""
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    return [f"^{ANY_NUMBER.join(map(re.escape, NUMBER.split(line)))}$" for line in shown.splitlines()]

@@ -30,7 +30,7 @@ def materialize(config: Path, selection: str, by: tuple[str, ...] = OLD) -> subp
             **os.environ,
             "SLUICE_CONFIG": str(config),
             "SLUICE_HOME": str(config.parent / "home"),
-            "PYTHONWARNINGS": "ignore",  # as README's line has it
+            "PYTHONWARNINGS": "ignore",  # as docs/how-to/run-in-ci.md has it
         },
         capture_output=True,
         text=True,

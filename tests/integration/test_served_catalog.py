@@ -18,7 +18,7 @@ from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/how-to/read-tables.md").read_text(encoding="utf-8")
 PRINTED = "http://127.0.0.1:8183"
 BATCH, BATCHES = 100, 6
 WRITES = [
@@ -31,8 +31,8 @@ WRITES = [
 
 
 def as_printed(spark: SparkSession, uri: str) -> None:
-    """Tell the session of the catalog as README's line for Spark does."""
-    settings = re.findall(r"--conf (spark\.sql\.catalog\.lake\S*)=(\S+)", README)
+    """Configure the session's catalog as the page's line for Spark does."""
+    settings = re.findall(r"--conf (spark\.sql\.catalog\.lake\S*)=(\S+)", PAGE)
     assert dict(settings)["spark.sql.catalog.lake.uri"] == PRINTED
     for key, value in settings:
         spark.conf.set(key.replace("catalog.lake", "catalog.served"), value.replace(PRINTED, uri))
@@ -83,8 +83,8 @@ def test_pyiceberg_and_spark_read_while_drains_run(new_lab: NewLab, spark_remote
 
 
 def printed_python(uri: str) -> str:
-    """What README's lines for PyIceberg and DuckDB print, for this table."""
-    (code,) = re.findall(r"```python\n(# PyIceberg.*?)```", README, re.DOTALL)
+    """Return what the page's lines for PyIceberg and DuckDB print, for this table."""
+    (code,) = re.findall(r"```python\n(# PyIceberg.*?)```", PAGE, re.DOTALL)
     code = code.replace(PRINTED, uri).replace("sales.orders", TABLE)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
