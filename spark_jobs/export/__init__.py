@@ -1,4 +1,4 @@
-"""The stream of an archive back into a topic.
+"""Exports an archive back into a topic.
 
 archived.py  records of the table, in order
 plan.py      which of them, and what Kafka cannot take

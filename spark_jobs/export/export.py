@@ -1,4 +1,4 @@
-"""An archive's records produced to a topic as they came: key, value, headers, timestamp and order.
+"""Produces an archive's records to a topic unchanged: key, value, headers, timestamp and order.
 
 The end of each of the topic's partitions says how far an export is, and nothing else: killed anywhere, the
 same command goes on behind the last record that arrived. The producer is idempotent: none arrives twice, or
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export did: records that were there, and that it brought, by partition."""
+    """An export's counts by partition: records present before, and records produced."""
 
     target: str
     ranges: tuple[OffsetRange, ...]
@@ -44,7 +44,7 @@ def export(
     dry_run: bool = False,
     on_progress: Callable[[int, int], None] = lambda _done, _whole: None,
 ) -> Exported:
-    """Bring the records of these ranges, all by default, that the topic ``target`` does not have yet.
+    """Produce records of these ranges, by default all, that the topic ``target`` lacks.
 
     With ``keep_offsets`` each gets the offset that it had, else they are counted anew. ``drained_by`` gives
     the pipeline that drains a topic. With ``dry_run`` nothing is produced, and ``Exported.produced`` is what

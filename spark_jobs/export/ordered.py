@@ -1,4 +1,4 @@
-"""A producer whose records arrive in a topic each once, in order, and where they are to be, or end it."""
+"""A producer that delivers each record once, in order, at the expected offset, or stops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROOM_SECONDS = 0.1
 
 
 class OrderedProducer:
-    """Sends records one after the other; the first that is refused, or arrives elsewhere, ends it.
+    """Sends records in order; a refused record, or one at an unexpected offset, ends it.
 
     ``ends`` is by partition where the topic ends, once all that was handed over has arrived. Another writer
     is seen by that: its records take offsets.
@@ -39,13 +39,13 @@ class OrderedProducer:
         self._producer = new_client(Producer, producer_properties(dict(properties)), ClientTroubles())
 
     def send(self, chunk: Chunk) -> None:
-        """Hand records over, one behind the other whatever their offsets; raises what earlier ones met."""
+        """Send records consecutively, whatever their offsets; raises errors of earlier ones."""
         self._raise_failure()
         hand_over(self._producer, self._topic, chunk, self._told)
         self.ends[chunk.partition] += len(chunk.offsets)
 
     def finish(self) -> None:
-        """Wait until all have arrived, as long as some do: an uplink may be slow."""
+        """Wait for all deliveries while some still succeed: an uplink may be slow."""
         waiting = len(self._producer)
         while left := self._producer.flush(WAIT_SECONDS):
             self._raise_failure()
@@ -56,7 +56,7 @@ class OrderedProducer:
         self._raise_failure()
 
     def go_on_at(self, partition: int, offset: int) -> None:
-        """Expect the next record there: all have arrived, and what lies before it was filled."""
+        """Expect the next record at this offset: all were delivered, and the gap before it is filled."""
         self.ends[partition] = self._arrived[partition] = offset
 
     def _told(self, error: KafkaError | None, message: Message) -> None:
@@ -86,7 +86,7 @@ def hand_over(
     chunk: Chunk,
     told: Callable[[KafkaError | None, Message], None],
 ) -> None:
-    """Give a client records in their order, waiting for room in its queue."""
+    """Send records in order, waiting for room in the client's queue."""
     produce, partition = producer.produce, chunk.partition
     columns = (chunk.values, chunk.keys, chunk.timestamps_ms, chunk.headers)
     for value, key, timestamp_ms, headers in zip(*columns, strict=True):
@@ -102,7 +102,7 @@ def hand_over(
 
 
 def failed(error: KafkaException, topic: str) -> SluiceError:
-    """Return what to say of a client that cannot go on."""
+    """Return the error of a client that cannot continue."""
     told: KafkaError = error.args[0]
     return (
         disturbed(topic) if is_of_fenced(told) else translate(told, "producing", right="Write", topic=topic)
@@ -110,7 +110,7 @@ def failed(error: KafkaException, topic: str) -> SluiceError:
 
 
 def disturbed(topic: str, where: str = "") -> SluiceError:
-    """Return what to say when somebody else writes to the target."""
+    """Return the error for another writer to the target."""
     return fault("export-disturbed", at=where and f": at {where}", topic=topic)
 
 
@@ -131,14 +131,14 @@ _LOOK_SECONDS = 0.005
 
 
 class _Clients(NamedTuple):
-    """A client of which a record was refused has to begin anew before it can fill, which takes longer."""
+    """Producer clients. After a refused record a client must restart before it fills, which is slower."""
 
     fills: Producer
     marks: Producer
 
 
 class Gaps:
-    """Fills gaps of a topic between the records of a producer.
+    """Fills gaps of a topic between a producer's records.
 
     One export of a topic at a time: the clients of a second one fence those of the first.
     """
@@ -150,7 +150,7 @@ class Gaps:
         self._clients: _Clients | None = None
 
     def fill(self, partition: int, until: int) -> None:
-        """Have the next record arrive at ``until``, whatever of the gap was filled before.
+        """Let the next record arrive at ``until``, regardless of how much of the gap is filled.
 
         Raises ``ConfigError`` (``export-disturbed``) when the partition ends behind it, ``RetryableError``
         when the broker does not answer.
@@ -175,7 +175,7 @@ class Gaps:
         self._reach("after-gap")
 
     def _opened(self) -> _Clients:
-        """Open the clients, which ends what a dead export left open: its markers are written by then."""
+        """Open the clients, which ends open transactions of a dead export and writes their markers."""
         clients = _Clients(*(self._client(name) for name in _Clients._fields))
         for client in clients:
             client.init_transactions(WAIT_SECONDS)
@@ -191,7 +191,7 @@ class Gaps:
             return any(chunk.offsets for chunk in reader.read(gap))
 
     def _abort(self, clients: _Clients, partition: int, end: int, room: int) -> int:
-        """Take offsets from the end on, one at least and no more than there is room for.
+        """Abort transactions at the end of the topic: at least one offset, and at most the room left.
 
         Return how many are surely ours: where a marker alone went nobody says, another's record may be there.
         """
@@ -216,7 +216,7 @@ class Gaps:
         return arrived + 1 if arrived else 0
 
     def _await_marker(self, partition: int, end: int) -> None:
-        """A broker writes it when it has long said that the transaction is aborted."""
+        """Wait for the broker's marker, which it writes well after it confirms the abort."""
         deadline = time.monotonic() + WAIT_SECONDS
         while self._end(partition) < end:
             if time.monotonic() > deadline:
@@ -232,7 +232,7 @@ class Gaps:
 
 
 def _to_abort(partition: int, fillers: int) -> Chunk:
-    """Return so many records that nobody is to read; for none, one that the broker refuses."""
+    """Return ``count`` filler records; if ``count`` is 0, return one record that the broker will reject."""
     count, time_ms = (fillers, 0) if fillers else (1, _REFUSED_TIME_MS)
     told: Headers = [("sluice", b"filler")]
     return Chunk(partition, [*range(count)], [time_ms] * count, [None] * count, [b""] * count, [told] * count)

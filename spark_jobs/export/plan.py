@@ -1,4 +1,4 @@
-"""Which records of an archive an export brings, and what Kafka cannot take of them, before it brings any."""
+"""Plans an export: its records, and those that Kafka cannot accept, before it produces any."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """One range of offsets for each partition, as the table stood; ``records`` of each by partition.
+    """One offset range per partition, at the table's state; ``records`` counts them by partition.
 
     ``notes`` are what the target will not have as it was.
     """
@@ -48,14 +48,14 @@ class ExportPlan:
 
     @property
     def partitions(self) -> int:
-        """Return how many partitions the target needs."""
+        """Return the number of partitions that the target needs."""
         return max((each.partition for each in self.ranges), default=-1) + 1
 
 
 def plan_export(
     pipeline: PipelineConfig, connections: Connections, wanted: Sequence[OffsetRange] = ()
 ) -> ExportPlan:
-    """Return what is to be exported: ``wanted``, or all that was drained of the topic as it is now.
+    """Return the plan: ``wanted``, or everything drained from the topic's current generation.
 
     Raises ``ConfigError``: ``no-table-yet``, ``export-needs-archive``, ``export-range`` for what was not
     drained, and ``not-exportable`` for records that no producer can write.
@@ -128,7 +128,7 @@ _CHUNK_RECORDS = 1_000  # of which there are Python objects
 
 
 def archived_chunks(table: Table, offsets: OffsetRange, generation: int) -> Iterator[Iterator[Chunk]]:
-    """Yield the records of these offsets in order, window by window: windows that fit into some 64 MiB."""
+    """Yield records of these offsets in order, by windows of about 64 MiB."""
     start, width = offsets.start, _first_width(table, offsets, generation)
     while start < offsets.end:
         window = OffsetRange(offsets.partition, start, min(start + width, offsets.end))
@@ -139,14 +139,14 @@ def archived_chunks(table: Table, offsets: OffsetRange, generation: int) -> Iter
 
 
 def _first_width(table: Table, offsets: OffsetRange, generation: int) -> int:
-    """Return a window that fits by what files have for a record; every window unpacks them once more."""
+    """Return a window that fits, from the files' bytes per record; each window unpacks them again."""
     files = [task.file for task in table.scan(is_in_range(offsets, generation)).plan_files()]
     packed, records = sum(each.file_size_in_bytes for each in files), sum(each.record_count for each in files)
     return max(1, min(MAX_WINDOW_OFFSETS, WINDOW_BYTES * records // max(1, _MOST_PACKED * packed)))
 
 
 def offset_of_record(table: Table, offsets: OffsetRange, generation: int, number: int) -> int:
-    """Return the offset of the record that so many come before; the end where there are no more."""
+    """Return the offset of the record with this many records before it, or the end."""
     left, start = number, offsets.start
     while start < offsets.end:
         window = OffsetRange(offsets.partition, start, min(start + MAX_WINDOW_OFFSETS, offsets.end))
@@ -159,7 +159,7 @@ def offset_of_record(table: Table, offsets: OffsetRange, generation: int, number
 
 
 def count_records(table: Table, offsets: OffsetRange, generation: int) -> int:
-    """Return how many records these are."""
+    """Return the number of these records."""
     return int(table.scan(is_in_range(offsets, generation)).count())
 
 

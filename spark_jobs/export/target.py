@@ -1,4 +1,4 @@
-"""The topic that an export fills: made for it, or found to hold the beginning of what it is to hold."""
+"""The target topic of an export: created, or checked to contain the export's beginning."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHUNK_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a partition of the target lacks: offsets of the archive.
+    """The offsets of the archive that a partition of the target lacks.
 
     ``there`` is how many records it has by now, ``end`` where it ends.
     """
@@ -45,7 +45,7 @@ class Left:
 
 
 class _Record(NamedTuple):
-    """``content`` is what another record must be equal in."""
+    """A record; ``content`` is the part compared with other records."""
 
     offset: int
     content: tuple[Any, ...]
@@ -53,7 +53,7 @@ class _Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a partition of the target is to hold, when all is there; ``keeps``: each at the offset it had."""
+    """A target partition's complete contents; with ``keeps`` each record has its original offset."""
 
     plan: ExportPlan
     offsets: OffsetRange
@@ -61,24 +61,24 @@ class _Wanted:
 
     @property
     def end(self) -> int:
-        """Return where it ends."""
+        """Return its end offset."""
         return self.offsets.end if self.keeps else self.plan.records[self.offsets.partition]
 
     def there(self, end: int) -> int:
-        """Return how many records lie below an offset of the target."""
+        """Return the number of records below an offset of the target."""
         if not self.keeps:
             return end
         before = OffsetRange(self.offsets.partition, self.offsets.start, max(self.offsets.start, end))
         return count_records(self.plan.table, before, self.plan.generation)
 
     def records(self, number: int, count: int) -> dict[int, _Record]:
-        """Return so many records from one on, by their offset in the target."""
+        """Return this many records from a position on, by their offset in the target."""
         windows = archived_chunks(self.plan.table, self.rest(number), self.plan.generation)
         found = islice(_records(chain.from_iterable(windows)), count)
         return {record.offset if self.keeps else at: record for at, record in enumerate(found, number)}
 
     def rest(self, number: int) -> OffsetRange:
-        """Return the archive's offsets from one record on."""
+        """Return the archive's offsets from a record on."""
         start = offset_of_record(self.plan.table, self.offsets, self.plan.generation, number)
         return OffsetRange(self.offsets.partition, start, self.offsets.end)
 
@@ -86,7 +86,7 @@ class _Wanted:
 def find_left(
     plan: ExportPlan, connections: Connections, target: str, *, keep_offsets: bool = False
 ) -> list[Left]:
-    """Return by partition where to go on, both ends of what is there having been compared with the archive.
+    """Return the start by partition, after comparing both ends of the target with the archive.
 
     Raises ``ConfigError``: ``export-target`` for a topic that is not as an export leaves it.
     """
@@ -104,7 +104,7 @@ def find_left(
 
 
 def make_topic(connections: Connections, target: str, partitions: int) -> None:
-    """Make the topic, unless it is there, as one that keeps what it is given as it is given."""
+    """Create the topic if it is missing, with settings that keep records unchanged."""
     if target not in connections.admin.topics():
         connections.admin.make_topic(target, partitions, SETTINGS)
 
@@ -128,7 +128,7 @@ def _left(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:
 
 
 def _compare(reader: RangeReader, target: str, there: OffsetRange, wanted: Mapping[int, _Record]) -> None:
-    """Raise where records of the target are not those of the archive."""
+    """Raise if records of the target differ from those of the archive."""
     found = {record.offset: record for record in _records(reader.read(there))}
     for offset in sorted(found.keys() | wanted.keys()):
         place = f"{there.partition}:{offset}"

@@ -1,4 +1,4 @@
-"""Expressions over a record: SQL that may not depend on anything else, and JMESPath over JSON documents.
+"""Expressions over a record: SQL without other inputs, and JMESPath over JSON documents.
 
 engine.py      the one DuckDB of a process, shut in
 quoting.py     names as SQL has them

@@ -1,4 +1,4 @@
-"""Conditions on the rows of a table: SQL, and what those become that were written before they were SQL.
+"""Conditions on rows of a table: SQL, and the SQL for conditions in the earlier Python grammar.
 
 A ``row_condition`` was read by Python's grammar, as pandas reads it. Some of that is SQL as well and keeps
 the same rows. The rest is no SQL, or keeps other rows: ``"a"`` is a column, and a null meets neither ``!=``
@@ -40,7 +40,7 @@ _SPELLED = re.compile(r"sluice_quoted_([0-9a-f]+)")
 
 
 def judge_condition(written: str) -> Expression:
-    """Return the condition that the text is.
+    """Return the text as a condition.
 
     Raises ``ExpressionError`` for what is none, and for what kept other rows before conditions were SQL.
     """
@@ -55,7 +55,7 @@ def judge_condition(written: str) -> Expression:
 
 
 def line_instead(written: str) -> str | None:
-    """Return the SQL that keeps the rows which the text kept as Python.
+    """Return SQL that keeps the same rows as a condition in the Python grammar.
 
     None where the text does so itself, and where it never was a condition.
     """
@@ -82,13 +82,13 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 class _Former:
-    """A condition in Python: columns compared with literals, joined; of all else a ``ValueError``."""
+    """A condition in the Python grammar: joined comparisons with literals; else ``ValueError``."""
 
     def __init__(self, source: str) -> None:
         self._source = source
 
     def sql(self, node: ast.expr) -> str:
-        """Return the same as SQL: true of the same rows."""
+        """Return SQL that is true for the same rows."""
         match node:
             case ast.BoolOp(op=join, values=parts):
                 return self._joined(join, parts)
@@ -161,7 +161,7 @@ def _is_joined(node: ast.expr) -> bool:
 
 
 def _as_path(name: str) -> str:
-    """Return a name as SQL has it; one in backticks may lead into a struct."""
+    """Return a name in SQL; one in backticks may be a path into a struct."""
     spelled = _SPELLED.fullmatch(name)
     whole = bytes.fromhex(spelled[1]).decode() if spelled else name
     parts = whole.split(".")
@@ -169,7 +169,7 @@ def _as_path(name: str) -> str:
 
 
 def _as_name(name: str) -> str:
-    """Return a name as SQL has it, in quotes where it would be a word of SQL's."""
+    """Return a name in SQL, quoted if it would be a keyword."""
     if _WORD.fullmatch(name):
         with suppress(ExpressionError):
             if judge(f"0 = {name} AND {name} = 0 AND {name} IS NULL").names == (name,):

@@ -1,4 +1,4 @@
-"""The one DuckDB of a process: empty, shut in, and with settings that nothing can change.
+"""The process's only DuckDB: empty, isolated, and with locked settings.
 
 It is opened by the first query, so never before a worker was forked: a fork copies no threads.
 """
@@ -28,7 +28,7 @@ _ONE_AT_A_TIME = Lock()
 
 
 def run(sql: str) -> pa.Table:
-    """Return the rows of a query over nothing. Raises ``duckdb.Error``."""
+    """Return the rows of a query without input. Raises ``duckdb.Error``."""
     with _ONE_AT_A_TIME:
         return _opened().connection.sql(sql).to_arrow_table()
 
@@ -43,13 +43,13 @@ def select(expressions: str, chunk: pa.Table) -> pa.Table:
 
 
 def text(value: str) -> str:
-    """Return a constant as SQL has it."""
+    """Return a constant in SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
 @dataclass(slots=True)
 class _Source:
-    """Rows under one name that are other rows in each query."""
+    """A named source whose rows differ in each query."""
 
     rows: pa.Table
 
@@ -66,7 +66,7 @@ class _Engine:
     prepared: dict[tuple[str, pa.Schema], tuple[str, _Source]] = field(default_factory=dict)
 
     def close(self) -> None:
-        """Forget every query, and the connection."""
+        """Clear all queries, and close the connection."""
         self.prepared.clear()
         self.connection.close()
 
@@ -129,6 +129,6 @@ def _open() -> _Engine:
 
 
 def _close() -> None:
-    """Leave nothing for the interpreter to find when it ends."""
+    """Release everything before the interpreter exits."""
     if (engine := _ENGINES.pop(os.getpid(), None)) is not None:
         engine.close()

@@ -1,4 +1,4 @@
-"""Expressions over a chunk: results in the order of its rows, and the rows on which one fails."""
+"""Evaluates expressions over a chunk: results in row order, and the rows where one fails."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _VALUE = "v"
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A result for each row, null where the expression fails; ``errors`` say by position why."""
+    """A result for each row, null if the expression fails; ``errors`` are reasons by position."""
 
     values: pa.ChunkedArray
     errors: Mapping[int, str] = field(default_factory=dict)
 
 
 def evaluate(expressions: Mapping[str, str], chunk: pa.Table) -> dict[str, Evaluated]:
-    """Return what each judged expression, by any name, comes to on the rows.
+    """Return the result of each judged expression on the rows.
 
     All of them in one query; one that fails on a row is evaluated again by itself. Raises ``duckdb.Error``
     only without rows, for what does not go together with the columns.
@@ -48,7 +48,7 @@ def evaluate(expressions: Mapping[str, str], chunk: pa.Table) -> dict[str, Evalu
 
 
 def is_true(sql: str, chunk: pa.Table) -> np.ndarray:
-    """Return of which rows a judged condition is true. Raises ``duckdb.Error`` where one cannot be asked.
+    """Return the rows for which a judged condition is true. Raises ``duckdb.Error`` if it cannot run.
 
     Raises ``ExpressionError`` for what is neither true nor false.
     """
@@ -59,7 +59,7 @@ def is_true(sql: str, chunk: pa.Table) -> np.ndarray:
 
 
 def _forgiving(sql: str, chunk: pa.Table) -> Evaluated:
-    """Return the results with the rows named that have none.
+    """Return results and the rows that have none.
 
     A struct around the result tells a null from a failure. What even that does not survive is halved down to
     the record.

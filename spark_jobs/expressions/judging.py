@@ -1,4 +1,4 @@
-"""Whether a text is one expression of a record alone: the same record always gives the same.
+"""Checks that a text is one deterministic expression over a record.
 
 DuckDB parses it, and every node of the tree must be one that is known here; a function is known by what
 DuckDB says of it. What is evaluated is written anew from the tree that was judged, never the text itself.
@@ -67,7 +67,7 @@ _LIKE_COLUMNS = {"user"}  # the engine's only where no column is called so, and 
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression, or none that may be evaluated."""
+    """A text that is not an expression, or one that must not be evaluated."""
 
     def __init__(self, message: str, hint: str = _HINT) -> None:
         super().__init__(message)
@@ -77,20 +77,20 @@ class ExpressionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """SQL that was judged, and the names it speaks of as they are written, without what is inside them."""
+    """A checked SQL expression, and the top-level names that it refers to."""
 
     sql: str
     names: tuple[str, ...]
 
     @property
     def is_column(self) -> bool:
-        """True if it is a column as it is."""
+        """True if it is a bare column."""
         return len(self.names) == 1 and self.sql in {self.names[0], quoted(self.names[0])}
 
 
 @lru_cache(1024)
 def judge(text: str) -> Expression:
-    """Return the expression that the text is. Raises ``ExpressionError``."""
+    """Return the text as an expression. Raises ``ExpressionError``."""
     tree, node = _parsed(text)
     names: dict[str, None] = {}
     for each in _nodes(node):
@@ -109,7 +109,7 @@ def judge(text: str) -> Expression:
 
 
 def bound_type(expression: Expression, types: Mapping[str, str], *, folds: bool = True) -> pa.DataType:
-    """Return the Arrow type of the result over columns of these types of DuckDB's.
+    """Return the result's Arrow type, given columns of these DuckDB types.
 
     Raises ``ExpressionError`` where it does not go together; and, where it ``folds`` constants, for one
     that cannot be evaluated whatever the record is.
@@ -125,13 +125,13 @@ def bound_type(expression: Expression, types: Mapping[str, str], *, folds: bool 
 
 
 def first_line(error: Exception) -> str:
-    """Return what DuckDB says, without the query that it repeats."""
+    """Return DuckDB's message without the query that it repeats."""
     line = str(error).partition("\n")[0]
     return line.partition(": ")[2] or line
 
 
 def type_hint(error: Exception, *, has_columns: bool = False) -> str:
-    """Return what mends an expression whose types do not go together; all it speaks of may have columns."""
+    """Return a hint for mismatched types in an expression; all its names may be columns."""
     if isinstance(error, duckdb.BinderException) and "VARCHAR" in str(error) and not has_columns:
         return "A field without a column is text here: CAST(amount AS DECIMAL(12,2)) * 2, or declare it."
     return "Cast what is of another type: CAST(amount AS DECIMAL(12,2))."
@@ -158,7 +158,7 @@ def _parsed(text: str) -> tuple[Any, Mapping[str, Any]]:
 
 
 def _nodes(node: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Give every expression of the tree, whatever part of another it is."""
+    """Yield every expression node of the tree."""
     if depth > _DEEPEST:
         raise ExpressionError("nests too deep")
     if isinstance(node, dict):
@@ -195,7 +195,7 @@ def _check_function(node: Mapping[str, Any]) -> None:
 
 @lru_cache(1024)
 def _wrong_with(name: str, arguments: int) -> tuple[str, str] | None:
-    """Return why the function may not be called, and a hint."""
+    """Return the reason why the function must not be called, and a hint."""
     known = _every_function().get(name, ())
     kinds = {each["function_type"] for each in known}
     if (name, arguments) == ("age", 1):
@@ -234,7 +234,7 @@ def _every_function() -> Mapping[str, Sequence[Mapping[str, Any]]]:
 
 
 def _column(path: Sequence[str]) -> str:
-    """Return the column that a reference begins with."""
+    """Return the column at the start of a reference."""
     name = path[0]
     if name.lower() == INGESTED_AT:
         message = "speaks of _ingested_at, which differs when a record is replayed"
@@ -251,7 +251,7 @@ def _column(path: Sequence[str]) -> str:
 
 @lru_cache(1024)
 def _is_value_of_the_engine(name: str) -> bool:
-    """True for ``current_date`` and its like, which are spelled as columns."""
+    """True for ``current_date`` and similar names, which look like columns."""
     try:
         engine.run(f"SELECT {quoted(name)}")
     except duckdb.Error:

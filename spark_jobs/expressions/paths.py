@@ -1,4 +1,4 @@
-"""JMESPath on a parsed JSON document; numbers with a fraction come as decimals, whole ones as they are."""
+"""JMESPath on a parsed JSON document; fractional numbers are decimals, whole ones integers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HINT = "See jmespath.org: customer.name, items[0].sku, tags[?name == 'x'].value
 
 
 class _WithDecimals(Functions):  # type: ignore[misc]
-    """Its functions know floats; these three would take a decimal for a text or for nothing."""
+    """JMESPath functions that know floats; three are overridden to accept decimals."""
 
     @signature({"types": []})  # type: ignore[untyped-decorator]
     def _func_type(self, arg: Any) -> Any:
@@ -37,7 +37,7 @@ _OPTIONS = jmespath.Options(custom_functions=_WithDecimals())
 
 @lru_cache(1024)
 def compiled(text: str) -> Any:
-    """Return the path, to be asked by ``search``. Raises ``ExpressionError``."""
+    """Return the compiled path for ``search``. Raises ``ExpressionError``."""
     try:
         return jmespath.compile(text)
     except (JMESPathError, RecursionError) as error:
@@ -45,7 +45,7 @@ def compiled(text: str) -> Any:
 
 
 def found(text: str, document: object) -> Any:
-    """Return what the path leads to. Raises ``ExpressionError`` where it cannot be followed."""
+    """Return the path's result. Raises ``ExpressionError`` if the path cannot be followed."""
     try:
         return compiled(text).search(document, _OPTIONS)
     except (JMESPathError, ArithmeticError, TypeError, ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""Names as SQL has them; loads no DuckDB."""
+"""SQL identifiers, without importing DuckDB."""
 
 from __future__ import annotations
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL has it, whatever is in it."""
+    """Return a quoted SQL identifier for any name."""
     return '"' + name.replace('"', '""') + '"'

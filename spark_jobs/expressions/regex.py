@@ -1,4 +1,4 @@
-"""Regular expressions that people write, by RE2 (DuckDB's): none takes longer than its text is long.
+"""User-written regular expressions, run by RE2 (in DuckDB): linear time in the text's length.
 
 Importing this opens nothing; what backtracking alone can do is refused by name.
 """
@@ -26,7 +26,7 @@ _UNKNOWN_TO_RE2 = (
 
 
 def check_regex(pattern: str) -> None:
-    """Raise ``ExpressionError`` for what is no regular expression of RE2's."""
+    """Raise ``ExpressionError`` if the text is not a regular expression of RE2."""
     try:
         engine.run(f"SELECT {_matches(engine.text(''), pattern)}")
     except (duckdb.Error, UnicodeError) as error:
@@ -41,7 +41,7 @@ def check_regex(pattern: str) -> None:
 
 
 def whole_matches(pattern: str, texts: Sequence[str]) -> list[str]:
-    """Return the texts that it matches whole, in their order. Raises ``ExpressionError``."""
+    """Return the texts that match as a whole, in order. Raises ``ExpressionError``."""
     check_regex(pattern)
     if not texts:
         return []

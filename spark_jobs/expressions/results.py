@@ -1,4 +1,4 @@
-"""Which column can take the result of which type: none that would have to be rounded for it."""
+"""Checks that a column can hold an expression's result type without rounding."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _WITHOUT_ROUNDING = (
 
 
 def column_type(kind: str) -> pa.DataType:
-    """Return the Arrow type of a column of this type of DuckDB's."""
+    """Return the Arrow type for a column of this DuckDB type."""
     return run(f"SELECT NULL::{kind}").schema.field(0).type
 
 
 def check_result(result: pa.DataType, column: pa.DataType, shown: str) -> None:
-    """Raise ``ExpressionError`` where a column, whose type is ``shown`` so, takes no result of the type."""
+    """Raise ``ExpressionError`` if a column, whose type is ``shown``, cannot hold the result type."""
     if not can_take(column, result):
         cast = "BLOB" if shown == "binary" else shown.upper()
         raise ExpressionError(
@@ -51,13 +51,13 @@ def check_result(result: pa.DataType, column: pa.DataType, shown: str) -> None:
 
 
 def check_condition(result: pa.DataType, called: str = "a filter") -> None:
-    """Raise ``ExpressionError`` for what is neither true nor false."""
+    """Raise ``ExpressionError`` if the result type is not boolean."""
     if not (pa.types.is_boolean(result) or pa.types.is_null(result)):
         raise ExpressionError(f"gives {result}, and {called} is true or false", "Compare it: amount > 0.")
 
 
 def check_route_value(result: pa.DataType) -> None:
-    """Raise ``ExpressionError`` for what is not written in one way only."""
+    """Raise ``ExpressionError`` if a type's values have several text forms."""
     plain = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
     if not any(is_kind(result) for is_kind in plain):
         raise ExpressionError(
@@ -67,7 +67,7 @@ def check_route_value(result: pa.DataType) -> None:
 
 
 def can_take(column: pa.DataType, result: pa.DataType) -> bool:
-    """True if a column can take values of the type, each of them exactly or not at all."""
+    """True if a column can hold values of the type, each exactly or not at all."""
     if pa.types.is_null(result) or column == result:
         return True
     if pa.types.is_string(result):
@@ -91,7 +91,7 @@ def _is_alike(column: pa.DataType, result: pa.DataType) -> bool:
 
 
 def _fits_inside(column: pa.DataType, result: pa.DataType) -> bool:
-    """True where Arrow converts exactly by itself: what is inside is not read from text."""
+    """True if Arrow converts the nested type exactly: nested values are not parsed from text."""
     both = (column, result)
     return bool(
         column == result

@@ -1,1 +1,1 @@
-"""Catalogs, tables and data files: loading, writing and reading them. Commits nothing of a batch."""
+"""Catalogs, tables and data files: loading, writing and reading. Commits no batch."""

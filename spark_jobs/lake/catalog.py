@@ -1,4 +1,4 @@
-"""Opening and closing catalogs, and what their exceptions mean: settings, a refusal, or an outage.
+"""Opens and closes catalogs, and classifies their exceptions: settings, a refusal, or an outage.
 
 Always a new object: after an exception the old one may show what never committed. The settings are Sluice's
 own; a ``.pyiceberg.yaml`` or ``PYICEBERG_*`` variables of the user's are not consulted.
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
-    """Connect with a new catalog object; ``properties`` are PyIceberg's, secrets resolved.
+    """Connect with a new catalog object; ``properties`` are PyIceberg's, with secrets resolved.
 
     Raises ``RetryableError`` when the catalog does not answer, ``ConfigError`` for settings that cannot work.
     """
@@ -79,7 +79,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 @contextmanager
 def released(catalog: Catalog) -> Iterator[Catalog]:
-    """Give the catalog, then release its connections: tables loaded through it stay readable."""
+    """Yield the catalog, then release its connections: tables loaded through it stay readable."""
     try:
         yield catalog
     finally:
@@ -87,7 +87,7 @@ def released(catalog: Catalog) -> Iterator[Catalog]:
 
 
 def close_catalog(catalog: Catalog) -> None:
-    """Release the catalog's connections; never raises, since what matters has been decided before."""
+    """Release the catalog's connections; never raises, as results are already decided."""
     try:
         catalog.close()
     except Exception:  # noqa: BLE001  (closing a broken connection may fail in any way)
@@ -137,7 +137,7 @@ _SAME_AGAIN = (
 
 
 def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
-    """Return what a catalog's exception means for the caller, when it is known that nothing was committed."""
+    """Return the error for a catalog's exception when nothing was committed."""
     said = _said(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
         return fault("catalog-refused", action=action, why=said, **where)
@@ -151,7 +151,7 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
 
 
 def refused_commit(error: Exception, **where: object) -> ConfigError | None:
-    """Return the error of a commit that would be answered alike again; None of another one's.
+    """Return the error of a commit that would always be refused; None for others.
 
     No answer proves that it did not land: who asks has looked for it in the table.
     """
@@ -161,7 +161,7 @@ def refused_commit(error: Exception, **where: object) -> ConfigError | None:
 
 
 def creation_error(error: Exception, **where: object) -> SluiceError:
-    """Return what ended the making of a table, of which what PyIceberg does before it asks is a part."""
+    """Return the error of a table's creation, including PyIceberg's checks before its request."""
     if isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError | InvalidAnswer):
         return fault("cannot-commit", why=first_line(error), **where)
     return catalog_error(error, "could not make the table", **where)
@@ -169,7 +169,7 @@ def creation_error(error: Exception, **where: object) -> SluiceError:
 
 @contextmanager
 def staging(table: Table) -> Iterator[None]:
-    """Name what ends the making of a commit, of which the catalog knows nothing yet.
+    """Name errors while a commit is being prepared, before the catalog knows of it.
 
     Raises ``ConfigError`` (``cannot-commit``) for what fails again in the same way; the errors of manifests
     for what storage answers, ``catalog_error`` for what a driver does.
@@ -195,7 +195,7 @@ def _said(error: Exception) -> str:
 
 
 def _is_final(error: Exception) -> bool:
-    """True if the same request is answered alike: not of a login that ended, a conflict, a limit in time."""
+    """True if the same request always gets the same answer: not expired logins, conflicts or timeouts."""
     if isinstance(error, InvalidAnswer):
         return error.errors(include_input=False)[0]["type"] != "json_invalid"  # that may be half an answer
     if not isinstance(error, RESTError):
@@ -212,6 +212,6 @@ def _is_refused(error: Exception) -> bool:
 
 
 def refuse_remote_signing(properties: Mapping[str, str], **where: object) -> None:
-    """Raise ``ConfigError`` (``remote-signing``) where a catalog would sign each request to the storage."""
+    """Raise ``ConfigError`` (``remote-signing``) if a catalog would sign each storage request."""
     if properties.get("s3.signer") or properties.get("s3.remote-signing-enabled", "").lower() == "true":
         raise fault("remote-signing", **where)

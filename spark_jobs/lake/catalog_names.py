@@ -1,4 +1,4 @@
-"""Property names of a catalog: from PyIceberg's to Iceberg-Java's, which Spark wants. One table, pure.
+"""Catalog properties by name: from PyIceberg's to Iceberg-Java's, for Spark. One table, pure.
 
 A property in no row has one name for both (``warehouse``, ``token``, ``header.…``, anything custom) and
 passes through. Some are PyIceberg's alone; Spark then uses its platform's own defaults.
@@ -54,7 +54,7 @@ _OBJECT_STORES = ("s3://", "s3a://", "gs://", "abfs://", "abfss://", "wasb://", 
 
 
 def spark_catalog_conf(name: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Spark configuration of the catalog ``name``, so that both clients see the same tables.
+    """Return Spark's configuration of the catalog ``name``, so that both clients see the same tables.
 
     ``properties`` are PyIceberg's, resolved: a password inside ``uri`` becomes a property of its own. Raises
     ``ConfigError`` (``unknown-catalog-type``) for a catalog Spark has no counterpart of.
@@ -65,7 +65,7 @@ def spark_catalog_conf(name: str, properties: Mapping[str, str]) -> dict[str, st
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the catalog's properties under Iceberg-Java's names."""
+    """Return the catalog's properties by Iceberg-Java's names."""
     java = _implementation(properties)
     for key, value in properties.items():
         if key not in _NOT_AS_IT_IS and not _PYICEBERG_FAMILIES.fullmatch(key):
@@ -85,7 +85,7 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def catalog_type(properties: Mapping[str, str]) -> str:
-    """The type as PyIceberg decides it: ``type``, else by the scheme of ``uri``; empty when neither tells."""
+    """Return the type as PyIceberg decides: ``type``, else the scheme of ``uri``; empty if unknown."""
     scheme = urlsplit(properties.get("uri", "")).scheme.partition("+")[0]
     return properties.get("type", "").lower() or _TYPES_BY_SCHEME.get(scheme, "")
 
@@ -111,7 +111,7 @@ def _implementation(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jdbc(properties: Mapping[str, str]) -> dict[str, str]:
-    """``sqlite:////x/catalog.db`` is ``jdbc:sqlite:/x/catalog.db``; user and password leave the address."""
+    """Return ``jdbc:sqlite:/x/catalog.db`` for ``sqlite:////x/catalog.db``; strips user and password."""
     url = urlsplit(properties.get("uri", ""))
     dialect = url.scheme.partition("+")[0]
     if dialect == "sqlite":

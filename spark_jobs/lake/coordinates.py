@@ -1,4 +1,4 @@
-"""A set of records by partition and offset, few ranges or a hundred thousand single ones alike."""
+"""A set of records by partition and offset, for a few ranges or a hundred thousand single records."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coordinates:
-    """``bounds`` are by partition the starts and the ends of ranges in order, no two of which touch."""
+    """Record coordinates; ``bounds`` are by partition starts and ends of sorted, disjoint ranges."""
 
     bounds: Bounds
 
     @classmethod
     def of(cls, ranges: Iterable[OffsetRange]) -> Coordinates:
-        """Merge the ranges; empty ones go."""
+        """Merge the ranges; empty ones are dropped."""
         found: dict[int, list[OffsetRange]] = {}
         for each in merge(ranges):
             found.setdefault(each.partition, []).append(each)
@@ -38,7 +38,7 @@ class Coordinates:
 
     @classmethod
     def of_rows(cls, rows: pa.Table) -> Coordinates:
-        """Return where the rows stand."""
+        """Return the rows' coordinates."""
         partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
         own = pc.unique(rows.column(PARTITION)).to_pylist()
         return cls({partition: _runs(offsets[partitions == partition]) for partition in own})
@@ -48,7 +48,7 @@ class Coordinates:
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
-        """Return them by partition and start."""
+        """Return the ranges by partition and start."""
         return tuple(
             OffsetRange(partition, start, end)
             for partition, (starts, ends) in sorted(self.bounds.items())
@@ -57,7 +57,7 @@ class Coordinates:
 
     @property
     def hull(self) -> OffsetRanges:
-        """Return by partition the range from the first to the last."""
+        """Return, by partition, the range from the first to the last."""
         return OffsetRanges.of(
             OffsetRange(partition, int(starts[0]), int(ends[-1]))
             for partition, (starts, ends) in self.bounds.items()
@@ -65,11 +65,11 @@ class Coordinates:
 
     @property
     def counts(self) -> dict[int, int]:
-        """Return by partition how many there are."""
+        """Return the number of records by partition."""
         return {partition: int((ends - starts).sum()) for partition, (starts, ends) in self.bounds.items()}
 
     def holds(self, rows: pa.Table) -> NDArray[np.bool_]:
-        """Return which rows stand at one of them; a row without coordinates does not."""
+        """Return the mask of rows at these coordinates; a row without coordinates is not."""
         partitions, offsets = (
             pc.fill_null(rows.column(name), -1).to_numpy().astype(np.int64) for name in (PARTITION, OFFSET)
         )
@@ -80,7 +80,7 @@ class Coordinates:
         return inside
 
     def hold(self, partition: int, offsets: Offsets) -> NDArray[np.bool_]:
-        """Return which of a partition's offsets are among them."""
+        """Return the mask of a partition's offsets that are included."""
         if partition not in self.bounds:
             return np.zeros(len(offsets), dtype=np.bool_)
         starts, ends = self.bounds[partition]
@@ -89,18 +89,18 @@ class Coordinates:
         return found
 
     def overlap(self, span: OffsetRange) -> bool:
-        """Whether any lies in the range."""
+        """True if the range contains any of them."""
         starts, _ = self._inside(span)
         return len(starts) > 0
 
     def cover(self, span: OffsetRange) -> bool:
-        """Whether every offset of the range is among them."""
+        """True if every offset of the range is included."""
         starts, ends = self.bounds.get(span.partition, _NONE)
         at = int(np.searchsorted(starts, span.start, side="right")) - 1
         return at >= 0 and bool(ends[at] >= span.end)
 
     def within(self, spans: OffsetRanges) -> Coordinates:
-        """Return those that lie in the ranges."""
+        """Return the coordinates within the ranges."""
         found = {}
         for span in spans:
             starts, ends = self._inside(span)
@@ -115,7 +115,7 @@ class Coordinates:
 
 
 def of_generation(rows: pa.Table, generation: int) -> NDArray[np.bool_]:
-    """Return which rows are of the generation."""
+    """Return the mask of rows of the generation."""
     found: NDArray[np.bool_] = pc.fill_null(
         pc.equal(rows.column(GENERATION), generation), fill_value=False
     ).to_numpy()

@@ -1,4 +1,4 @@
-"""Rows into the partitions of a table, and the files written of them from and to Iceberg's data files."""
+"""Partitions rows of a table, and converts written files to and from Iceberg's data files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_count
 
 @dataclass(frozen=True, slots=True)
 class FileBounds:
-    """Smallest and largest values among a file's rows; all ends are inclusive."""
+    """Smallest and largest values of a file's rows; all ends are inclusive."""
 
     generation: tuple[int, int]
     partition: tuple[int, int]
@@ -65,12 +65,12 @@ def to_written_file(data_file: DataFile, metadata: TableMetadata) -> WrittenFile
 
 
 def whole_number(bound: bytes) -> int:
-    """A bound of an ``int`` or a ``long`` column; which of both shows in its width."""
+    """A bound of an ``int`` or ``long`` column; its width shows which of both."""
     return int.from_bytes(bound, "little", signed=True)
 
 
 def bounds_of(table: Table, file: DataFile) -> FileBounds | None:
-    """Return a file's bounds; None when its statistics do not cover every row's coordinates."""
+    """Return a file's bounds; None if its statistics do not cover every row's coordinates."""
     pairs = []
     for name in IDENTITY:
         field_id = table.schema().find_field(name).field_id
@@ -82,7 +82,7 @@ def bounds_of(table: Table, file: DataFile) -> FileBounds | None:
 
 
 def to_data_file(written: WrittenFile, metadata: TableMetadata) -> DataFile:
-    """Return the data file that was described, for a commit to the table with this metadata.
+    """Return the described data file, for a commit to the table with this metadata.
 
     Raises ``SourceChanged`` when the table's partitioning is no longer the one the file was written for.
     """
@@ -108,7 +108,7 @@ def to_data_file(written: WrittenFile, metadata: TableMetadata) -> DataFile:
 
 
 def to_scanned_file(written: WrittenFile) -> DataFile:
-    """Return the data file as far as reading its rows takes, for whatever table it was written."""
+    """Return the data file with the properties needed to read its rows, for any table."""
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=written.path,
@@ -161,11 +161,11 @@ _DIGEST = 16
 
 
 class _Key(PartitionKey):
-    """A partition's values; PyIceberg's own stumbles over the bucket of a time, and over long values."""
+    """A partition's values; PyIceberg's class fails on buckets of times and on long values."""
 
     @cached_property
     def partition(self) -> Record:
-        """Return the values as manifests hold them."""
+        """Return the values as manifests contain them."""
         return Record(
             *(
                 partition_record_value(each.field, each.value, self.schema)
@@ -176,13 +176,13 @@ class _Key(PartitionKey):
         )
 
     def to_path(self) -> str:
-        """Return the folder of its files: for people alone, so long names are cut, and stay different."""
+        """Return the folder of its files, for people: long names are shortened but stay unique."""
         return "/".join(map(_shortened, super().to_path().split("/")))
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRows:
-    """``key`` is None for an unpartitioned table; ``rows`` keep the order they came in.
+    """Rows of a partition; ``key`` is None for an unpartitioned table; ``rows`` keep their order.
 
     ``identity`` is equal for the same partition of every chunk.
     """
@@ -193,7 +193,7 @@ class PartitionRows:
 
 
 def fan_out(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[PartitionRows]:
-    """Cut rows by partition, in the order in which each partition is first met."""
+    """Split rows by partition, in order of first appearance."""
     if spec.is_unpartitioned():
         yield PartitionRows(None, rows)
         return
@@ -218,12 +218,12 @@ def fan_out(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[Par
 
 
 def different_values(rows: pa.Table, field: PartitionField, schema: Schema) -> int:
-    """Return how many partitions the rows have by this field alone."""
+    """Return the number of partitions that this field alone gives."""
     return len(pc.unique(comparable(_transformed(rows, field, schema))))
 
 
 def comparable(values: pa.Array) -> pa.Array:
-    """Return what Arrow groups as Iceberg tells values apart: numbers by their bits, all NaN being one."""
+    """Return values such that Arrow groups them as Iceberg does: numbers by bits, all NaN equal."""
     if isinstance(values, pa.ExtensionArray):
         return values.storage
     if not pa.types.is_floating(values.type):
@@ -244,7 +244,7 @@ def _shortened(name: str) -> str:
 
 
 def _column(rows: pa.Table, schema: Schema, field_id: int) -> pa.Array:
-    """Return the column's values as one array; a field inside structs is null where a struct around it is."""
+    """Return the column as one array; a field in structs is null if an enclosing struct is."""
     name = schema.find_column_name(field_id) or ""
     if name in rows.column_names:
         column = rows.column(name)

@@ -1,4 +1,4 @@
-"""Files of whole dead letters under ``state:``: what a redrive took out, and what a rollback puts back.
+"""Stored dead letters under ``state:``: those a redrive removed, and a rollback restores.
 
 Never under a table's location, where orphan removal deletes what no snapshot names. A file is named after its
 attempt and the digest of what is in it, and never changes.
@@ -40,7 +40,7 @@ _DIGITS = 32
 def save_dead_letters(
     state: CreateOnlyStore, table_uuid: str, attempt: str, letters: pa.Table
 ) -> SavedDeadLetters:
-    """Write the letters; the same ones again are the same file. Raises as the store does."""
+    """Write dead letters; equal ones give the same file. Raises as the store does."""
     sink = pa.BufferOutputStream()
     pq.write_table(letters, sink, compression="zstd")
     content = sink.getvalue().to_pybytes()
@@ -53,7 +53,7 @@ def save_dead_letters(
 def read_dead_letters(
     state: CreateOnlyStore, kept: SavedDeadLetters, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Return the letters, or these columns of them. Raises ``CorruptLog`` (``letters-lost``)."""
+    """Return the dead letters, or these columns. Raises ``CorruptLog`` (``letters-lost``)."""
     content = state.read_bytes(kept.name)
     if content is None or hashlib.sha256(content).hexdigest()[:_DIGITS] != kept.digest:
         raise fault(
@@ -63,24 +63,24 @@ def read_dead_letters(
 
 
 def leaving(state: CreateOnlyStore, pending: PendingDeadLetters) -> Coordinates:
-    """Return where the letters stand that a debt takes out. Raises as ``read_dead_letters``."""
+    """Return coordinates of dead letters that a pending change removes. Raises as ``read_dead_letters``."""
     if pending.redriven is not None:  # it has no ranges
         return saved_coordinates(state, pending.redriven)
     return Coordinates.of(pending.ranges if pending.replaces else ())
 
 
 def saved_coordinates(state: CreateOnlyStore, kept: SavedDeadLetters) -> Coordinates:
-    """Return where the letters stand. Raises as ``read_dead_letters``."""
+    """Return the dead letters' coordinates. Raises as ``read_dead_letters``."""
     return Coordinates.of_rows(read_dead_letters(state, kept, (PARTITION, OFFSET)))
 
 
 def saved_files(state: CreateOnlyStore, table_uuid: str) -> list[StoredFile]:
-    """Return every file that is kept of a table. Raises as the store does."""
+    """Return all stored files of a table. Raises as the store does."""
     return state.list(f"{FOLDER}/{table_uuid}")
 
 
 def is_needed(file: StoredFile, table: Table, unfinished: Collection[str]) -> bool:
-    """Whether anybody may ask for a kept file: a run under way, or a debt.
+    """True if a stored file may still be read: by a running command, or for a pending change.
 
     ``unfinished`` are attempts of the log, which was listed after the files and before the table was loaded.
     """
@@ -96,7 +96,7 @@ def is_needed(file: StoredFile, table: Table, unfinished: Collection[str]) -> bo
 def dead_letters_at(
     io: FileIO, files: Iterable[FileScanTask], schema: Schema, places: Coordinates, generation: int
 ) -> pa.Table:
-    """Return the letters of these places in partition and offset order, one of each; all are held at once.
+    """Return the dead letters at these coordinates by partition and offset, unique; all in memory.
 
     Raises ``OSError`` when storage fails.
     """
@@ -110,7 +110,7 @@ def dead_letters_at(
 
 
 def whole_dead_letters(table: Table, places: Coordinates, generation: int) -> pa.Table:
-    """Return the letters of these places from their table as it was loaded, as ``dead_letters_at``.
+    """Return the dead letters at these coordinates from a loaded table, as ``dead_letters_at``.
 
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
@@ -123,12 +123,12 @@ def whole_dead_letters(table: Table, places: Coordinates, generation: int) -> pa
 
 
 def files_of(table: Table, places: Coordinates, generation: int) -> tuple[FileScanTask, ...]:
-    """Return the files that may hold letters of these places."""
+    """Return the files that may contain dead letters at these coordinates."""
     return tuple(table.scan(is_in_span(places.hull, generation)).plan_files())
 
 
 def first_of_each(rows: pa.Table) -> pa.Table:
-    """Return the rows in partition and offset order, the first of those that stand at one place."""
+    """Return the rows by partition and offset, the first of each coordinate."""
     partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
     order = np.lexsort((offsets, partitions))
     partitions, offsets = partitions[order], offsets[order]

@@ -1,4 +1,4 @@
-"""The rows of one data file, batch by batch in their order, with the columns a schema has; and of a table.
+"""Rows of one data file or a table, in batches and in order, with the columns of a schema.
 
 A filter's columns are read first, a row group at a time, and the others only where one of its rows is to be
 kept. Whoever asks for no column gets as many rows from the table's metadata, where that says how many.
@@ -49,7 +49,7 @@ MOST_FILES = 2_000  # of manifests, which are kept: some kilobytes each
 def rows_of_file(
     io: FileIO, task: FileScanTask, schema: Schema, row_filter: BooleanExpression = ALWAYS_TRUE
 ) -> Iterator[pa.Table]:
-    """The rows that are not deleted and meet the filter; the schema's columns are found by their field id.
+    """Return rows that are not deleted and meet the filter; columns are found by field id.
 
     The filter speaks of the schema's columns. Raises ``OSError`` when storage fails.
     """
@@ -73,7 +73,7 @@ def rows_of_file(
 
 
 def rows_by_name(io: FileIO, path: str, schema: Schema) -> Iterator[pa.Table]:
-    """The rows of a file of another table's; columns are found by the names that they have in files.
+    """Return the rows of another table's file; columns are found by their names in files.
 
     Values that the schema has no column for are left out, with a warning. Raises ``OSError``.
     """
@@ -87,7 +87,7 @@ def rows_by_name(io: FileIO, path: str, schema: Schema) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class _RowGroup:
-    """One row group, from position ``first`` on: fields with ids in ``judges`` are read before the others."""
+    """One row group starting at position ``first``; fields in ``judges`` are read before the others."""
 
     file: pq.ParquetFile
     number: int
@@ -96,7 +96,7 @@ class _RowGroup:
     judges: AbstractSet[int]
 
     def judged(self) -> pa.Table:
-        """Return what judges the rows, beside their positions in the file."""
+        """Return the filter's columns, with the positions in the file."""
         count = self.file.metadata.row_group(self.number).num_rows
         positions = pa.array(np.arange(self.first, self.first + count))
         judges = pa.schema([field for field in self.wanted if field_id(field) in self.judges])
@@ -106,7 +106,7 @@ class _RowGroup:
         return pa.concat_tables(read).append_column(_POSITION, positions)
 
     def whole(self, kept: pa.Table) -> Iterator[pa.Table]:
-        """The rows of ``kept``, some of what ``judged`` returns, with all columns."""
+        """Return the rows of ``kept``, a subset of ``judged``, with all columns."""
         others = pa.schema([field for field in self.wanted if field_id(field) not in self.judges])
         if not len(others):
             yield kept.select(self.wanted.names)
@@ -141,7 +141,7 @@ def scan_schema(scan: DataScan) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class PendingRows:
-    """What a table will be like once what it is owed has come in: rows that stay, and files to come."""
+    """A table's state after its pending files are committed: remaining rows, and files to add."""
 
     staying: BooleanExpression = ALWAYS_TRUE
     files: tuple[FileScanTask, ...] = ()
@@ -151,7 +151,7 @@ NOTHING_PENDING = PendingRows()
 
 
 def stream(scan: DataScan, schema: pa.Schema, pending: PendingRows = NOTHING_PENDING) -> pa.RecordBatchReader:
-    """Return the scan's rows with its columns in the schema's order.
+    """Return the scan's rows with columns in the schema's order.
 
     One file is open at a time, whatever the table's size.
     """
@@ -159,7 +159,7 @@ def stream(scan: DataScan, schema: pa.Schema, pending: PendingRows = NOTHING_PEN
 
 
 def row_counts(scan: DataScan, pending: PendingRows = NOTHING_PENDING) -> Iterator[int]:
-    """How many rows the scan has, in parts; a file whose every row is kept is not opened."""
+    """Yield the scan's row counts; files without deletes or a filter are not opened."""
     read = _read_of(scan, pending, {scan.table_metadata.schema().fields[0].field_id})
     for task, row_filter in _tasks(scan, pending):
         if row_filter is ALWAYS_TRUE and not task.delete_files:
@@ -176,7 +176,7 @@ def _batches(scan: DataScan, pending: PendingRows, schema: pa.Schema) -> Iterato
 
 
 def _read_of(scan: DataScan, pending: PendingRows, asked: set[int]) -> Schema:
-    """Return the columns with these ids, and those that say which rows are kept."""
+    """Return the columns with these ids, and those that decide which rows are kept."""
     every = (scan if "*" in scan.selected_fields else scan.update(selected_fields=("*",))).projection()
     judged = extract_field_ids(bind(every, And(scan.row_filter, pending.staying), scan.case_sensitive))
     if asked.issuperset(field.field_id for field in every.fields):
@@ -185,14 +185,14 @@ def _read_of(scan: DataScan, pending: PendingRows, asked: set[int]) -> Schema:
 
 
 def _tasks(scan: DataScan, pending: PendingRows) -> Iterator[tuple[FileScanTask, BooleanExpression]]:
-    """The scan's files, those that are owed last, and the condition for each one's rows."""
+    """Return the scan's files, pending ones last, and the condition for each one's rows."""
     staying = And(scan.row_filter, pending.staying)
     yield from ((task, staying) for task in planned_files(scan))
     yield from ((task, scan.row_filter) for task in pending.files)
 
 
 def _row_groups(file: ds.ParquetFileFragment, condition: pc.Expression | None) -> Iterator[tuple[int, int]]:
-    """Number and first position of each row group that may have rows for the condition, by its statistics."""
+    """Return number and first position of row groups that may match the condition, by statistics."""
     rows = (file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
     firsts = list(accumulate(rows, initial=0))
     judged = file if condition is None else file.subset(filter=condition)
@@ -200,7 +200,7 @@ def _row_groups(file: ds.ParquetFileFragment, condition: pc.Expression | None) -
 
 
 def _paths(there: Iterable[pa.Field], wanted: Iterable[pa.Field]) -> Iterator[str]:
-    """Yield what is to be read of a file for these fields: of structs no more than is wanted of them."""
+    """Yield the paths to read from a file for these fields: only the required parts of structs."""
     by_id = {field_id(field): field for field in there}
     for field in wanted:
         found = by_id.get(field_id(field))
@@ -222,7 +222,7 @@ def _projected(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.Table:
 
 
 def planned_files(scan: DataScan) -> Iterable[FileScanTask]:
-    """Return what ``scan.plan_files`` does; a server that plans itself is asked each time."""
+    """Return the files of ``scan.plan_files``; a server that plans itself is asked each time."""
     snapshot = scan.snapshot()
     if snapshot is None or scan._should_use_server_side_planning():  # noqa: SLF001  (says who plans)
         return scan.plan_files()
@@ -235,7 +235,7 @@ def planned_files(scan: DataScan) -> Iterable[FileScanTask]:
 
 
 class _Kept:
-    """What lists and manifests hold, by their path, ``MOST_FILES`` in all; any number of threads may ask.
+    """Cached manifests and lists by path, ``MOST_FILES`` in all; safe for any number of threads.
 
     A manifest never changes: a process that plans again and again, as one that answers queries, reads each
     once and not for every query.
@@ -247,7 +247,7 @@ class _Kept:
         self._lock = Lock()
 
     def of(self, path: str, read: Callable[[], list[Any]]) -> list[Any]:
-        """Return what the file of this path holds; what was not asked for longest is let go of first."""
+        """Return the contents of this file; the least recently used file is evicted."""
         with self._lock:
             if path in self._by_path:
                 self._by_path.move_to_end(path)
@@ -266,7 +266,7 @@ _kept = _Kept()
 
 
 class _Manifest:
-    """A manifest whose entries are kept; all else is its own."""
+    """A manifest with cached entries."""
 
     def __init__(self, file: ManifestFile) -> None:
         self._file = file
@@ -275,7 +275,7 @@ class _Manifest:
         return getattr(self._file, name)
 
     def fetch_manifest_entry(self, io: FileIO, *, discard_deleted: bool) -> list[ManifestEntry]:
-        """Return what the manifest has of files that are there, which is all that planning asks for."""
+        """Return the manifest's entries of existing files, which is all that planning requests."""
         if not discard_deleted:
             raise AssertionError("files that are gone are no part of a plan")
         return _kept.of(self._file.manifest_path, lambda: self._file.fetch_manifest_entry(io))

@@ -1,4 +1,4 @@
-"""A point in a table's history as people name it: a snapshot's id, or a time. Pure."""
+"""A point in a table's history: a snapshot id, or a time. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Exactly one is set: a snapshot's id, or milliseconds since the epoch (UTC, inclusive)."""
+    """A moment; exactly one is set: a snapshot id, or milliseconds since the epoch (UTC, inclusive)."""
 
     snapshot_id: int | None = None
     at_ms: int | None = None
 
 
 def parse_moment(text: str) -> Moment:
-    """Digits are a snapshot's id, anything else a time in ISO 8601; without a zone it is UTC.
+    """Parse digits as a snapshot id, anything else as ISO 8601; UTC without a zone.
 
     Raises ``ConfigError`` (``unknown-moment``).
     """
@@ -35,5 +35,5 @@ def parse_moment(text: str) -> Moment:
 
 
 def iso_of_ms(at_ms: int) -> str:
-    """Milliseconds since the epoch as ISO 8601 in UTC."""
+    """Return milliseconds since the epoch in ISO 8601, in UTC."""
     return (_EPOCH + at_ms * _MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")

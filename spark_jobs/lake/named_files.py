@@ -1,4 +1,4 @@
-"""Which files the metadata of a table names, of those asked about: what must never be deleted."""
+"""Finds files that a table's metadata refers to, which must never be deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def named_of(table: Table, paths: frozenset[str]) -> frozenset[str]:
-    """Return those of ``paths``, in the spelling of ``normalise_path``, that the loaded metadata names.
+    """Return those of ``paths``, as ``normalise_path`` writes them, that the loaded metadata names.
 
     As metadata, manifest, statistics or data of any snapshot, or as owed to another table. Raises as
     ``manifests_readable`` when a manifest cannot be read: then nothing is known.
@@ -42,7 +42,7 @@ def _all_paths(table: Table) -> Iterator[str]:
 
 
 def _manifests(table: Table) -> Iterator[ManifestFile]:
-    """Each once: snapshots share most of theirs."""
+    """Yield each manifest once: snapshots share most of them."""
     seen: set[str] = set()
     for snapshot in table.metadata.snapshots:
         for manifest in snapshot.manifests(table.io):
@@ -52,7 +52,7 @@ def _manifests(table: Table) -> Iterator[ManifestFile]:
 
 
 def unnamed_files(found: Iterable[str], named: frozenset[str]) -> tuple[str, ...]:
-    """Return the files a sweep may delete: found under the attempt's name, and named or owed by no table.
+    """Return files that a sweep may delete: named after the attempt, and in or pending for no table.
 
     ``named`` must come from metadata loaded after the offsets had passed; both in one spelling.
     """

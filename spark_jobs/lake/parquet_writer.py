@@ -1,4 +1,4 @@
-"""One split's rows into Parquet files, row group by row group, with the statistics Iceberg keeps of them.
+"""Writes one split's rows to Parquet files, by row group, with Iceberg's statistics.
 
 Files are written through PyIceberg's writer. What is held in memory is bounded by ``row_group_bytes`` however
 many rows and partitions a split has. Nothing is ever deleted here: a file that is not committed is the
@@ -44,7 +44,7 @@ _COLUMN_BYTES = 768
 
 
 def write_files(table: Table, file_prefix: str, rows: Iterable[pa.Table]) -> tuple[WrittenFile, ...]:
-    """Write what no task writes. Raises as ``SplitWriter.write``, and what taking ``rows`` raises."""
+    """Write rows outside a task. Raises as ``SplitWriter.write``, and as iterating ``rows`` does."""
     writer = SplitWriter(
         table.metadata,
         table.io,
@@ -70,7 +70,7 @@ class _OpenFile:
 
 @dataclass(slots=True)
 class _Part:
-    """A partition's rows on their way: into its open file, if it has one by now, and those that wait."""
+    """A partition's rows being written: its open file, if any, and buffered rows."""
 
     key: PartitionKey | None
     file: _OpenFile | None = None
@@ -79,7 +79,7 @@ class _Part:
 
 
 class SplitWriter:
-    """Writes rows of one split, in the order given or in the table's, partition by partition.
+    """Writes rows of one split, in the given or the table's order, by partition.
 
     File names are ``<file_prefix>-<nnnnn>.parquet``; the prefix must name the attempt, the split and this try
     of the task, so that no two tries ever share a name. ``row_group_bytes`` is memory: a partition
@@ -123,7 +123,7 @@ class SplitWriter:
         self._with_dictionary: list[str] | bool | None = None
 
     def write(self, rows: pa.Table) -> None:
-        """Take rows whose columns are the table's, found by name; their types must be the table's exactly.
+        """Write rows; columns are found by name and must have exactly the table's types.
 
         Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses, or where a required
         column has no value.
@@ -142,7 +142,7 @@ class SplitWriter:
             raise storage_error(error, "writing data files", files=self._file_prefix) from error
 
     def close(self) -> list[WrittenFile]:
-        """Finish every file; return them in closing order."""
+        """Finish every file; return them in the order of closing."""
         try:
             # Open ones first: then none has to make room.
             for identity in sorted(self._parts, key=lambda each: self._parts[each].file is None):
@@ -152,7 +152,7 @@ class SplitWriter:
         return list(self._closed)
 
     def abort(self) -> None:
-        """Let go of open files after a failure; what was written of them stays for the sweep."""
+        """Close open files after a failure; the sweep deletes what was written."""
         for file in self._open_files().values():
             # The failure that led here is the one to report; a file never written to cannot be closed.
             with suppress(Exception):
@@ -199,7 +199,7 @@ class SplitWriter:
         return _OpenFile(output, writer)
 
     def _dictionaries_for(self, first_rows: pa.Table) -> list[str] | bool:
-        """Judge by a file's first rows, once there were enough of them for all files that follow."""
+        """Decide by a file's first rows once there are enough of them, for all later files."""
         if self._with_dictionary is not None:
             return self._with_dictionary
         judged = with_dictionary(first_rows, self._properties)
@@ -247,7 +247,7 @@ _DISTINCT_SHARE, _DISTINCT_SHARE_OF_BYTES = 0.5, 0.95
 
 
 def with_dictionary(rows: pa.Table, properties: Mapping[str, str]) -> list[str] | bool:
-    """Return which columns have a dictionary in a file that begins with these rows, as PyArrow is told.
+    """Return the columns with a dictionary in a file that begins with these rows, in PyArrow's form.
 
     All but those of which most values are distinct, inside of structs too; what lies inside of lists and
     maps keeps its own. A table with a dictionary size of its own has chosen: all that may have one.
@@ -261,7 +261,7 @@ def with_dictionary(rows: pa.Table, properties: Mapping[str, str]) -> list[str] 
 
 
 def _leaves(path: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield the column, or what is in its structs, by its path in the file."""
+    """Yield the column, or its nested columns, by path in the file."""
     if not pa.types.is_struct(column.type):
         yield path, column
         return
@@ -289,7 +289,7 @@ def _leaf_paths(schema: pa.Schema) -> list[str]:
 
 
 def sorted_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows ascending by the columns: nulls first, NaN last; equal ones stay as they are."""
+    """Return rows sorted ascending by the columns: nulls first, NaN last; the sort is stable."""
     if not columns:
         return rows
     keys = [key for name in columns for key in _keys(rows.column(name))]

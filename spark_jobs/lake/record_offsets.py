@@ -1,4 +1,4 @@
-"""Offsets of records, and rows that go to other tables: of files that no snapshot names yet, too.
+"""Offsets of records, and rows of routed tables, including files that are not in a snapshot yet.
 
 A data commit lands before those of its dead letters and routed rows. Who looks in between, or after a run
 that died there, would miss records that nobody lost.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def dead_letter_offsets(
     table: Table, dead_letters: Table | None, generation: int, window: OffsetRange, state: CreateOnlyStore
 ) -> NDArray[np.int64]:
-    """Return a window's dead letters, sorted; those that the table owes count as if they had come in."""
+    """Return a window's dead letters, sorted; pending ones count as if they were committed."""
     offsets = np.empty(0, dtype=np.int64)
     if dead_letters is not None:
         offsets = offsets_in(dead_letters, window, generation)
@@ -53,7 +53,7 @@ def dead_letter_offsets(
 
 
 def pending_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | None:
-    """Return what the table owes its dead-letter table until it is in, with the files that are still there.
+    """Return the pending dead letters of a table, with the files that still exist.
 
     One that was purged with a dropped dead-letter table is not: its records are missing. Raises as
     ``storage_error`` where the storage does not say, and ``letters-to-return`` where a rollback of an earlier
@@ -68,7 +68,7 @@ def pending_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters |
 
 
 def pending_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | None:
-    """Return what the table owes the one that it routes rows to until it is in, as ``pending_by`` does.
+    """Return the pending rows for a routed table, as ``pending_by`` does.
 
     A file that was written for an earlier table of the name is left out: it is copied before it counts.
     """
@@ -88,7 +88,7 @@ def _still_there(table: Table, files: Iterable[WrittenFile]) -> tuple[WrittenFil
 
 
 def as_read(pending: PendingDeadLetters | None, generation: int, gone: Iterable[OffsetRange]) -> PendingRows:
-    """Return what is owed to a table as its readers take it; what it has at places that are ``gone`` goes."""
+    """Return pending rows as a table's readers see them; existing rows at ``gone`` are removed."""
     places = Coordinates.of(gone)
     if pending is None and not places.ranges:
         return NOTHING_PENDING
@@ -99,7 +99,7 @@ def as_read(pending: PendingDeadLetters | None, generation: int, gone: Iterable[
 
 
 def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) -> dict[str, pa.Table]:
-    """Return a window's rows by the table they are routed to, in its columns; those that are owed as well."""
+    """Return a window's rows by routed table, in its columns, with the pending ones."""
     generation = progress_of(table).generation
     inside = is_in_range(window, generation)
     found = {}
@@ -112,7 +112,7 @@ def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) 
 
 
 def offsets_in_files(io: FileIO, files: Iterable[WrittenFile], window: OffsetRange) -> NDArray[np.int64]:
-    """Return the offsets of the window that written files hold, in their order. Raises ``OSError``."""
+    """Return the window's offsets in written files, in order. Raises ``OSError``."""
     found = [np.empty(0, dtype=np.int64)]
     for file in files:
         with io.new_input(file.path).open() as stream:
@@ -122,7 +122,7 @@ def offsets_in_files(io: FileIO, files: Iterable[WrittenFile], window: OffsetRan
 
 
 def offsets_of(rows: pa.Table, window: OffsetRange) -> NDArray[np.int64]:
-    """Return the offsets of those rows that stand in the window, in their order."""
+    """Return the offsets of rows within the window, in order."""
     partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
     inside: NDArray[np.int64] = offsets[
         (partitions == window.partition) & (offsets >= window.start) & (offsets < window.end)

@@ -1,4 +1,4 @@
-"""PyIceberg's REST client, made to give up and to speak to every server of the protocol.
+"""PyIceberg's REST client with timeouts, and compatible with every server of the protocol.
 
 Which answers are a catalog's own, and which are those of a gateway or of another server, is told apart here.
 """
@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS = 100
 
 
 class PatientRestCatalog(RestCatalog):
-    """A REST catalog whose every request has timeouts; one that never answers would block for ever."""
+    """A REST catalog with timeouts on every request; a server that never answers would block forever."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
@@ -52,7 +52,7 @@ def with_last_column_ids(body: bytes) -> bytes:
 
 
 def own_answer(method: str, response: Response) -> Response:
-    """Return the answer as PyIceberg can read it, which takes every 404 for a table that is missing.
+    """Return the answer in a form that PyIceberg reads: it takes every 404 for a missing table.
 
     Raises ``RESTError`` for a page in an answer's place, and for a 404 of all but a table or a namespace.
     """

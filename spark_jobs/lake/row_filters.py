@@ -1,4 +1,4 @@
-"""Row filters: on one column, and on the coordinates of records; and the rows of a range.
+"""Row filters on one column and on record coordinates, and the rows of a range.
 
 PyIceberg declares its predicates' arguments as it serialises them, not as it takes them.
 """
@@ -28,27 +28,27 @@ FEWEST_OF_A_RANGE = 1_000
 
 
 def equals(column: str, value: Any) -> BooleanExpression:
-    """Return rows whose column has the value."""
+    """Return the filter for a column's value."""
     return EqualTo(**_of(column, value=value))
 
 
 def is_null(column: str) -> BooleanExpression:
-    """Return rows whose column has no value."""
+    """Return the filter for null values of a column."""
     return IsNull(**_of(column))
 
 
 def is_among(column: str, values: Iterable[Any]) -> BooleanExpression:
-    """Return rows whose column has one of the values."""
+    """Return the filter for a column with one of the values."""
     return In(**_of(column, values=set(values)))
 
 
 def is_below(column: str, end: Any) -> BooleanExpression:
-    """Return rows whose column is less than ``end``."""
+    """Return the filter for a column less than ``end``."""
     return LessThan(**_of(column, value=end))
 
 
 def is_between(column: str, start: Any, end: Any) -> BooleanExpression:
-    """Return rows whose column is in ``[start, end)``."""
+    """Return the filter for a column in ``[start, end)``."""
     return And(GreaterThanOrEqual(**_of(column, value=start)), LessThan(**_of(column, value=end)))
 
 
@@ -78,7 +78,7 @@ def is_in_span(ranges: OffsetRanges, generation: int) -> BooleanExpression:
 
 
 def is_at(places: Coordinates, generation: int) -> BooleanExpression:
-    """Return the filter for rows and dead letters of these places, however many they are."""
+    """Return the filter for rows and dead letters at any number of coordinates."""
     long = [r for r in places.ranges if len(r) > FEWEST_OF_A_RANGE]
     single: defaultdict[int, list[int]] = defaultdict(list)
     for r in places.ranges:
@@ -89,7 +89,7 @@ def is_at(places: Coordinates, generation: int) -> BooleanExpression:
 
 
 def _any_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
-    """Join them by halves: PyIceberg goes as deep into an expression as it is."""
+    """Join filters as a balanced tree: PyIceberg recurses as deep as an expression is."""
     if len(conditions) <= 1:
         return conditions[0] if conditions else AlwaysFalse()
     half = len(conditions) // 2
@@ -97,14 +97,14 @@ def _any_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
 
 
 def rows_in(table: Table, offsets: OffsetRange, generation: int) -> pa.Table:
-    """Return the rows of these offsets, in their order."""
+    """Return the rows of these offsets, in order."""
     return table.scan(is_in_range(offsets, generation)).to_arrow().sort_by(OFFSET)
 
 
 def offsets_in(
     table: Table, offsets: OffsetRange, generation: int, *, snapshot_id: int | None = None
 ) -> NDArray[np.int64]:
-    """Return the offsets that have a row, in no order; one that has two is there twice."""
+    """Return the offsets that have a row, unordered; duplicates are repeated."""
     inside = is_in_range(offsets, generation)
     scan = table.scan(inside, selected_fields=(OFFSET,), snapshot_id=snapshot_id)
     found: NDArray[np.int64] = scan.to_arrow().column(OFFSET).to_numpy()

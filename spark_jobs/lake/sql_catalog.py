@@ -1,4 +1,4 @@
-"""Catalogs in a database, SQLite or Postgres: imported only where there is one."""
+"""Catalogs in a database, SQLite or Postgres; imported only if one is configured."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PAUSE_SECONDS = 0.05
 
 
 def open_sql_catalog(name: str, properties: dict[str, str]) -> Catalog:
-    """Connect with a new catalog object; raises ``ConfigError`` for an address that names no database."""
+    """Connect with a new catalog object; raises ``ConfigError`` for an address without a database."""
     try:
         uri = properties.get("uri", "")
         if uri.startswith("sqlite"):
@@ -85,7 +85,7 @@ def _open_postgres(name: str, properties: dict[str, str]) -> Catalog:
 
 
 def _opened(name: str, properties: dict[str, str], *crowded: type[Exception]) -> Catalog:
-    """Open it; two processes that open a new database both create its tables, the second then finds them."""
+    """Open the catalog; two processes may create a new database: the second uses its tables."""
     for tries_left in reversed(range(_OPEN_TRIES)):
         try:
             return SqlCatalog(name, **properties)
@@ -97,7 +97,7 @@ def _opened(name: str, properties: dict[str, str], *crowded: type[Exception]) ->
 
 
 def _holds_tables(warehouse: str) -> bool:
-    """True if tables lie in a warehouse on this machine's disk, which an empty catalog would not know.
+    """True if a warehouse on a local disk contains tables, which an empty catalog would not know.
 
     An object store is not asked: what would have to be listed there has no bound.
     """
@@ -105,7 +105,7 @@ def _holds_tables(warehouse: str) -> bool:
 
 
 def _prepare_sqlite(path: Path) -> None:
-    """Create the folder and switch the file to a write-ahead log, which lets a commit pass beside readers.
+    """Create the folder and enable SQLite's write-ahead log, so that commits do not block readers.
 
     In the default journal a reader makes COMMIT fail after 5 s with the transaction still open, and the same
     catalog object then shows the rows that were never committed.
@@ -117,7 +117,7 @@ def _prepare_sqlite(path: Path) -> None:
 
 
 def _journal_switched(path: Path) -> str:
-    """Return the journal's mode after the switch; waits for another process that is just making the file."""
+    """Return the journal mode after the switch; waits for another process that is creating the file."""
     deadline = time.monotonic() + SQLITE_BUSY_TIMEOUT_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Tables: loading them, what they say of Sluice's commits, where their files lie, and changes of their shape.
+"""Tables: loading, properties and summaries of Sluice's commits, file locations, schema changes.
 
 A change of shape is new columns, another sort order or partitioning: neither snapshot nor progress moves.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def load_table(catalog: Catalog, identifier: str) -> Table | None:
-    """Return the table as it is now, or None when there is none.
+    """Return the table's current state, or None if it does not exist.
 
     Raises ``ConfigError`` for a table that Sluice did not make or that its catalog signs for,
     ``SourceChanged`` for one without a snapshot, ``RetryableError`` when the catalog does not answer.
@@ -54,7 +54,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table | None:
 
 
 def is_no_table_of_ours(error: SluiceError) -> bool:
-    """True if the name is another's, or of a table without a row: not if it could not be looked at."""
+    """True if the name is another writer's, or a table without rows; False if the lookup fails."""
     return error.code in {"foreign-table", "no-snapshot"}
 
 
@@ -69,12 +69,12 @@ def progress_of(table: Table) -> Progress:
 
 
 def summary_of(snapshot: Snapshot | None) -> CommitSummary:
-    """Return what a snapshot's summary says beside its operation."""
+    """Return a snapshot's summary without its operation."""
     return CommitSummary(snapshot.summary.additional_properties if snapshot and snapshot.summary else {})
 
 
 def snapshot_of(table: Table, attempt: str) -> int | None:
-    """Return the id of the snapshot that the attempt's commit made.
+    """Return the id of the snapshot committed by the attempt.
 
     None when it has expired, or the catalog shows no history.
     """
@@ -86,7 +86,7 @@ def snapshot_of(table: Table, attempt: str) -> int | None:
 
 
 def snapshot_at(table: Table, moment: Moment) -> Snapshot:
-    """Return the snapshot of that id, or the one that was main at that time.
+    """Return the snapshot with that id, or the main one at that time.
 
     Raises ``ConfigError``: ``no-history`` on a catalog that shows the newest snapshot only,
     ``no-such-snapshot`` when it has expired or never was.
@@ -107,7 +107,7 @@ def snapshot_at(table: Table, moment: Moment) -> Snapshot:
 
 
 def keeps_history(table: Table) -> bool:
-    """True if there is more than the newest of several commits."""
+    """True if several commits are kept, and not only the newest."""
     return len(table.metadata.snapshots) > 1 or not progress_of(table).last_commits
 
 
@@ -120,13 +120,13 @@ def _main_at(table: Table, at_ms: int) -> int | None:
 
 
 def data_location(table: Table) -> str:
-    """Return the folder below which the table's data files are."""
+    """Return the parent folder of the table's data files."""
     location = table.metadata.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
     return location.rstrip("/")
 
 
 def delete_file(table: Table, path: str) -> None:
-    """Delete one file with the table's FileIO; one that is gone is no error.
+    """Delete one file with the table's FileIO; a missing file is not an error.
 
     Raises ``ConfigError`` when deleting is refused, ``RetryableError`` when the storage does not answer.
     """
@@ -150,13 +150,13 @@ _PLACES = (
 
 
 def locations_of(table: Table) -> tuple[str, ...]:
-    """Return every folder the table may write to."""
+    """Return all folders that the table may write to."""
     properties = table.metadata.properties
     return (table.location(), *(properties[name] for name in _PLACES if name in properties))
 
 
 def locations_of_others(catalog: Catalog, *ours: str) -> dict[str, tuple[str, ...]]:
-    """By identifier, the locations of every table of the catalog but ``ours``.
+    """Return, by identifier, the locations of all other tables of the catalog.
 
     Raises ``RetryableError`` when one cannot be loaded: it might lie anywhere.
     """
@@ -174,7 +174,7 @@ def locations_of_others(catalog: Catalog, *ours: str) -> dict[str, tuple[str, ..
 
 
 def drop_stillborn(catalog: Catalog, identifier: str, *, before_ms: int) -> tuple[str, ...]:
-    """Drop what creators of ``identifier`` that died left under private names; returns the names.
+    """Drop tables that dead creators of ``identifier`` left under private names; return the names.
 
     Such a table has no row and last changed before ``before_ms`` (since the epoch).
     """
@@ -193,7 +193,7 @@ def drop_stillborn(catalog: Catalog, identifier: str, *, before_ms: int) -> tupl
 
 
 def _is_stillborn(table: Table) -> bool:
-    """Made by Sluice, or not even that far, and without a row."""
+    """True if Sluice created it, or began to, and it has no row."""
     snapshot = table.metadata.current_snapshot()
     if snapshot is None:
         return not table.metadata.snapshots
@@ -225,7 +225,7 @@ MAX_TRIES = 10
 def evolve_table(
     open_catalog: Callable[[], Catalog], identifier: str, additions: Sequence[tuple[Path, IcebergType]]
 ) -> Table:
-    """Add optional columns and return the table that has them all; neither snapshot nor progress changes.
+    """Add optional columns and return the table that has them; snapshot and progress do not change.
 
     A path names a field from the top; a list is passed through to its elements with or without
     ``element``. What is there already, by another run's doing too, stays as it is, of whatever type;
@@ -241,7 +241,7 @@ def evolve_table(
 
 
 def set_sort_order(open_catalog: Callable[[], Catalog], table: Table, sort_by: Sequence[str]) -> Table:
-    """Give the table the order by these columns and return it as it is then; files there stay as they are.
+    """Set the table's sort order by these columns and return it; existing files do not change.
 
     Raises as ``evolve_table``, and ``ConfigError`` (``sort-type``).
     """
@@ -261,7 +261,7 @@ def set_sort_order(open_catalog: Callable[[], Catalog], table: Table, sort_by: S
 
 
 def set_partitioning(open_catalog: Callable[[], Catalog], table: Table, partition_by: Sequence[str]) -> Table:
-    """Partition what is written to the table from now on; without terms it stays as it is.
+    """Set the partitioning of future writes; without terms it does not change.
 
     Returns it as it is then. Raises as ``evolve_table``, and as ``partition_spec`` for terms that do not fit.
     """
@@ -281,7 +281,7 @@ def set_partitioning(open_catalog: Callable[[], Catalog], table: Table, partitio
 def exchange_spec(
     schema: Schema, there: PartitionSpec, wanted: PartitionSpec, transaction: Transaction
 ) -> None:
-    """Put the terms of one spec in the place of another's."""
+    """Replace the terms of one spec by those of another."""
     # Two updates: within one, PyIceberg still takes the name of a removed field for taken.
     with transaction.update_spec() as update:
         for field in there.fields:
@@ -295,7 +295,7 @@ def exchange_spec(
 def _changed_if_any(
     open_catalog: Callable[[], Catalog], table: Table, staged: Callable[[Table], Transaction | None]
 ) -> Table:
-    """Return the table as it is where nothing is ``staged`` on it: no catalog is asked then."""
+    """Return the table unchanged if nothing is ``staged`` on it, without a request to the catalog."""
     with staging(table):
         if staged(table) is None:
             return table
@@ -303,7 +303,7 @@ def _changed_if_any(
 
 
 def refuse_held(table: Table, paths: Iterable[Path]) -> None:
-    """Raise ``ConfigError`` where a new column is called as a field of the partitioning, now or before."""
+    """Raise ``ConfigError`` if a new column has the name of a current or earlier partition field."""
     held = held_names(table.schema(), table.specs().values())
     if (name := next((each for each in map(".".join, paths) if each in held), None)) is not None:
         raise fault("column-clash.partitioning", table=".".join(table.name()), column=name)
@@ -312,7 +312,7 @@ def refuse_held(table: Table, paths: Iterable[Path]) -> None:
 def _changed(
     open_catalog: Callable[[], Catalog], identifier: str, staged: Callable[[Table], Transaction | None]
 ) -> Table:
-    """Send what is ``staged`` on the table as it is, until that is nothing."""
+    """Send the changes ``staged`` on the current table until none are left."""
     failure: Exception | None = None
     for attempt in range(MAX_TRIES):
         time.sleep(0.05 * attempt)
@@ -333,7 +333,7 @@ def _changed(
 
 
 def _try_send(catalog: Catalog, table: Table, transaction: Transaction) -> Exception | None:
-    """Send the change once; whether it landed is seen on the table itself."""
+    """Send the change once; the table itself shows if it was committed."""
     requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))  # noqa: SLF001  (see swap.py)
     try:
         catalog.commit_table(table, requirements, transaction._updates)  # noqa: SLF001  (see swap.py)
@@ -352,7 +352,7 @@ def _staged(table: Table, missing: Sequence[tuple[Path, IcebergType]]) -> Transa
 
 
 def _is_missing(schema: Schema, path: tuple[str, ...]) -> bool:
-    """False as well where a field on the way is no struct: values that do not fit it are no columns."""
+    """True if the path is missing; False if a parent is not a struct: its values do not fit anyway."""
     kind: IcebergType = schema.as_struct()
     for name in path:
         if isinstance(kind, ListType):

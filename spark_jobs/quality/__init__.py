@@ -1,1 +1,1 @@
-"""Expectations on rows: judging files and tables, and the results."""
+"""Quality gates and checks: evaluating expectations on files and tables, and results."""

@@ -1,4 +1,4 @@
-"""Suites judged on what is committed: the newest commits, or any offsets asked for. Reads only."""
+"""Evaluates suites on committed rows: the newest commits, or requested offsets. Reads only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QualityResult:
-    """Every suite's result. ``ranges`` are the offsets that suites of kind "after" were judged on.
+    """Every suite's result. ``ranges`` are the offsets evaluated by suites of kind "after".
 
     A gate's result is that of the batch it holds now; without one it has no failed expectation.
     """
@@ -46,7 +46,7 @@ class QualityResult:
 def check_quality(
     pipeline: PipelineConfig, connections: Connections, *, since: Mapping[int, int] | None = None
 ) -> QualityResult:
-    """Judge what was committed from the offsets ``since`` on (by partition); without any, the last batch.
+    """Evaluate committed rows from the offsets ``since`` on (by partition), by default the last batch.
 
     Rows are judged in parts of at most a batch, so memory does not grow with how much that is. Raises
     ``ConfigError`` (``no-table-yet``) before the first batch, and ``RetryableError``.
@@ -81,7 +81,7 @@ def _committed(progress: Progress, since: Mapping[int, int] | None) -> OffsetRan
 
 
 def _cut(ranges: OffsetRanges, most_records: int) -> Iterator[OffsetRanges]:
-    """Yield parts of at most so many offsets, one partition each; the whole when it is no more."""
+    """Yield parts of at most this many offsets, one partition each; a small range is one part."""
     if ranges.records <= most_records:
         yield ranges
         return
@@ -91,7 +91,7 @@ def _cut(ranges: OffsetRanges, most_records: int) -> Iterator[OffsetRanges]:
 
 
 def _holding(table: Table, progress: Progress, connections: Connections) -> dict[str, SuiteResult]:
-    """Return by suite how the batch that it holds did."""
+    """Return, by suite, the result of the batch that it holds."""
     uuid = str(table.metadata.table_uuid)
     unfinished = connections.txlog.unfinished(uuid, now_us=connections.now_us())
     held = [entry for each in unfinished if is_waiting(each, progress) and (entry := each.entry(Held))]
@@ -107,7 +107,7 @@ def _holding(table: Table, progress: Progress, connections: Connections) -> dict
 
 
 def rows_of_files(table: Table, files: Sequence[WrittenFile], columns: Sequence[str]) -> pa.Table:
-    """Return these columns of data files that no snapshot names yet.
+    """Return these columns of data files that are not in a snapshot yet.
 
     ``table`` is loaded after they were written: files of an earlier schema have nulls in columns added since.
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
@@ -117,7 +117,7 @@ def rows_of_files(table: Table, files: Sequence[WrittenFile], columns: Sequence[
 
 
 def rows_of_ranges(table: Table, ranges: OffsetRanges, generation: int, columns: Sequence[str]) -> pa.Table:
-    """Return these columns of the rows with coordinates in the ranges. Raises as ``rows_of_files``."""
+    """Return these columns of rows within the ranges. Raises as ``rows_of_files``."""
     inside = is_in_any(ranges, generation)
     return _read(table, table.scan(row_filter=inside).plan_files, columns, inside)
 

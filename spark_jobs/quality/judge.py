@@ -1,4 +1,4 @@
-"""One suite judged on rows by Great Expectations. It needs no project folder, tells nobody, writes nothing.
+"""Evaluates one suite by Great Expectations: no project folder, no telemetry, no files.
 
 Importing it takes seconds, so it is imported when the first suite is judged.
 """
@@ -42,14 +42,14 @@ _NULLS = frozenset({"None", "nan", "NaT", "<NA>"})
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A suite's result and, where failing rows go to the dead letters, why each does: partition, offset."""
+    """A suite's result, and reasons of failing rows that go to the dead letters, by partition, offset."""
 
     result: SuiteResult
     rejected: dict[int, dict[int, str]] = field(default_factory=dict)
 
 
 def columns_of(suites: Sequence[Suite], schema: Schema) -> tuple[str, ...]:
-    """Return the columns that have to be read to judge these suites: their own and the coordinates."""
+    """Return the columns that these suites read: their own and the coordinates."""
     known = arrow_schema(schema)
     named = [
         name
@@ -62,7 +62,7 @@ def columns_of(suites: Sequence[Suite], schema: Schema) -> tuple[str, ...]:
 
 
 def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
-    """Judge ``rows``, which have the columns that ``columns_of`` names, of a table with this schema.
+    """Evaluate ``rows``, with the columns of ``columns_of``, of a table with this schema.
 
     An expectation that cannot be judged (a column that is not there, arguments it does not take) has an
     ``error`` and is not met. Nothing is raised for it.
@@ -83,7 +83,7 @@ def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
 
 
 def mistakes(suite: Suite) -> tuple[str, ...]:
-    """Return what is wrong with the suite's arguments, as far as it shows without any rows."""
+    """Return mistakes in the suite's arguments that can be found without rows."""
     configuration = _library().expectations.expectation_configuration.ExpectationConfiguration
     found = []
     for expectation in suite.expectations:
@@ -95,7 +95,7 @@ def mistakes(suite: Suite) -> tuple[str, ...]:
 
 
 def _library() -> Any:
-    """Import Great Expectations, kept from telling its makers about every run."""
+    """Import Great Expectations with its telemetry disabled."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with needs("quality"):
         import great_expectations as gx  # noqa: PLC0415  (takes seconds)
@@ -104,7 +104,7 @@ def _library() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What Great Expectations answered, or why it could not."""
+    """An answer of Great Expectations, or its error."""
 
     is_met: bool
     result: dict[str, Any] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class _Answer:
 
 
 def _validator() -> Any:
-    """Return a function from a frame and an expectation to an ``_Answer``."""
+    """Return a function from a data frame and an expectation to an ``_Answer``."""
     gx = _library()
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
@@ -142,7 +142,7 @@ def _validator() -> Any:
 
 
 def _failure(info: Any) -> str | None:
-    """Return the message of an expectation that raised; the library nests them by metric, or not."""
+    """Return the message of a failed expectation, which the library may nest by metric."""
     if not isinstance(info, dict):
         return None
     raised = [
@@ -213,14 +213,14 @@ LARGEST_EXACT_FLOAT = 2**53
 
 
 def top_level(columns: Iterable[str], schema: pa.Schema) -> tuple[str, ...]:
-    """Return the table's columns that hold these; ``customer.country`` is in ``customer``."""
+    """Return the table's columns that contain these; ``customer.country`` is in ``customer``."""
     known = set(schema.names)
     named = (column if column in known else column.partition(".")[0] for column in columns)
     return tuple(dict.fromkeys(name for name in named if name in known))
 
 
 def to_frame(rows: pa.Table, columns: Iterable[str]) -> pd.DataFrame:
-    """Return these columns, in this order; one that ``rows`` does not have is left out."""
+    """Return these columns, in this order; those missing in ``rows`` are left out."""
     import pandas as pd  # noqa: PLC0415  (only suites need it)
 
     found = {name: column for name in columns if (column := _column(rows, name)) is not None}
@@ -230,7 +230,7 @@ def to_frame(rows: pa.Table, columns: Iterable[str]) -> pd.DataFrame:
 
 
 def meeting(condition: str, rows: pa.Table) -> np.ndarray:
-    """Return of which rows the condition is true; a null and NaN are none, times of any kind are in UTC.
+    """Return the rows that meet the condition; null and NaN do not, times of any kind are in UTC.
 
     Raises ``ExpressionError`` for a column that is not there, and for values that do not compare.
     """
@@ -252,7 +252,7 @@ def _compared(expectation: Expectation) -> tuple[str, ...]:
 
 
 def _as_compared(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values as conditions have them, and as expectations do (``_series``)."""
+    """Return values in the form of conditions, and in the form of expectations (``_series``)."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp(column.type.unit, "UTC"))
     if pa.types.is_date(column.type):
@@ -261,7 +261,7 @@ def _as_compared(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def to_arguments(kwargs: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """Return the arguments, with texts compared to a column of times or dates turned into times."""
+    """Return the arguments; texts compared to times or dates are converted to times."""
     names = [kwargs[key] for key in ("column", "column_A", "column_B") if key in kwargs]
     if not any(_is_temporal(schema, name) for name in names):
         return dict(kwargs)
@@ -303,7 +303,7 @@ def _json_texts(column: pa.ChunkedArray) -> list[str | None]:
 
 
 def _plain(value: Any) -> Any:
-    """Return bytes as text; maps come from Arrow as pairs."""
+    """Return bytes as text; maps arrive from Arrow as pairs."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

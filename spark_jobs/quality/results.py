@@ -1,4 +1,4 @@
-"""What judging a quality suite results in. Pure."""
+"""Results of evaluating a quality suite. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAILING_ROWS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class FailingRow:
-    """Where a failing row came from, and the value at fault, shortened and without secrets."""
+    """A failing row's coordinates and its failing value, shortened and without secrets."""
 
     partition: int
     offset: int
@@ -23,7 +23,7 @@ class FailingRow:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """How one expectation did.
+    """The result of one expectation.
 
     ``checked`` counts the rows it was asked about, ``unexpected`` those that do not meet it, of which
     ``examples`` are the first. ``observed`` is the figure it found, when it is about one. ``error`` says why
@@ -41,7 +41,7 @@ class ExpectationResult:
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """How a suite did on ``rows`` rows."""
+    """The result of a suite on ``rows`` rows."""
 
     suite: str
     rows: int
@@ -54,21 +54,21 @@ class SuiteResult:
 
     @property
     def failed(self) -> tuple[ExpectationResult, ...]:
-        """Those that are not met."""
+        """The unmet expectations."""
         return tuple(result for result in self.results if not result.is_met)
 
     @property
     def story(self) -> str:
-        """What is wrong, in one line."""
+        """The problems, in one line."""
         return f"suite {self.suite}: {'; '.join(map(_sentence, self.failed))}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for the log, without what was met."""
+        """Return plain data for the log, without met expectations."""
         return {"suite": self.suite, "rows": self.rows, "results": [asdict(each) for each in self.failed]}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> SuiteResult:
-        """Read ``to_json`` back."""
+        """Parse the result of ``to_json``."""
         return _SUITE_RESULT.from_json(json.dumps(value))
 
 
@@ -76,7 +76,7 @@ _SUITE_RESULT = JsonCodec(SuiteResult)
 
 
 def merged(suite: str, parts: Sequence[SuiteResult]) -> SuiteResult:
-    """Return one suite's results on parts of the rows as one: met when every part meets it."""
+    """Return one suite's results on parts of the rows as one: met if every part meets it."""
     by_expectation = zip(*(part.results for part in parts), strict=True)
     return SuiteResult(suite, sum(part.rows for part in parts), tuple(map(_merged, by_expectation)))
 

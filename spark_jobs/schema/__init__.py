@@ -1,1 +1,1 @@
-"""Columns: from evidence, from declarations, as Arrow and as Iceberg see them, and how they may change."""
+"""Table columns: from evidence or declarations, as Arrow and Iceberg types, and their evolution."""

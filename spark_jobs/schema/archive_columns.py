@@ -1,4 +1,4 @@
-"""The columns of an archive: the whole record as it came, and beside its bytes what they say.
+"""The columns of an archive: each whole record, and its readable parts next to its bytes.
 
 ``key`` and ``value`` are structs of the bytes and of the fields that were read of them; ``headers`` and
 ``kafka`` are the rest of the record. Sluice's own columns are there as in every table.
@@ -43,13 +43,13 @@ _KAFKA: tuple[tuple[str, IcebergType, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ArchiveColumns:
-    """Columns for what was seen of values and keys, each inside its own struct."""
+    """Columns for observed values and keys, each in its own struct."""
 
     values: SeenColumns | WrittenColumns
     keys: WrittenColumns | None = None
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
-        """See ``ColumnSource``; nothing can be declared of an archive."""
+        """See ``ColumnSource``; an archive has no declared columns."""
         of_values, told = self.values.first(evidence, declared)
         columns = made_of(_every_archive()).then(of_values.under(_of_value))
         if self.keys is not None:
@@ -69,18 +69,18 @@ class ArchiveColumns:
 
 
 def inside_value(table: Schema) -> Schema:
-    """Return the fields that are read of values, as if they were a table's columns."""
+    """Return the fields read from values, as if they were a table's columns."""
     return Schema(*_fields(table, VALUE))
 
 
 def key_alone(table: Schema) -> Schema:
-    """Return the column of keys, without their bytes, as if it were a table's only one."""
+    """Return the keys' column without their bytes, as if it were a table's only one."""
     field_id = next((each.field_id for each in table.fields if each.name == KEY), 0)
     return Schema(NestedField(field_id, KEY, StructType(*_fields(table, KEY)), required=False))
 
 
 def _fields(table: Schema, name: str) -> list[NestedField]:
-    """Return what is in the struct of that name but for bytes and their schema's name; none without it."""
+    """Return the struct's fields except bytes and schema name; none if there is no such struct."""
     structs = [each.field_type for each in table.fields if each.name == name]
     found = [each for struct in structs if isinstance(struct, StructType) for each in struct.fields]
     return [each for each in found if each.name not in _OWN]
@@ -91,12 +91,12 @@ def _of_value(path: Path) -> Path:
 
 
 def _not_own(path: Path) -> Path | None:
-    """Leave out fields that are called as the bytes are: these stand in the bytes alone."""
+    """Leave out fields with a name of the struct's own fields: they are in the bytes only."""
     return None if len(path) > 1 and path[1] in _OWN else path
 
 
 def _every_archive() -> Schema:
-    """Return the columns that there are of any record."""
+    """Return the columns that every archive has."""
     raw = (RAW, BinaryType(), "the bytes as they came")
     schema_id = (SCHEMA_ID, StringType(), "the schema that they name")
     return optional_columns(

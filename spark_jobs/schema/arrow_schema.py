@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def json_columns(table: Table) -> pa.Schema:
-    """Return the columns that come from the JSON, in the table's order."""
+    """Return the columns that come from JSON, in the table's order."""
     return pa.schema([field for field in arrow_schema(table.schema()) if field.name not in METADATA_COLUMNS])
 
 
@@ -37,12 +37,12 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return Python values, UUIDs as bytes, as a column: Arrow builds none with UUIDs or JSON inside."""
+    """Return Python values, UUIDs as bytes, as a column: Arrow cannot build nested UUIDs or JSON."""
     return pa.array(values, _stored(kind)).cast(kind)
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """Return a table without rows, as ``empty_table`` would but for UUIDs inside."""
+    """Return a table without rows; unlike ``empty_table`` it supports nested UUIDs."""
     return pa.Table.from_arrays([column_of((), field.type) for field in schema], schema=schema)
 
 
@@ -61,7 +61,7 @@ def _short(kind: pa.DataType) -> pa.DataType:
 
 
 def _inside(kind: pa.DataType, changed: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a nested type with its fields' changed, its lists with 32-bit offsets; any other as it is."""
+    """Return a nested type with converted fields and 32-bit list offsets; other types unchanged."""
 
     def change(field: pa.Field) -> pa.Field:
         return field.with_type(changed(field.type))
@@ -107,25 +107,25 @@ def _field_type(kind: pa.DataType) -> FieldType:
 
 
 def one_array(values: pa.ChunkedArray) -> pa.Array:
-    """Return a column's values in one piece."""
+    """Return a column's values as one array."""
     joined = values.combine_chunks()
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
 
 def items_of(values: pa.Array) -> pa.Array:
-    """Return the items of all of an array's lists, one after the other, as ``flatten`` gives them."""
+    """Return the items of all lists of an array, concatenated, as ``flatten`` does."""
     # Arrow makes an array anew where all lists are null, and knows how of no UUIDs.
     return column_of((), values.type.value_type) if values.null_count == len(values) else values.flatten()
 
 
 def entries_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the keys and the items of all of an array's maps, one after the other."""
+    """Return the keys and the items of all maps of an array, concatenated."""
     keys, items = items_of(as_lists(values)).flatten()
     return keys, items
 
 
 def as_lists(values: pa.Array) -> pa.Array:
-    """Return maps as lists of their entries, lists as they are."""
+    """Return maps as lists of entries, and lists unchanged."""
     if not pa.types.is_map(values.type):
         return values
     return values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
@@ -140,7 +140,7 @@ def _offsets(values: pa.Array) -> pa.Array:
 
 
 def field_id(field: pa.Field) -> int:
-    """Return Iceberg's id of a field, -1 where it has none."""
+    """Return Iceberg's field id, or -1."""
     return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
@@ -150,7 +150,7 @@ def remade(
     inner: Callable[[pa.Array, pa.DataType, str], pa.Array],
     key: Callable[[pa.Field], object] = attrgetter("name"),
 ) -> pa.Array | None:
-    """Return a nested array as another type that nests alike, None where that does not.
+    """Return a nested array as another type with the same nesting, or None if it differs.
 
     ``inner`` makes what is inside, of the type it has there, known by a field's name, ``element``, ``key`` or
     ``value``. Fields are found by ``key``; what is not there is null.
@@ -176,13 +176,13 @@ def remade(
 
 
 def project(array: pa.Array, wanted: pa.DataType, key: Callable[[pa.Field], object] = field_id) -> pa.Array:
-    """The same values as ``wanted``: fields found by ``key``, null what is not there and where null was."""
+    """Return the values as ``wanted``: fields are found by ``key``, missing ones are null."""
     made = remade(array, wanted, lambda inside, kind, _: project(inside, kind, key), key)
     return array.cast(wanted) if made is None else made
 
 
 def renamed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the same values under other names, inside structs too; nothing is copied."""
+    """Return the values under other names, inside structs too, without copying."""
     columns = []
     for column, wanted in zip(rows.columns, schema, strict=True):
         is_same = column.type == wanted.type

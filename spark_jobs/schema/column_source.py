@@ -1,4 +1,4 @@
-"""Where a table's columns come from: what was seen of JSON's fields, or the schemas of the records."""
+"""Sources of a table's columns: observed JSON fields, or the schemas of the records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownSchemas:
-    """Schemas by what values name them by; None of one that the registry does not have, or that is not used.
+    """Known schemas by their key; None if the registry does not have one or it is not usable.
 
     ``unused`` says why of the latter.
     Where values name none, the schema of all of them is under the key None, and is the only one.
@@ -55,39 +55,39 @@ class KnownSchemas:
 
     @property
     def only(self) -> WriterSchema | None:
-        """Return the schema of all values, None where each names its own."""
+        """Return the schema of all values, or None if each value names its own."""
         return self.by_key.get(None)
 
     @property
     def names(self) -> set[SchemaKey | None]:
-        """Return what there is a schema of, of values and of keys."""
+        """Return the keys of all usable schemas, of values and of keys."""
         own = {key for key, schema in self.by_key.items() if schema is not None}
         return own if self.keys is None else {*own, *self.keys.names}
 
     def of(self, keys: Iterable[SchemaKey]) -> list[WriterSchema]:
-        """Return the schemas of these keys, as far as there are any, in the order of their ids."""
+        """Return the known schemas of these keys, in the order of their ids."""
         if self.only is not None:
             return [self.only]
         return [schema for key in sorted(set(keys)) if (schema := self.by_key.get(key)) is not None]
 
     def why_none(self, key: SchemaKey | None) -> str:
-        """Return why nothing can be read by what is under this key."""
+        """Return the reason why the schema of this key cannot be used."""
         if key in self.by_key:
             return self.unused.get(key) or f"the registry has no schema {key}"
         return f"schema {key} was not asked for: too many that cannot be used are named beside it"
 
     @property
     def every(self) -> list[WriterSchema]:
-        """Return those of keys, then those of values, each in the order of their ids."""
+        """Return the schemas of keys, then those of values, each in the order of their ids."""
         own = self.of(key for key in self.by_key if key is not None)
         return own if self.keys is None else [*self.keys.every, *own]
 
     def told(self, forms: Forms) -> KnownSchemas:
-        """Return the same with the times of these fields of values told so."""
+        """Return the schemas with the configured form for times in these fields of values."""
         return replace(self, by_key={key: under(each, forms) for key, each in self.by_key.items()})
 
     def placed(self, table: Schema, bound: ColumnMap, rules: Rules) -> KnownSchemas:
-        """Return the same under the names that their fields have, or are to get, in the table."""
+        """Return the schemas with their fields' current or future names in the table."""
         every = self.every
         _, names = place([schema.columns for schema in every], table, bound, rules)
         # By the object: two ids of one schema have the same names.
@@ -103,20 +103,20 @@ def _named(
 
 
 class ColumnSource(Protocol):
-    """Columns for what was seen of records; sentences are for a person, on what became of few values."""
+    """Chooses columns for observed records; its sentences explain the outcome of rare values."""
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
-        """Return what a new table lacks, the declared columns first, and sentences."""
+        """Return what a new table lacks, declared columns first, and sentences."""
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
     ) -> tuple[Evolution, tuple[str, ...]]:
-        """Return what a table of this schema lacks, and sentences; ``bound`` is what it keeps of fields."""
+        """Return what a table of this schema lacks, and sentences; ``bound`` is its column map."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenColumns:
-    """From the fields of JSON objects; an exact table gets the declared ones alone.
+    """Columns from the fields of JSON objects; an exact table gets declared columns only.
 
     Columns ``made`` otherwise are declared, and say nothing of a field of their name.
     """
@@ -155,7 +155,7 @@ class SeenColumns:
 
 @dataclass(frozen=True, slots=True)
 class WrittenColumns:
-    """From all schemas that are known, in the order of their ids, so that every run decides alike.
+    """Columns from all known schemas, in the order of their ids, so that every run decides alike.
 
     An exact table gets the declared ones alone.
     """
@@ -173,7 +173,7 @@ class WrittenColumns:
         return columns.then(self.beside(columns)), tuple(f"{name}: {told[name]}" for name in undeclared)
 
     def beside(self, columns: Evolution) -> Evolution:
-        """Return what a new table lacks that has these columns."""
+        """Return what a new table with these columns lacks."""
         rules = replace(self.rules, max_columns=0 if self.is_exact else self.growth.max_columns)
         every = [each.columns for each in self.schemas.every]
         return place(every, evolved(Schema(), columns), {}, rules)[0]
@@ -190,13 +190,13 @@ class WrittenColumns:
 
 @dataclass(frozen=True, slots=True)
 class KeyedColumns:
-    """Those of values without a schema, and one for the records' keys, which no field of a value is in."""
+    """Columns of values without a schema, and one column for keys, which no value field uses."""
 
     values: SeenColumns
     keys: WrittenColumns
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
-        """See ``ColumnSource``; raises ``ConfigError`` (``column-clash``) for a field of the key's name."""
+        """See ``ColumnSource``; raises ``ConfigError`` (``column-clash``) if a field has the key's name."""
         columns, told = self.values.first(evidence, declared)
         own = {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         if clash := own.intersection(evidence.fields):
@@ -206,7 +206,7 @@ class KeyedColumns:
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
     ) -> tuple[Evolution, tuple[str, ...]]:
-        """See ``ColumnSource``; a value's field of the key's name gets no column.
+        """See ``ColumnSource``; a value's field with the key's name gets no column.
 
         Raises ``ConfigError`` (``column-clash``) where it has one already.
         """
@@ -227,7 +227,7 @@ class KeyedColumns:
 
 
 def lacking(own: Schema, routed: Schema) -> dict[str, Evolution | None]:
-    """Return what gives the routed table each of the pipeline's columns that it cannot take as it is.
+    """Return the changes that let the routed table accept each of the pipeline's columns.
 
     None where nothing does: a column of the name is there, of a type that does not hold these values.
     """
@@ -242,7 +242,7 @@ def lacking(own: Schema, routed: Schema) -> dict[str, Evolution | None]:
 
 
 def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return the rows in a routed table's columns, found by name; what the rows do not have is null."""
+    """Return the rows in a routed table's columns, found by name; missing ones are null."""
     every = dict(zip(rows.column_names, rows.columns, strict=True))
     return pa.Table.from_arrays(
         [_fitted(every.get(field.name), field.type, len(rows)) for field in columns], schema=columns
@@ -258,7 +258,7 @@ def _fitted(column: pa.ChunkedArray | None, kind: pa.DataType, count: int) -> pa
 
 
 def told_ignored(ignored: Mapping[str, int], unread: str = Layout.unread) -> list[str]:
-    """Return in sentences what has no column, and which times of Kafka's are null in theirs."""
+    """Return sentences on fields without a column, and on Kafka timestamps that are null."""
     fields = ", ".join(f"{name} {values:,}" for name, values in ignored.items() if name != TIMESTAMP)
     told = [f"{unread}, by field: {fields}"] if fields else []
     times = ignored.get(TIMESTAMP, 0)
@@ -276,7 +276,7 @@ _FIELD, _KIND = "field:", "column"
 
 
 def field_names(schema: Schema | None, bound: ColumnMap | None) -> dict[str, str]:
-    """Return by column the field that it is of, where the two are called differently."""
+    """Return the field of each column whose name differs."""
     ids = {
         column: identity.removeprefix(_FIELD)
         for identity, kinds in (bound or {}).items()
@@ -295,7 +295,7 @@ def free_evolution(
     bound: ColumnMap,
     evidence: Evidence,
 ) -> tuple[Evolution, tuple[str, ...]]:
-    """Return what the source's ``evolution`` does, each column by a name that it can have."""
+    """Return the source's ``evolution`` with each new column under a free name."""
     names = field_names(schema, bound)
     called = (each.model_copy(update={"name": names.get(each.name, each.name)}) for each in schema.fields)
     lacks, told = columns.evolution(Schema(*called), bound, evidence)

@@ -1,4 +1,4 @@
-"""What a configuration declares of a table, as Iceberg has it: columns, partitioning, sort order."""
+"""A configuration's declarations as Iceberg types: columns, partitioning, sort order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _TRANSFORMS: dict[str, Callable[..., Transform[Any, Any]]] = {
 def partition_spec(
     schema: Schema, partition_by: Sequence[str], there: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
 ) -> PartitionSpec:
-    """Build the spec of terms like ``day(time_hour)``, ``bucket(16, id)``, ``origin``, in their order.
+    """Build the spec from terms like ``day(time_hour)``, ``bucket(16, id)``, ``origin``, in order.
 
     A field is called by its column and transform, and has a number where a column is called so. Raises
     ``ConfigError`` for a term that is none, a column that does not exist, a type the transform does
@@ -97,7 +97,7 @@ def partition_spec(
 
 
 def partition_terms(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
-    """Return what the spec says of columns, for people and to compare: ``day(at)``, ``bucket[16](id)``."""
+    """Return the spec's terms by column, for people and comparisons: ``day(at)``, ``bucket[16](id)``."""
     return tuple(f"{each.transform}({schema.find_column_name(each.source_id)})" for each in spec.fields)
 
 
@@ -117,7 +117,7 @@ def _find(schema: Schema, term: PartitionTerm) -> NestedField:
 
 
 def _free_name(term: PartitionTerm, taken: set[str]) -> str:
-    """Return what the field is called: an identity as its column, any other as no column of the table."""
+    """Return a partition field's name: an identity's is its column's, others must differ from all columns."""
     if term.transform == "identity":
         return term.column
     name, lower = f"{term.column}_{term.transform}", {each.lower() for each in taken}
@@ -148,7 +148,7 @@ def _refuse_second(
 
 
 def sort_order(schema: Schema, sort_by: Sequence[str] = ()) -> SortOrder:
-    """Return the order by the columns that are there, ascending, nulls first, then as records came.
+    """Return the order by existing columns, ascending, nulls first, then by arrival.
 
     Raises ``ConfigError`` (``sort-type``) for a column whose values have no order.
     """
@@ -162,20 +162,20 @@ def sort_order(schema: Schema, sort_by: Sequence[str] = ()) -> SortOrder:
 
 
 def columns_to_come(schema: Schema, sort_by: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns to sort by that the table does not have yet."""
+    """Return the sort columns that the table does not have yet."""
     there = {field.name for field in schema.fields}
     return tuple(name for name in sort_by if name not in there)
 
 
 def order_to_set(schema: Schema, there: SortOrder, sort_by: Sequence[str]) -> SortOrder | None:
-    """Return the order to give a table; None where it has it, or where nobody asks and it is not ours."""
+    """Return the order to set on a table; None if it has it, or has another's and none is configured."""
     wanted = sort_order(schema, sort_by)
     is_as_wanted = list(there.fields) == list(wanted.fields)
     return None if is_as_wanted or not (sort_by or _is_ours(schema, there)) else wanted
 
 
 def ordered_by(schema: Schema, order: SortOrder) -> tuple[str, ...]:
-    """Return all columns of an order of ours that the table has; the identity for another."""
+    """Return the columns of Sluice's sort order that the table has; the identity for another order."""
     if not _is_ours(schema, order):
         return IDENTITY
     names = (schema.find_column_name(field.source_id) for field in order.fields)
@@ -183,7 +183,7 @@ def ordered_by(schema: Schema, order: SortOrder) -> tuple[str, ...]:
 
 
 def sorted_by(schema: Schema, order: SortOrder) -> tuple[str, ...]:
-    """Return what rows that come in order have to be sorted by: nothing without ``sort_by``."""
+    """Return the sort columns of rows that arrive in record order: none without ``sort_by``."""
     names = ordered_by(schema, order)
     rests = (tuple(name for name in IDENTITY if name not in names[:at]) for at in range(len(names)))
     return names[: next((at for at, rest in enumerate(rests) if names[at:] == rest), len(names))]
@@ -196,7 +196,7 @@ def _is_ours(schema: Schema, order: SortOrder) -> bool:
 
 
 def held_names(schema: Schema, specs: Iterable[PartitionSpec]) -> frozenset[str]:
-    """Return the names that no new column may have: those of partition fields that are no column's own."""
+    """Return names that no new column may have: those of partition fields that are not a column's."""
     return frozenset(
         field.name
         for spec in specs
@@ -207,7 +207,7 @@ def held_names(schema: Schema, specs: Iterable[PartitionSpec]) -> frozenset[str]
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """Return the name with the first number under which it is not among those taken, which are lower case."""
+    """Return the name with the lowest number that is not in ``taken``, which is in lower case."""
     free = next(each for each in (f"{name}_{number}" for number in numbers(1)) if each.lower() not in taken)
     taken.add(free.lower())
     return free
@@ -220,7 +220,7 @@ NEWEST_FORMAT = 2
 
 
 def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool = False) -> None:
-    """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files.
+    """Raise ``ConfigError`` (``column-clash``) for undeclared types, or two columns of one file name.
 
     For one that another engine requires too (``required-column``), and as ``refuse_newer_format``. What
     ``takes_types`` gives columns those that were declared.
@@ -242,7 +242,7 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
 
 
 def refuse_newer_format(table: Table) -> None:
-    """Raise ``ConfigError`` (``table-format-3``) for a table that PyIceberg reads and cannot commit to."""
+    """Raise ``ConfigError`` (``table-format-3``) for a format that PyIceberg reads but cannot commit to."""
     if table.metadata.format_version > NEWEST_FORMAT:
         raise fault(
             "table-format-3",
@@ -253,14 +253,14 @@ def refuse_newer_format(table: Table) -> None:
 
 
 def unlike_declared(pipeline: PipelineConfig, schema: Schema) -> dict[str, IcebergType]:
-    """Return the declared types of columns that have others and cannot be widened to them."""
+    """Return the declared types of columns that have another type and cannot be widened to it."""
     there = {field.name: field.field_type for field in schema.fields}
     declared = {name: declared_type(text) for name, text in pipeline.declared.items() if name in there}
     return {name: kind for name, kind in declared.items() if widenings_to(there[name], kind, (name,)) is None}
 
 
 def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
-    """Return the declared columns that the table lacks, and those that are narrower than is declared.
+    """Return the declared columns that the table lacks, and those narrower than declared.
 
     No record may decide their types. Raises ``ConfigError`` (``column-clash``) for a name that cannot stand
     beside the table's own.
@@ -279,7 +279,7 @@ def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
 
 
 def dead_letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
-    """Return the columns that the dead-letter table is to have and lacks.
+    """Return the columns that the dead-letter table lacks.
 
     Raises ``ConfigError`` (``column-clash``) for one that it has in another type.
     """
@@ -302,7 +302,7 @@ def dead_letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution
 
 
 def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> tuple[str, ...]:
-    """Return sentences for a person: partitioned otherwise than was declared, a type half changed.
+    """Return notes for people: other partitioning than declared, an unfinished type change.
 
     Others are of columns to sort by that are not there yet, and of what upkeep leaves to somebody else.
     """
@@ -319,7 +319,7 @@ def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> t
 
 
 def sort_note(pipeline: PipelineConfig, schema: Schema) -> str | None:
-    """Return which columns to sort by are not there yet; raises ``ConfigError`` where one has no order."""
+    """Return a note on missing sort columns; raises ``ConfigError`` if one cannot be sorted by."""
     sort_order(schema, pipeline.table_sort_by)
     if not (lacking := columns_to_come(schema, pipeline.table_sort_by)):
         return None
@@ -347,7 +347,7 @@ _OF_LETTERS = {TOPIC, PARTITION, OFFSET, GENERATION, INGESTED_AT, "phase", "erro
 
 
 def check_own(table: Table, pipeline: PipelineConfig) -> None:
-    """Raise ``ConfigError`` (``required-column``) for one that was added to a pipeline's own table.
+    """Raise ``ConfigError`` (``required-column``) if one was added to a pipeline's own table.
 
     Sluice adds optional ones. One that was made required later is left to its records: those without a value
     are dead letters. So is one that is declared.
@@ -370,7 +370,7 @@ def check_own(table: Table, pipeline: PipelineConfig) -> None:
 def check_beside(
     own: Table, letters: Table | None, routed: Iterable[Table | None], declared: Collection[str]
 ) -> None:
-    """Raise it for one of a dead-letter table, or of a table that rows are routed to, which theirs lack.
+    """Raise ``ConfigError`` for a required column of a dead-letter or routed table.
 
     ``declared`` are columns of letters.
     """
@@ -383,7 +383,7 @@ def check_beside(
 
 
 def required_column(table: str, column: str, or_else: str = "") -> SluiceError:
-    """Return what to say of one without a value; ``or_else`` is another way out.
+    """Return the error for a required column without values; ``or_else`` is an alternative fix.
 
     A task knows of its table the location alone.
     """

@@ -1,4 +1,4 @@
-"""What was seen of JSON fields, and which schemas values name. Pure.
+"""Evidence on JSON fields, and the schemas that values name. Pure.
 
 Evidence merges in any order and grouping to the same result, so it can be gathered by many tasks.
 """
@@ -19,7 +19,7 @@ MOST_SCHEMAS = 200
 
 
 class Kind(StrEnum):
-    """What a JSON value is."""
+    """Kind of a JSON value."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """How often a kind was seen, and its first value as JSON text (shortened) with its coordinates."""
+    """Count of a kind, and its first value as shortened JSON text with its coordinates."""
 
     count: int
     partition: int
@@ -43,14 +43,14 @@ class Sighting:
     example: str
 
     def merge(self, other: Sighting) -> Sighting:
-        """Both counts, the earlier example."""
+        """Return both counts, and the earlier example."""
         first = min(self, other, key=lambda s: (s.partition, s.offset, s.example))
         return Sighting(self.count + other.count, first.partition, first.offset, first.example)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldEvidence:
-    """What was seen of one field: ``order`` is (partition, offset, position) where it appeared first."""
+    """Evidence on one field; ``order`` is (partition, offset, position) of its first appearance."""
 
     order: tuple[int, int, int]
     kinds: Mapping[Kind, Sighting] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class FieldEvidence:
     element: FieldEvidence | None = None
 
     def count(self, *kinds: Kind) -> int:
-        """Return how many values were of one of these kinds."""
+        """Return the number of values of one of these kinds."""
         return sum(self.kinds[kind].count for kind in kinds if kind in self.kinds)
 
     def merge(self, other: FieldEvidence) -> FieldEvidence:
-        """Return what both saw."""
+        """Return the combined evidence."""
         return FieldEvidence(
             min(self.order, other.order),
             _merge(self.kinds, other.kinds),
@@ -75,7 +75,7 @@ class FieldEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The partition and offset where something appeared first, and time, partition and offset of the last.
+    """Partition and offset of the first appearance; time, partition and offset of the last.
 
     The time is Kafka's, in milliseconds since the epoch: offsets of two partitions are in no order.
     """
@@ -84,13 +84,13 @@ class Seen:
     last: tuple[int, int, int] = (-1, -1, -1)
 
     def merge(self, other: Seen) -> Seen:
-        """Return the first and the last of both."""
+        """Return the earliest first and the latest last appearance."""
         return Seen(min(self.order, other.order), max(self.last, other.last))
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen of all fields of ``records`` values; ``undecodable`` ones were none of the format.
+    """Evidence on all fields of ``records`` values; ``undecodable`` counts the unreadable ones.
 
     ``schemas`` are those that values and keys name and that are not known, in order. ``texts`` are schemas
     that values bring with them.
@@ -103,7 +103,7 @@ class Evidence:
     texts: Mapping[str, Seen] = field(default_factory=dict)
 
     def merge(self, other: Evidence) -> Evidence:
-        """Return what both saw."""
+        """Return the combined evidence."""
         return Evidence(
             self.records + other.records,
             self.undecodable + other.undecodable,
@@ -113,7 +113,7 @@ class Evidence:
         )
 
     def within(self, max_fields: int) -> Evidence:
-        """Return the evidence of so many fields at most, at any depth, those that were seen first.
+        """Return evidence on at most this many fields at any depth, in order of first appearance.
 
         A quarter may be columns: what records brought that have more than these, and are none, goes first.
         Of schemas there are at most ``MOST_SCHEMAS`` of values, and of keys.
@@ -129,7 +129,7 @@ class Evidence:
         return replace(self, fields=fields, schemas=schemas, texts=texts)
 
     def without_bursts(self, new: Iterable[FieldEvidence], most: int, most_alone: int) -> Evidence:
-        """Return the evidence without those of the ``new`` fields that one record brought too many of.
+        """Return the evidence without ``new`` fields of records that bring too many of them.
 
         Those are more than ``most`` that were seen first in it and in as few values as most of them; where
         that is one value ``most_alone`` counts, too.
@@ -146,16 +146,16 @@ class Evidence:
 
     @property
     def texts_in_order(self) -> list[str]:
-        """The schemas that values bring with them, as they were first seen."""
+        """Schemas contained in values, in order of first appearance."""
         return sorted(self.texts, key=lambda text: (self.texts[text].order, text))
 
     @property
     def texts_newest_first(self) -> list[str]:
-        """The same as they were last seen, from the newest back."""
+        """Schemas contained in values, by their last appearance, newest first."""
         return sorted(self.texts, key=lambda text: (self.texts[text].last, text), reverse=True)
 
     def without(self, names: Collection[str]) -> Evidence:
-        """Return the evidence of all fields but these."""
+        """Return the evidence without these fields."""
         kept = {name: seen for name, seen in self.fields.items() if name not in names}
         return self if len(kept) == len(self.fields) else replace(self, fields=kept)
 
@@ -173,7 +173,7 @@ _CODEC = JsonCodec(Evidence)
 
 
 def every_field(fields: Mapping[Any, FieldEvidence]) -> Iterator[FieldEvidence]:
-    """Yield the fields and all inside them, through lists."""
+    """Yield the fields and all nested ones, through lists."""
     for seen in fields.values():
         yield seen
         inside: FieldEvidence | None = seen

@@ -1,4 +1,4 @@
-"""What a table lacks for the records that are to be rows of it, how it is once it has it, and what widens."""
+"""Evolution of a table's schema: what it lacks for records, its schema after that, and widening."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Binding = tuple[str, str, Path]
 
 @dataclass(slots=True)
 class Evolution:
-    """Changes by paths from the top, through lists by ``element``, through maps by ``value``.
+    """Schema changes, by path from the top; lists add ``element``, maps ``value``.
 
     ``bindings`` say which columns a schema's fields go into that the table does not know yet: by identity and
     kind of type the column's path.
@@ -40,11 +40,11 @@ class Evolution:
     bindings: Sequence[Binding] = ()
 
     def __bool__(self) -> bool:
-        """Return whether there is anything to do."""
+        """True if there is anything to do."""
         return bool(self.additions or self.widenings or self.docs or self.bindings)
 
     def then(self, more: Evolution) -> Evolution:
-        """Return these changes and those after them."""
+        """Return these changes followed by others."""
         return Evolution(
             [*self.additions, *more.additions],
             {**self.widenings, **more.widenings},
@@ -53,7 +53,7 @@ class Evolution:
         )
 
     def under(self, place: Callable[[Path], Path | None]) -> Evolution:
-        """Return the same changes at the paths that ``place`` gives, without those that it gives none."""
+        """Return the changes at the paths that ``place`` gives; changes without one are dropped."""
         return Evolution(
             [(at, kind, doc) for path, kind, doc in self.additions if (at := place(path))],
             {at: kind for path, kind in self.widenings.items() if (at := place(path))},
@@ -63,24 +63,24 @@ class Evolution:
 
     @property
     def told(self) -> Iterator[str]:
-        """Yield what a person may want to know of it, by dotted names."""
+        """Yield descriptions of the changes for people, with dotted names."""
         yield from (".".join(path) for path, _, _ in self.additions)
         yield from (f"{'.'.join(path)} as {kind}" for path, kind in self.widenings.items())
 
 
 def made_of(columns: Schema) -> Evolution:
-    """Return what a table without a column lacks to have these."""
+    """Return the changes that give these columns to a table without any."""
     return Evolution([((each.name,), each.field_type, each.doc) for each in columns.fields])
 
 
 def evolved(schema: Schema, evolution: Evolution, ids: Iterator[int] | None = None) -> Schema:
-    """Return the schema with these changes; without ``ids`` those of new columns are provisional."""
+    """Return the schema with these changes; without ``ids``, new columns have provisional ids."""
     ids = count(schema.highest_field_id + 1) if ids is None else ids
     return Schema(*_evolved(schema.as_struct(), (), evolution, ids).fields)
 
 
 def exchanged(schema: Schema, types: Mapping[str, IcebergType], ids: Iterator[int]) -> Schema:
-    """Return the schema with other columns, of these types and ids, in the place of those of their names."""
+    """Return the schema with columns replaced by columns of these types and ids, under the same names."""
     return Schema(
         *(
             _new(each.name, types[each.name], each.doc, ids) if each.name in types else each
@@ -90,7 +90,7 @@ def exchanged(schema: Schema, types: Mapping[str, IcebergType], ids: Iterator[in
 
 
 def bind(bound: ColumnMap, bindings: Iterable[Binding], table: Schema) -> ColumnMap:
-    """Return the map with bindings to columns that the table has by now, after those that it has."""
+    """Return the map with bindings to existing columns appended."""
     ids = dict(_ids(table.as_struct(), ()))
     made = {identity: dict(kinds) for identity, kinds in bound.items()}
     for identity, kind, path in bindings:
@@ -102,7 +102,7 @@ def bind(bound: ColumnMap, bindings: Iterable[Binding], table: Schema) -> Column
 
 
 def moved(bound: ColumnMap, before: NestedField, after: NestedField) -> ColumnMap:
-    """Return the map with what one column takes, and fields inside it, for another in its place.
+    """Return the map with one column's fields, nested ones included, bound to another column.
 
     What the other has no field for, by name, is bound to nothing: it gets one as a new field does.
     """
@@ -118,7 +118,7 @@ def moved(bound: ColumnMap, before: NestedField, after: NestedField) -> ColumnMa
 
 
 def innermost(kind: IcebergType, path: Path) -> tuple[IcebergType, Path]:
-    """Return what lists and maps hold in the end, and its path."""
+    """Return the innermost type of lists and maps, and its path."""
     while isinstance(kind, ListType | MapType):
         step, kind = (
             ("element", kind.element_type) if isinstance(kind, ListType) else ("value", kind.value_type)
@@ -136,7 +136,7 @@ def _evolved(struct: StructType, path: Path, evolution: Evolution, ids: Iterator
 
 
 def _new(name: str, kind: IcebergType, doc: str | None, ids: Iterator[int]) -> NestedField:
-    """Return a column whose id, and those inside it, are of ``ids``."""
+    """Return a column with ids from ``ids``, nested ones included."""
     new = Schema(NestedField(0, name, kind, required=False, doc=doc))
     return assign_fresh_schema_ids(new, lambda: next(ids)).fields[0]
 
@@ -179,7 +179,7 @@ _MOST_DIGITS = 38
 
 
 def holds(column: IcebergType, written: IcebergType) -> bool:
-    """True if every value of ``written`` is one of ``column``."""
+    """True if ``column`` can hold every value of ``written``."""
     if column == written:
         return True
     if isinstance(column, DecimalType):
@@ -190,7 +190,7 @@ def holds(column: IcebergType, written: IcebergType) -> bool:
 
 
 def may_hold(column: IcebergType, written: IcebergType) -> bool:
-    """True if some values of ``written`` are ones of ``column``: those that are none are found one by one."""
+    """True if ``column`` can hold some values of ``written``; the others are found one by one."""
     if column == written or isinstance(written, FloatType):
         return holds(column, written)
     if isinstance(written, DecimalType):
@@ -199,7 +199,7 @@ def may_hold(column: IcebergType, written: IcebergType) -> bool:
 
 
 def widened(column: IcebergType, written: IcebergType) -> IcebergType | None:
-    """Return what the column can be made to hold every value of both, None where Iceberg cannot."""
+    """Return the narrowest widening of the column for every value of both, or None if Iceberg has none."""
     if isinstance(column, IntegerType) and isinstance(written, LongType):
         return LongType()
     if isinstance(column, FloatType) and isinstance(written, DoubleType):
@@ -211,7 +211,7 @@ def widened(column: IcebergType, written: IcebergType) -> IcebergType | None:
 
 
 def _whole_digits(kind: IcebergType) -> int:
-    """Return how many digits before the point its values have at most; more than any for no exact number."""
+    """Return the most digits before the point; larger than any decimal's for inexact numbers."""
     if isinstance(kind, DecimalType):
         return kind.precision - kind.scale
     return _INTEGER_DIGITS.get(type(kind), _MOST_DIGITS + 1)

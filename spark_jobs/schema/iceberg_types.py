@@ -1,4 +1,4 @@
-"""A table's columns as Iceberg's: of what types evidence and declarations say, and those that Sluice adds."""
+"""Iceberg columns of a table: types from evidence and declarations, and Sluice's own columns."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _BY_NAME: dict[str, Primitive] = {primitive.value: primitive for primitive in Pr
 
 
 def iceberg_schema(fields: Sequence[Field]) -> Schema:
-    """Return a schema of optional columns; ids are provisional, catalogs number anew."""
+    """Return a schema of optional columns. Field ids are provisional; the catalog reassigns them."""
     ids = count(1)
     return Schema(*(_nested_field(field, ids) for field in fields))
 
 
 def iceberg_type(kind: FieldType) -> IcebergType:
-    """Return one type, for a column that is being added; nested ids are provisional."""
+    """Return a type for a new column. Nested ids are provisional; the catalog reassigns them."""
     return _iceberg_type(kind, count(1))
 
 
 def known_fields(schema: Schema) -> tuple[Field, ...]:
-    """Return the columns of a table that come from the JSON."""
+    """Return the columns of a table that come from JSON."""
     return tuple(
         Field(field.name, _field_type(field.field_type))
         for field in schema.fields
@@ -66,7 +66,7 @@ def known_fields(schema: Schema) -> tuple[Field, ...]:
 
 
 def declared_fields(columns: Mapping[str, str]) -> tuple[Field, ...]:
-    """Return the configuration's ``columns``, whose type names were checked when it was read."""
+    """Return the configuration's ``columns``, whose type names are already checked."""
     return tuple(Field(name, _field_type(declared_type(text))) for name, text in columns.items())
 
 
@@ -96,7 +96,7 @@ def _field_type(kind: IcebergType) -> FieldType:
 
 
 def declared_type(text: str) -> IcebergType:
-    """Read a type as declared in ``columns``: ``long``, ``decimal(9, 2)``, ``list<struct<a: int>>``.
+    """Parse a declared type: ``long``, ``decimal(9, 2)``, ``list<struct<a: int>>``.
 
     Field ids in it are provisional. The text must have passed ``config.iceberg_terms.check_type_name``.
     """
@@ -112,7 +112,7 @@ def check_columns(
     pipeline: str = "PIPELINE",
     layout: Layout = layout_named("flat"),  # noqa: B008
 ) -> None:
-    """Return when the table has Sluice's columns, and the declared ones where it has them, with these types.
+    """Return if the table has Sluice's columns and its declared columns have these types; else raise.
 
     A struct may have more fields than were declared, at any depth: records brought them. A column may be
     narrower than was declared where Iceberg can widen it. Raises
@@ -146,7 +146,7 @@ def _check_names(table: Table) -> None:
 
 
 def widenings_to(there: IcebergType, declared: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
-    """Return what makes a column hold a declared type, by path from the top; None where widening does not."""
+    """Return the widenings that give a column a declared type, by path from the top, or None."""
     changes = changes_to(there, declared, path)
     return None if changes is None or changes.additions else changes.widenings
 
@@ -159,7 +159,7 @@ def changes_to(
     *,
     may_be_wider: bool = False,
 ) -> Evolution | None:
-    """Return what makes a column hold a type, with what it lacks of fields; None where nothing does."""
+    """Return the changes that give a column a type, with missing fields, or None if impossible."""
     if there is None:
         return Evolution([(path, wanted, doc)])
     parts: list[tuple[IcebergType | None, IcebergType, str, str | None]]
@@ -186,7 +186,7 @@ def changes_to(
 
 
 def type_text(kind: IcebergType, *, with_fields: bool = True) -> str:
-    """Return the type as declared in a configuration: names and types without field ids."""
+    """Return the type as a configuration declares it: names and types without field ids."""
     if isinstance(kind, StructType):
         fields = (field_text(field.name, type_text(field.field_type)) for field in kind.fields)
         return f"struct<{', '.join(fields)}>" if with_fields else "struct"
@@ -230,7 +230,7 @@ def incompatible(
     is_declared: bool = False,
     is_of_key: bool = False,
 ) -> SluiceError:
-    """Return the error. ``is_of_key``: a rebuild met it, which takes any type but in a column of the key."""
+    """Return the error; ``is_of_key`` is a rebuild's, which accepts any type except in key columns."""
     column, kind, own = ".".join(path), type_text(there), type_text(written.field_type)
     if is_of_key:
         return fault("schema-incompatible.key", name=written.name, own=own, there=column, kind=kind)
@@ -267,7 +267,7 @@ _INGESTED_AT_DOC = "when the batch was planned; the same for every row of a batc
 def with_metadata_columns(
     schema: Schema, *, key_is_binary: bool = False, identity: Sequence[str] = IDENTITY
 ) -> Schema:
-    """The JSON's columns, then the metadata columns; field ids are provisional, catalogs number anew.
+    """Return the JSON columns, then the metadata columns. Field ids are provisional.
 
     Columns of the ``identity`` are required, and Iceberg's identifier fields.
     """
@@ -282,7 +282,7 @@ def with_metadata_columns(
 
 
 def dead_letter_schema() -> Schema:
-    """Return one row for each record that could not become a row; key, value and headers as they came."""
+    """Return the schema of dead letters, one row per record; key, value and headers are unchanged."""
     columns = (
         *_COORDINATES,
         ("key", BinaryType(), "the record's key as it came"),
@@ -347,7 +347,7 @@ _OF_MIRRORS: tuple[tuple[str, IcebergType, str], ...] = (
 
 
 def optional_columns(columns: Iterable[tuple[str, IcebergType, str]]) -> Schema:
-    """Return columns by name, type and text; ids are provisional."""
+    """Return columns from names, types and texts. Field ids are provisional."""
     return Schema(
         *(
             NestedField(field_id, name, kind, required=False, doc=doc)

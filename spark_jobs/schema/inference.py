@@ -1,4 +1,4 @@
-"""The column types that follow from what was seen of JSON fields. Pure.
+"""Infers column types from evidence on JSON fields. Pure.
 
 A field of which only nulls, empty lists and empty objects were seen has no type and gets no column: nothing
 of it is lost, and the column appears with its first value.
@@ -31,7 +31,7 @@ MAX_NAME_BYTES = 255
 
 
 class Primitive(StrEnum):
-    """Types that evidence can lead to, by their Iceberg names."""
+    """Types that can follow from evidence, by their Iceberg names."""
 
     STRING = "string"
     LONG = "long"
@@ -42,7 +42,7 @@ class Primitive(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StructOf:
-    """An object whose keys are columns of their own."""
+    """An object whose keys are columns."""
 
     fields: tuple[Field, ...]
 
@@ -56,14 +56,14 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """An object whose keys are data; only a declaration makes it."""
+    """An object whose keys are data; requires a declaration."""
 
     value: FieldType
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredType:
-    """A type that only a declaration makes (``int``, ``date``, ``decimal(9, 2)``), by its Iceberg name."""
+    """A type that requires a declaration (``int``, ``date``, ``decimal(9, 2)``), by its Iceberg name."""
 
     name: str
 
@@ -82,7 +82,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A column to add; ``path`` from the top, through lists by ``element`` and through maps by ``value``."""
+    """A column to add; ``path`` is from the top; lists add ``element``, maps ``value``."""
 
     path: tuple[str, ...]
     type: FieldType
@@ -91,7 +91,7 @@ class Addition:
 def choose_types(
     evidence: Evidence, declared: tuple[Field, ...] = (), *, max_columns: int = UNBOUNDED
 ) -> tuple[Field, ...]:
-    """Return the columns of a new table: the declared ones as they are, then the others as first seen.
+    """Return the columns of a new table: declared ones unchanged, then others by first appearance.
 
     Of more than ``max_columns``, those inside structs counted, the most frequent ones.
 
@@ -106,7 +106,7 @@ def choose_types(
 def evolve(
     columns: tuple[Field, ...], evidence: Evidence, *, max_columns: int = UNBOUNDED
 ) -> tuple[Addition, ...]:
-    """Return the columns to add to a table for what was seen; none is ever timestamptz.
+    """Return the columns to add to a table for the evidence; none is ever timestamptz.
 
     Empty when every field that has a type has a column, or can have none: see ``name_clash``, and
     ``max_columns``, those inside structs counted.
@@ -116,17 +116,17 @@ def evolve(
 
 
 def count_columns(columns: tuple[Field, ...]) -> int:
-    """Return how many columns these are, with those inside structs."""
+    """Return the number of columns, nested ones included."""
     return sum(is_column for _, is_column in _dotted((), columns))
 
 
 def by_lower_case(columns: Iterable[Field]) -> dict[str, str]:
-    """Return the columns' names by what no other may be: its name in files, whatever its case."""
+    """Return column names by their lower-case file name, which must be unique."""
     return {_in_files(column.name).lower(): column.name for column in columns}
 
 
 def name_clash(name: str, siblings: Mapping[str, str], *, is_top: bool) -> str | None:
-    """Why a key cannot become a column beside these (see ``by_lower_case``), or None."""
+    """Return why a key cannot become a column next to these (see ``by_lower_case``), or None."""
     if (message := _never_a_column(name, is_top=is_top)) is not None:
         return message
     sibling = siblings.get(_in_files(name).lower(), name)
@@ -152,7 +152,7 @@ def _never_a_column(name: str, *, is_top: bool) -> str | None:
 
 
 class _Names:
-    """The names that no new column may have, see ``_dotted``, room for so many columns, and if any is a time.
+    """Names that new columns may not have (see ``_dotted``), room left, and whether one is a time.
 
     What a struct would take, if it became a column, is laid over what is taken: nothing is copied.
     """
@@ -215,7 +215,7 @@ def _inside(
 def _new_fields(
     evidence: Mapping[str, FieldEvidence], siblings: tuple[Field, ...], path: tuple[str, ...], taken: _Names
 ) -> tuple[Field, ...]:
-    """Fields that get a column beside ``siblings``, in the order they were first seen.
+    """Return the fields that get a column next to ``siblings``, in order of first appearance.
 
     Of names that clash with each other, and of more than there is room for, the most frequent get it.
     """
@@ -240,7 +240,7 @@ def _new_fields(
 
 
 def _type_of(evidence: FieldEvidence, path: tuple[str, ...], taken: _Names) -> FieldType | None:
-    """Return the type that fits most values, or None when it is none's; the order here settles ties.
+    """Return the type that fits most values, or None; ties are settled by the order here.
 
     Of long and double the one under which fewer values become dead letters, and of equals long, under which
     no fraction is rounded. Integers past 64 bits fit neither.
@@ -264,7 +264,7 @@ def _type_of(evidence: FieldEvidence, path: tuple[str, ...], taken: _Names) -> F
 def _dotted(
     path: tuple[str, ...], fields: Iterable[Field], brief: tuple[str, ...] | None = None
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the dotted names, in lower case, of these fields and all inside them, and if they are columns.
+    """Yield dotted lower-case names of the fields and nested ones, and whether they are columns.
 
     No columns, and taken all the same: names in files, elements of lists, keys and values of maps, and the
     ``brief`` path, without the elements and values that are structs, by which PyIceberg knows fields too.

@@ -1,4 +1,4 @@
-"""Which column of a table each field of a schema goes into, and what the table lacks for it.
+"""Maps each field of a schema to a column of a table, and finds the columns that it lacks.
 
 A field is known by its identity (``WriterColumns``), not by its name: one that was renamed goes on in its
 column. A column takes what it holds without loss, and is widened where Iceberg can; anything else gets one of
@@ -32,7 +32,7 @@ _MOST_TRIES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a table takes fields: at most so many columns, those ``declared`` in the types that they have.
+    """A table's rules for new fields: maximum columns, and ``declared`` ones, whose types stay.
 
     No field goes into a ``computed`` column; into one that ``converts`` what is written there goes any. Types
     of a table of events are its source's: nobody but a rebuild gives a column of it another one. With
@@ -54,7 +54,7 @@ class Rules:
 def place(
     schemas: Sequence[WriterColumns], table: Schema, bound: ColumnMap, rules: Rules
 ) -> tuple[Evolution, list[Names]]:
-    """Return what the table lacks for schemas, one after the other, and each one's names in it.
+    """Return what the table lacks for schemas, in order, and each one's names in the table.
 
     Raises ``ConfigError`` (``schema-incompatible``) where the rules say stop.
     """
@@ -64,7 +64,7 @@ def place(
 
 
 def unlike(columns: WriterColumns, table: Schema, bound: ColumnMap, rules: Rules) -> dict[str, IcebergType]:
-    """Return by column the type that a schema has it in where the column does not hold that.
+    """Return a schema's type by column, where the column does not hold that type.
 
     Declared columns keep theirs.
     """
@@ -77,7 +77,7 @@ def unlike(columns: WriterColumns, table: Schema, bound: ColumnMap, rules: Rules
 
 @dataclass(slots=True)
 class _Node:
-    """A column, or a field of one: ``inside`` are those of the struct that it is, or is a list or map of."""
+    """A column or field; ``inside`` are the fields of its struct, or of its list's or map's struct."""
 
     name: str
     path: Path
@@ -89,12 +89,12 @@ class _Node:
 
     @property
     def is_struct(self) -> bool:
-        """True if there can be anything inside."""
+        """True if it can have nested fields."""
         return isinstance(innermost(self.kind, ())[0], StructType)
 
     @property
     def inner_path(self) -> Path:
-        """Return the path of that struct."""
+        """Return the path of its struct."""
         return innermost(self.kind, self.path)[1]
 
 
@@ -119,7 +119,7 @@ _kind_text = partial(type_text, with_fields=False)  # fields of structs are deci
 
 
 class _Placing:
-    """A table as it will be; schemas are placed in it one after the other."""
+    """A table's future schema; schemas are placed in it one by one."""
 
     def __init__(self, table: Schema, bound: ColumnMap, rules: Rules) -> None:
         own = StructType(*(each for each in table.fields if each.name not in METADATA_COLUMNS))
@@ -144,7 +144,7 @@ class _Placing:
         self.unlike: set[str] = set()  # top-level columns that a field went into in a type that they lack
 
     def evolution(self) -> Evolution:
-        """Return what the table lacks by now."""
+        """Return the changes that the table needs so far."""
         is_said = {path for path, doc in self._new.docs.items() if self._at[path].doc == doc}
         docs = {path: doc for path, doc in self._new.docs.items() if path not in is_said}
         return replace(self._new, additions=tuple(self._additions), docs=docs, bindings=tuple(self._bindings))
@@ -189,7 +189,7 @@ class _Placing:
         known_by: Sequence[str],
         taken: Collection[Path],
     ) -> _Node | None:
-        """Return the column that the field goes into, None when there is none for it."""
+        """Return the field's column, or None if there is none."""
         identity, kind = known_by[0], _kind_text(written.field_type)
 
         def free(paths: Iterable[Path]) -> list[_Node]:
@@ -227,7 +227,7 @@ class _Placing:
     def _candidates(
         self, known_by: Sequence[str], named: _Node | None, free: Callable[[Iterable[Path]], list[_Node]]
     ) -> list[_Node]:
-        """Return columns of the field's, else of one that it was once known by, else that of its name.
+        """Return the field's columns, else those of its aliases, else the one of its name.
 
         That one is nobody's, or other messages' fields have it.
         """
@@ -241,7 +241,7 @@ class _Placing:
         return free([named.path]) if may_share else []
 
     def _fit(self, column: IcebergType, written: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
-        """Return what has to be widened for the column to hold all there can be, None where nothing helps."""
+        """Return the widenings that let the column hold all values, or None if that is impossible."""
         is_struct = isinstance(column, StructType) and isinstance(written, StructType)
         if is_struct or path[0] in self._rules.converts:
             return {}
@@ -258,7 +258,7 @@ class _Placing:
     def _fit_primitive(
         self, column: IcebergType, written: IcebergType, path: Path
     ) -> dict[Path, IcebergType] | None:
-        """Do the same; a declared type stays, and takes those values that it holds."""
+        """Do the same for a primitive; a declared type stays and takes the values it can hold."""
         if path[0] in self._rules.declared:
             return {} if may_hold(column, written) else None
         if holds(column, written):
@@ -269,7 +269,7 @@ class _Placing:
     def _added(
         self, written: NestedField, nodes: dict[str, _Node], path: Path, identities: Mapping[int, str]
     ) -> _Node | None:
-        """Return a new column for the field, None when there is no room for it, or no name."""
+        """Return a new column for the field, or None without room or a free name."""
         name = self._free_name(written.name, nodes, path)
         if name is None:
             return None
@@ -286,7 +286,7 @@ class _Placing:
         return node
 
     def _free_name(self, name: str, nodes: Mapping[str, _Node], path: Path) -> str | None:
-        """Return the name, or the first with a number behind it, that can stand beside these."""
+        """Return the name, or the first with a number appended, that is free among these."""
         if path not in self._taken_names:
             self._taken_names[path] = by_lower_case(Field(each, Primitive.STRING) for each in nodes)
         siblings = self._taken_names[path]
@@ -302,13 +302,13 @@ class _Placing:
                 self._bind_all(each, node.inside[each.name], identities)
 
     def _bind(self, identity: str, kind: str, path: Path) -> None:
-        """Add the column to the field's; those before it stay, and with them what earlier schemas decided."""
+        """Add the column to the field's columns; earlier ones stay, with earlier schemas' decisions."""
         self._bound.setdefault(identity, {}).setdefault(kind, []).append(path)
         self._bindings.append((identity, kind, path))
         self._owners.setdefault(path, set()).add(_message(identity))
 
     def _tell_of_name(self, written: NestedField, node: _Node) -> None:
-        """Have the column's text say what its field is called by now; the newest schema comes last."""
+        """Document the field's current name in the column's text; the newest schema is last."""
         if node.is_new or node.name.startswith(f"{written.name}_"):
             return
         if node.name != written.name:
@@ -318,5 +318,5 @@ class _Placing:
 
 
 def _message(identity: str) -> str:
-    """Return which message's field it is; nothing where schemas know fields by their names."""
+    """Return the message that the field belongs to; empty if schemas identify fields by name."""
     return identity.rpartition(":")[0]

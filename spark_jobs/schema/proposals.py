@@ -1,4 +1,4 @@
-"""What people are told of inferred columns: where few values decided, what they might declare. Pure."""
+"""Notes on inferred columns: types that few values decided, and proposed declarations. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_MISSING = 0.1  # of the records, in which a time to partition by may be mi
 
 
 def propose(columns: Sequence[Field], evidence: Evidence) -> tuple[tuple[Field, ...], str | None]:
-    """Return which columns of a table made with these are worth declaring, and the time to partition it by.
+    """Return proposed declarations for a new table's columns, and a time to partition by.
 
     An object whose keys are data (many, each of them rare, or all of them ids or times) becomes a map; a
     field of integers past 64 bits, which gets no column, a decimal of 38 digits. Rows are kept apart by the
@@ -63,7 +63,7 @@ def _better(kind: FieldType, seen: FieldEvidence | None) -> FieldType:
 
 
 def _map_value(seen: FieldEvidence) -> FieldType | None:
-    """Return the one type that all values of an object have whose keys are data; None of any other."""
+    """Return the common type of an object's values if its keys look like data, else None."""
     keys = len(seen.fields)
     present = sum(each.count(*Kind) for each in seen.fields.values())
     are_rare = keys >= _FEWEST_KEYS and present < _RARE * keys * seen.count(Kind.OBJECT)
@@ -114,7 +114,7 @@ _FITTING: Mapping[Primitive, frozenset[Kind]] = {
 
 
 def minorities(additions: Iterable[Addition], evidence: Evidence) -> Iterator[str]:
-    """Return a sentence for each new column of which values become dead letters, or few decided the type."""
+    """Return a sentence per new column: values that become dead letters, or few that decided its type."""
     top = FieldEvidence((0, 0, 0), fields=evidence.fields)
     for addition in additions:
         if (seen := _at(top, addition.path)) is not None:
@@ -124,7 +124,7 @@ def minorities(additions: Iterable[Addition], evidence: Evidence) -> Iterator[st
 def told_of_columns(
     columns: Sequence[Field], declared: Sequence[Field], evidence: Evidence, growth: Growth
 ) -> Iterator[str]:
-    """Return the same of a new table's columns, and of fields whose integers are too long for one."""
+    """Return the same for a new table, and for fields whose integers are too long for a column."""
     yield from minorities((Addition((each.name,), each.type) for each in columns[len(declared) :]), evidence)
     for path, big in _too_long((), evidence.fields, columns):
         fate = "left out" if growth.ignores else _fate(big.count)
@@ -133,7 +133,7 @@ def told_of_columns(
 
 
 def impossible(declared: Sequence[Field], evidence: Evidence, growth: Growth) -> Iterator[str]:
-    """Return a sentence for each column that every record has a value for and none can fit.
+    """Return a sentence for each column that has a value in every record of which none can fit.
 
     Declared ones, and those for which integers past 64 bits are no evidence of a type.
     """
@@ -155,7 +155,7 @@ def _declare_long(name: str) -> str:
 
 
 def _could_fit(kind: FieldType) -> frozenset[Kind]:
-    """Return the kinds of which some value may fit, whatever its text or size says.
+    """Return the kinds with values that may fit, depending on text or size.
 
     Of a field's strings none is looked at as a time behind the first that is none.
     """
@@ -175,7 +175,7 @@ def _could_fit(kind: FieldType) -> frozenset[Kind]:
 def _too_long(
     path: tuple[str, ...], fields: Mapping[str, FieldEvidence], made: Iterable[Field]
 ) -> Iterator[tuple[tuple[str, ...], Sighting]]:
-    """Return the fields without a column, at any depth, of which only integers past 64 bits were seen."""
+    """Return fields without a column, at any depth, with only integers above 64 bits."""
     types = {each.name: each.type for each in made}
     for name, seen in fields.items():
         here, kind = (*path, name), types.get(name)
@@ -189,7 +189,7 @@ def _too_long(
 
 
 def _at(top: FieldEvidence, path: tuple[str, ...]) -> FieldEvidence | None:
-    """Return what was seen at a path; None below a map, whose values were seen under many names."""
+    """Return the evidence at a path; None below a map, whose values have many names."""
     here: FieldEvidence | None = top
     for name in path:
         if here is None:
@@ -218,7 +218,7 @@ def _told(column: str, kind: FieldType, seen: FieldEvidence) -> Iterator[str]:
 
 
 def _deciders(column: str, kind: Primitive, seen: FieldEvidence) -> Iterator[str]:
-    """Return why a column is double or string though most of its values would have been something better."""
+    """Return why a column is double or string although most values fit a narrower type."""
     fraction, no_time = seen.kinds.get(Kind.DOUBLE), seen.kinds.get(Kind.STRING)
     if kind is Primitive.DOUBLE and fraction and fraction.count < seen.count(Kind.LONG):
         yield f"{column}: double because of {_counted(Kind.DOUBLE, fraction)}; integers are beside it"

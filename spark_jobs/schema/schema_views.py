@@ -1,4 +1,4 @@
-"""A schema under the names that its fields have in a table, behind the seam of ``writer_schema``."""
+"""A schema under its fields' names in a table, behind the interface of ``writer_schema``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_jobs.schema.writer_schema import (
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Its rows, and its columns, under other names."""
+    """A schema with its rows and columns under other names."""
 
     schema: WriterSchema
     names: Names
@@ -50,7 +50,7 @@ class Placed:
 
 
 def placed(schema: WriterSchema, names: Names) -> WriterSchema:
-    """Return the schema under these names; itself where they are its own."""
+    """Return the schema under these names; unchanged if they are its own."""
     return schema if _are_same(names) else Placed(schema, names)
 
 
@@ -117,7 +117,7 @@ OF_KEY = "key/"
 
 @dataclass(frozen=True, slots=True)
 class OneColumn:
-    """A record is a struct of that name, any other value the column itself; with ``is_struct`` in one."""
+    """A record becomes a struct of that name, any other value a column; with ``is_struct`` also a struct."""
 
     schema: WriterSchema
     name: str
@@ -125,7 +125,7 @@ class OneColumn:
 
     @property
     def columns(self) -> WriterColumns:
-        """See ``WriterSchema``; identities begin with ``key/``, so that none is a value's."""
+        """See ``WriterSchema``; identities begin with ``key/`` to differ from those of values."""
         return _inside(self.schema, self.name, self._is_bare)
 
     @property
@@ -184,7 +184,7 @@ _NO_TEXT = "the value is not UTF-8"
 
 @dataclass(frozen=True, slots=True)
 class WholeValue:
-    """Every value is a row; with ``is_text`` those that are UTF-8."""
+    """Every value is a row; with ``is_text``, every value in UTF-8."""
 
     is_text: bool
 
@@ -219,7 +219,7 @@ class WholeValue:
 
 
 def is_text(value: bytes | None) -> bool:
-    """Return whether a value is UTF-8, or none."""
+    """True if a value is UTF-8 or None."""
     try:
         return value is None or value.decode() is not None
     except UnicodeDecodeError:

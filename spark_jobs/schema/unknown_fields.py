@@ -1,4 +1,4 @@
-"""Which fields that were seen have no column. Pure."""
+"""Finds observed fields without a column. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.schema.inference import Field, ListOf, MapOf, StructOf, count_co
 def unknown_fields(
     columns: tuple[Field, ...], evidence: Mapping[str, FieldEvidence], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], FieldEvidence]]:
-    """Yield the fields that say something and have no column, those inside one of them apart, by path."""
+    """Yield non-null fields without a column by path; fields nested in one are not repeated."""
     known = {column.name: column.type for column in columns}
     for name, seen in evidence.items():
         here, kind, inside = (*path, name), known.get(name), seen
@@ -27,7 +27,7 @@ def unknown_fields(
 
 
 def says_something(seen: FieldEvidence) -> bool:
-    """Return whether any value of the field is more than null, an empty list or an empty object."""
+    """True if any value of the field is more than null, an empty list or an empty object."""
     silent = {Kind.NULL, Kind.OBJECT, Kind.ARRAY}
     inside = (*seen.fields.values(), *(() if seen.element is None else (seen.element,)))
     return not seen.kinds.keys() <= silent or any(map(says_something, inside))
@@ -43,7 +43,7 @@ MOST_ALONE = 100
 def without_bursts(
     evidence: Evidence, columns: tuple[Field, ...], max_columns: int, *, most_alone: int = MOST_ALONE
 ) -> Evidence:
-    """Return the evidence without the new fields that one record brings too many of.
+    """Return the evidence without new fields of records that bring too many.
 
     Those are more than ``most_alone`` that it alone has; or more than there is room for, at any depth, so
     that it cannot be a row itself. What more records have stays.

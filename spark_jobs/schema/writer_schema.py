@@ -1,4 +1,4 @@
-"""The seam between a schema's language and all that reads records by it: its columns, and values read by it.
+"""The interface between schema languages and readers of records: columns, and values read.
 
 Where schemas come from is no matter here: a registry, or files beside ``sluice.yaml``.
 """
@@ -32,7 +32,7 @@ FINER_THAN_COLUMN = (
 
 
 class Language(StrEnum):
-    """What a schema is written in, as registries name it."""
+    """Language of a schema, by its registry name."""
 
     AVRO = "AVRO"
     PROTOBUF = "PROTOBUF"
@@ -41,7 +41,7 @@ class Language(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """A schema as it was written, with all that it refers to, at any depth.
+    """A schema's original text, and those of all schemas that it refers to, at any depth.
 
     ``references`` are pairs of the name by which it is referred to and its text, each after those it refers
     to itself.
@@ -53,14 +53,14 @@ class SchemaText:
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of all of it, in hex: two of one digest read every value alike."""
+        """Return the SHA-256 of all texts, in hex: equal digests read every value alike."""
         content = json.dumps([self.language, self.text, self.references])
         return hashlib.sha256(content.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class WriterColumns:
-    """A schema's fields as columns, all of them optional; ``doc`` of a column is the field's.
+    """A schema's fields as optional columns, with the fields' ``doc``.
 
     Field ids are provisional and unique. ``identities`` say by field id what a struct's field is known by
     among schemas of its kind: its path of names (Avro, JSON Schema) or numbers (Protobuf), dotted, with
@@ -79,7 +79,7 @@ class WriterColumns:
 
 
 class UnreadableValueError(ValueError):
-    """A value that the schema does not say, or that no column can hold; ``field`` None: all of it."""
+    """A value that violates the schema or fits no column; ``field`` None means the whole value."""
 
     def __init__(self, message: str, field: str | None = None) -> None:
         super().__init__(message)
@@ -87,12 +87,12 @@ class UnreadableValueError(ValueError):
 
 
 class NoRowError(UnreadableValueError):
-    """A value that is no row and no fault; the message is the term that counts it in a batch's balance."""
+    """A valid value without a row; the message is its term in a batch's balance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A value that is no row: its index among those given, the dotted field (None: all of it), why."""
+    """A value that cannot be read: its index, the dotted field (None: the whole value), the reason."""
 
     index: int
     field: str | None
@@ -101,7 +101,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class ReadValues:
-    """Values as rows, in their order, and those that are none.
+    """Values as rows, in their order, and those that cannot be rows.
 
     ``table`` has the columns of ``WriterColumns.struct``, of the types ``arrow_schema`` gives them. ``rows``
     are the indices of its values, None when it is all of them. ``ignored`` counts fields that the schema
@@ -123,27 +123,27 @@ class ReadValues:
 
 
 class WriterSchema(Protocol):
-    """One schema that values were written with. It travels pickled to Spark's tasks: a frozen dataclass."""
+    """A schema that values are written with. Pickled to Spark's tasks: a frozen dataclass."""
 
     def __hash__(self) -> int:
-        """Return the same for two that read every value alike."""
+        """Return equal hashes for schemas that read every value alike."""
 
     @property
     def columns(self) -> WriterColumns:
-        """Return its fields as columns; a schema that is no record has one, ``value``."""
+        """Return the schema's fields as columns; a schema that is not a record has one, ``value``."""
 
     @property
     def reading(self) -> object:
-        """Return what is equal, and hashed alike, for two that read every value alike, whatever they say."""
+        """Return a key that is equal, and hashed alike, for schemas that read every value alike."""
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
-        """Return every value as a right row or as unread, none changed, cut or left out; bare of any frame.
+        """Return each unframed value as a correct row or as unread; none is changed, cut or left out.
 
         Whatever the bytes: no other exception, no panic, bounded time and memory.
         """
 
     def read_plain(self, value: bytes) -> Mapping[str, Any]:
-        """Return one value by other means than ``read``: by column, as ``arrow_schema.column_of`` takes it.
+        """Return one value by column, read independently of ``read``, for ``arrow_schema.column_of``.
 
         Raises ``UnreadableValueError`` where ``read`` says unread, ``NoRowError`` where it says passed,
         and nowhere else.
@@ -159,7 +159,7 @@ _Schema = TypeVar("_Schema")
 
 
 class Form(StrEnum):
-    """What a time is told as, instead of as a time."""
+    """Form in which a time is written, if not as a time."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -170,13 +170,13 @@ Forms: TypeAlias = tuple[tuple[str, Form], ...]
 
 
 def under(schema: _Schema, forms: Forms) -> _Schema:
-    """Return the schema with the times of these fields told so; one that is no record has no fields."""
+    """Return the schema with these forms for its times; a schema that is not a record has no fields."""
     of_it: Any = schema
     return replace(of_it, told=forms) if hasattr(schema, "told") else schema
 
 
 def instant_text(nanos: int, zone: str = "Z") -> str:
-    """Return a time since 1970 as ISO 8601 has it. Raises ``UnreadableValueError``."""
+    """Return a time since 1970 in ISO 8601. Raises ``UnreadableValueError``."""
     seconds, rest = divmod(nanos, _NANOS)
     try:
         whole = _EPOCH + timedelta(seconds=seconds)
@@ -186,20 +186,20 @@ def instant_text(nanos: int, zone: str = "Z") -> str:
 
 
 def clock_text(nanos: int) -> str:
-    """Return a time of day, or of more or less than one."""
+    """Return a time of day as text; it may be negative or exceed a day."""
     seconds, rest = divmod(abs(nanos), _NANOS)
     sign = "-" if nanos < 0 else ""
     return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(rest)}"
 
 
 def seconds_text(nanos: int) -> str:
-    """Return how long something took."""
+    """Return a duration as text."""
     seconds, rest = divmod(abs(nanos), _NANOS)
     return f"{'-' if nanos < 0 else ''}{seconds}{_fraction(rest)}s"
 
 
 def _fraction(nanos: int) -> str:
-    """Return three, six or nine digits behind a point, as most write them; none of none."""
+    """Return the fraction as a point and three, six or nine digits, or an empty text for zero."""
     digits = f"{nanos:09d}"
     while digits.endswith("000"):
         digits = digits[:-3]
