@@ -230,7 +230,8 @@ class Gateway:
                 loop.call_soon_threadsafe(told, answer)
 
         if (wait_ms := token.wait_ms(len(batch.events), batch.size_bytes)) > 0:
-            told(Nack(Reason.RATE_LIMITED, "too much at once", batch.sequence, retry_after_ms=wait_ms))
+            message = "the token's rate limit is exceeded: send the batch again later"
+            told(Nack(Reason.RATE_LIMITED, message, batch.sequence, retry_after_ms=wait_ms))
         elif (answer := stream.intake_of(batch.source).offer(batch, tell)) is not None:
             told(answer)
 
@@ -254,7 +255,7 @@ class Gateway:
                 gateway = f"{'https' if is_secure else scheme}://{place}/v1/streams/{stream.name}"
         return Nack(
             Reason.INVALID_FORMAT,
-            f"this gateway has the sources of slots {self.settings.sources_text}, not of slot {slot}",
+            f"this gateway serves slots {self.settings.sources_text}; the source is in slot {slot}",
             field="sourceId",
             gateway=gateway,
         )

@@ -132,17 +132,19 @@ class GatewayApi:
         try:
             answer = await asyncio.wait_for(answered, _ANSWER_SECONDS)
         except TimeoutError:
-            answer = Nack(Reason.INTERNAL_ERROR, "it takes long: send it again")
+            answer = Nack(Reason.INTERNAL_ERROR, "the batch was not answered in time: send it again")
         return _answered(answer, batch.id)
 
     def _admitted(self, connection: HTTPConnection) -> tuple[Stream, Token]:
         token = self.tokens.find(secret_of(connection.headers))
         if token is None:
-            raise RefusedError("a token is wanted, as bearer", None, HTTPStatus.UNAUTHORIZED)
+            message = "a bearer token is required, and the one sent is missing or unknown"
+            raise RefusedError(message, None, HTTPStatus.UNAUTHORIZED)
         name = connection.path_params["stream"]
         stream = self.gateway.streams.get(name)
         if stream is None or not token.may_send(name):
-            raise RefusedError("no such stream, or not for this token", "stream", HTTPStatus.NOT_FOUND)
+            message = "the stream does not exist, or the token does not allow it"
+            raise RefusedError(message, "stream", HTTPStatus.NOT_FOUND)
         return stream, token
 
     async def _body(self, request: Request) -> bytes:
@@ -152,9 +154,10 @@ class GatewayApi:
                 async for part in request.stream():
                     body += part
                     if len(body) > most:
-                        raise too_large(f"more than {most:,} bytes")
+                        raise too_large(f"the body has more than {most:,} bytes")
         except (TimeoutError, ClientDisconnect):
-            raise RefusedError("it does not end", None, HTTPStatus.REQUEST_TIMEOUT) from None
+            message = "the body did not arrive completely in time"
+            raise RefusedError(message, None, HTTPStatus.REQUEST_TIMEOUT) from None
         return bytes(body)
 
     async def _health(self, _request: Request) -> Response:
@@ -165,14 +168,14 @@ class GatewayApi:
         token = self.tokens.find(secret_of(request.headers))
         if token is None or not token.may_look:
             status = HTTPStatus.UNAUTHORIZED if token is None else HTTPStatus.FORBIDDEN
-            return refusal(status, "a token is wanted that may `look`")
+            return refusal(status, "a token with the right `look` is required")
         return JSONResponse(
             {"sources": [each for each in self.gateway.sources() if token.may_send(each["stream"])]}
         )
 
     async def _metrics(self, request: Request) -> Response:
         if self.tokens.find(secret_of(request.headers)) is None:
-            return Response("A token is wanted.\n", HTTPStatus.UNAUTHORIZED)
+            return Response("A token is required.\n", HTTPStatus.UNAUTHORIZED)
         return Response(await run_sync(self.gateway.metrics.text), media_type=CONTENT_TYPE_LATEST)
 
 

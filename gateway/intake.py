@@ -150,24 +150,25 @@ class Intake:
     def _refusal(self, batch: Batch) -> Nack | None:
         sequence = batch.sequence
         if self.is_closing or self.ended is not None:
-            return Nack(Reason.SHUTTING_DOWN, "this gateway ends", sequence)
+            return Nack(Reason.SHUTTING_DOWN, "the gateway is shutting down", sequence)
         if self._used() >= 1:
-            return Nack(Reason.BUFFER_FULL, "too many batches wait", sequence)
+            return Nack(Reason.BUFFER_FULL, "too many batches wait for Kafka", sequence)
         if len(self.ids) >= self._memory.event_ids and any((batch.id, *(event.id for event in batch.events))):
-            return Nack(Reason.BUFFER_FULL, "as many ids came of late as are remembered", sequence)
+            return Nack(Reason.BUFFER_FULL, "the memory for event ids and batch ids is full", sequence)
         return self.unknown(batch.source, sequence)
 
     def unknown(self, source: str, sequence: int | None = None) -> Nack | None:
         """Return what is told while nobody knows how far a source is, None since Kafka has been asked."""
         if not self.was_open:
-            return Nack(Reason.INTERNAL_ERROR, "Kafka has not been reached since the start", sequence)
+            return Nack(Reason.INTERNAL_ERROR, "the gateway has not reached Kafka since its start", sequence)
         with self._changed:
             if not self._has_forgotten or source in self.stands or source in self._accepted:
                 return None
             if len(self._wanted) < self._memory.sources:
                 self._wanted.add(source)
                 self._changed.notify_all()
-        return Nack(Reason.INTERNAL_ERROR, "how far it is is read from Kafka", sequence, _READ_MS)
+        message = "the source's last sequence number is being read from Kafka: send again"
+        return Nack(Reason.INTERNAL_ERROR, message, sequence, _READ_MS)
 
     def _take(self, waiting: Waiting) -> None:
         self._know(waiting)
@@ -320,7 +321,7 @@ class Intake:
 
 
 def misplaced(number: int, last: int) -> Nack:
-    """Return what is told of a number that another batch has, or before which one lacks."""
-    is_taken = f"number {number} is another batch's; " if number <= last else ""
-    message = f"{is_taken}{last + 1} is the next one"
+    """Return the rejection of a sequence number that another batch has, or that leaves a gap."""
+    is_taken = f"sequence number {number} belongs to another batch; " if number <= last else ""
+    message = f"{is_taken}the next sequence number is {last + 1}"
     return Nack(Reason.INVALID_SEQUENCE, message, number, expected=last + 1)

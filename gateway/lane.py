@@ -83,14 +83,15 @@ class Lane:
                 self._work()
                 is_over = True
             except Exception:  # noqa: BLE001  (one slot begins anew, all others go on)
-                _log.exception("slot %d of %s broke; it begins anew", self._place[1], self._place[0])
+                _log.exception("slot %d of %s failed and restarts", self._place[1], self._place[0])
                 self._writer.close()
                 self.intake.was_open = False
-                self._refuse(self.intake.give_up(), Reason.INTERNAL_ERROR, "its slot broke: see the log")
+                message = "the slot of this source failed: see the gateway's log"
+                self._refuse(self.intake.give_up(), Reason.INTERNAL_ERROR, message)
                 self.intake.pause(RETRY_SECONDS)
                 is_over = self.intake.is_closing
         self._writer.close()
-        self._refuse(self.intake.give_up(), Reason.SHUTTING_DOWN, "this gateway ends")
+        self._refuse(self.intake.give_up(), Reason.SHUTTING_DOWN, "the gateway is shutting down")
         self._on_end()
 
     def _work(self) -> None:
@@ -162,7 +163,7 @@ class Lane:
             self._reach("after-drained")
             self._spool.drop(spooled)
             if left := [each for each in window if not self.intake.is_settled(each)]:
-                what = "%d batches of the spool are not taken by Kafka, from number %d of source %s on"
+                what = "Kafka does not accept %d batches of the spool, from sequence number %d of source %s"
                 _log.error(what, len(left), left[0].sequence, left[0].source)
                 self._on_disk = self._spool.ends(*self._place)
             if time.monotonic() > until:
@@ -200,7 +201,7 @@ class Lane:
                 self._writer.write(records, stands)
         except RecordRefusedError as error:
             if len(fits) == 1:
-                self._refuse(fits, Reason.INVALID_FORMAT, f"Kafka does not take it: {error}")
+                self._refuse(fits, Reason.INVALID_FORMAT, f"Kafka rejected the batch: {error}")
             else:
                 for each in fits:
                     self._write([each])
@@ -246,11 +247,12 @@ class Lane:
         try:
             self._spool.put(*self._place, [each.batch for each in window])
         except SpoolFullError:
-            self._refuse(window, Reason.BUFFER_FULL, "Kafka is away, and the spool is full")
+            self._refuse(window, Reason.BUFFER_FULL, "Kafka does not answer, and the spool is full")
             return
         except SluiceError as error:
             _log.error("%s", scrub(str(error)))
-            self._refuse(window, Reason.INTERNAL_ERROR, "Kafka is away, and the spool takes nothing")
+            message = "Kafka does not answer, and writing to the spool failed"
+            self._refuse(window, Reason.INTERNAL_ERROR, message)
             return
         self._reach("after-spooled")
         self._on_disk |= ends

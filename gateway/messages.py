@@ -218,9 +218,9 @@ def parse(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_float=orjson.Fragment, parse_int=_whole, parse_constant=_refuse)
     except RecursionError:
-        raise RefusedError("it nests too deep") from None
+        raise RefusedError("the JSON is nested too deeply") from None
     except ValueError as error:
-        raise RefusedError(f"no JSON: {error}") from None
+        raise RefusedError(f"not valid JSON: {error}") from None
 
 
 def parse_lines(body: bytes) -> list[Any]:
@@ -232,15 +232,15 @@ def read_batch(message: dict[str, Any], source: str, stream: StreamSettings, siz
     """Return the batch that a message is. Raises ``RefusedError``."""
     sequence = message.get("sequenceNumber")
     if sequence is not None and not (type(sequence) is int and 0 < sequence <= _MOST_SEQUENCE):
-        raise RefusedError("no whole number from 1 on", "sequenceNumber")
+        raise RefusedError("not a whole number of at least 1", "sequenceNumber")
     batch_id = read_text(message.get("batchId"), "batchId")
     if message.get("sourceId", source) != source:
-        raise RefusedError("this connection is of another source", "sourceId")
+        raise RefusedError("this connection belongs to another source", "sourceId")
     events = message.get("events")
     if type(events) is not list:
-        raise RefusedError("no array", "events")
+        raise RefusedError("not a JSON array", "events")
     if len(events) > MOST_EVENTS:
-        raise too_large(f"more than {MOST_EVENTS:,} events", "events")
+        raise too_large(f"the batch has more than {MOST_EVENTS:,} events", "events")
     return Batch(source, tuple(_events(events, stream, sequence)), size_bytes, sequence, batch_id)
 
 
@@ -254,7 +254,7 @@ def read_text(value: Any, field: str) -> str | None:
     if value is None:
         return None
     if type(value) is not str or not 0 < len(value) <= MOST_TEXT or not value.isprintable():
-        raise RefusedError(f"no text of 1 to {MOST_TEXT} printable characters", field)
+        raise RefusedError(f"not a text of 1 to {MOST_TEXT} printable characters", field)
     return value
 
 
@@ -262,7 +262,7 @@ def read_source(value: Any) -> str:
     """Return a source's id, which there must be. Raises ``RefusedError``."""
     source = read_text(value, "sourceId")
     if source is None:
-        raise RefusedError("it is missing", "sourceId")
+        raise RefusedError("the field is missing", "sourceId")
     return source
 
 
@@ -277,14 +277,14 @@ def _events(events: Sequence[Any], stream: StreamSettings, sequence: int | None)
 
 def _event(event: Any, stream: StreamSettings, sequence: int | None) -> Event:
     if type(event) is not dict:
-        raise RefusedError("no object")
+        raise RefusedError("not a JSON object")
     event_id = read_text(event.get("id"), "id")
     key = _key(event, stream)
     value = event.get("value") if stream.envelope is None else _enveloped(event, key, sequence)
     try:
         return Event(_written_key(key), None if value is None else orjson.dumps(value), event_id)
     except (TypeError, ValueError) as error:
-        raise RefusedError(f"no JSON that can be passed on: {error}") from None
+        raise RefusedError(f"cannot be written as JSON: {error}") from None
 
 
 def _key(event: dict[str, Any], stream: StreamSettings) -> Any:
@@ -301,14 +301,14 @@ def _written_key(key: Any) -> bytes | None:
 def _enveloped(event: dict[str, Any], key: Any, sequence: int | None) -> dict[str, Any]:
     operation, value = event.get("operation"), event.get("value")
     if operation not in OPERATIONS:
-        raise RefusedError(f"none of {', '.join(OPERATIONS)}", "operation")
+        raise RefusedError(f"not one of {', '.join(OPERATIONS)}", "operation")
     if key is None:
-        raise RefusedError("it is missing", "key")
+        raise RefusedError("the field is missing", "key")
     if operation != DELETE and type(value) is not dict:
-        raise RefusedError("no object", "value")
+        raise RefusedError("not a JSON object", "value")
     time = event.get("timestamp")
     if time is not None and not _is_time(time):
-        raise RefusedError("neither milliseconds nor a time of ISO 8601 with its zone", "timestamp")
+        raise RefusedError("neither milliseconds nor an ISO 8601 time with a zone", "timestamp")
     return {"operation": operation, "key": key, "value": value, "timestamp": time, "sequence": sequence}
 
 
@@ -326,4 +326,4 @@ def _whole(digits: str) -> Any:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise RefusedError(f"no JSON: {text}")
+    raise RefusedError(f"not valid JSON: {text}")

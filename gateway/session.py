@@ -87,7 +87,7 @@ class Session:
 
     def _fence(self) -> None:
         self._leave()
-        self._nack(Nack(Reason.FENCED, "a later connection has this source"))
+        self._nack(Nack(Reason.FENCED, "a newer connection has taken over this source"))
         self._end(Reason.FENCED)
 
     def _end(self, why: str) -> None:
@@ -122,12 +122,13 @@ class Session:
             case "cdc_batch":
                 self._take(message, size)
             case _:
-                raise RefusedError("no message of the protocol", "type")
+                raise RefusedError("unknown message type", "type")
 
     async def _connect(self, message: dict[str, Any]) -> None:
         version = message.get("protocolVersion", VERSIONS[0])
         if type(version) is not int or version not in VERSIONS:
-            raise RefusedError(f"{' and '.join(map(str, VERSIONS))} are spoken here", "protocolVersion")
+            supported = " and ".join(map(str, VERSIONS))
+            raise RefusedError(f"supported versions are {supported}", "protocolVersion")
         source = read_source(message.get("sourceId"))
         self.token.refuse_other(source)
         name = read_text(message.get("sourceName"), "sourceName")
@@ -162,9 +163,9 @@ class Session:
     def _take(self, message: dict[str, Any], size: int) -> None:
         most = self.gateway.settings.max_batch_bytes
         if size > most:
-            raise too_large(f"{size:,} bytes, where {most:,} are the most")
+            raise too_large(f"the message has {size:,} bytes; the maximum is {most:,}")
         if not self._source:
-            raise RefusedError("connect comes first", "type")
+            raise RefusedError("the first message must be `connect`", "type")
         batch = read_batch(message, self._source, self.stream.settings, size)
         self.gateway.offer(self.stream, batch, self.token, partial(self._answer, batch.id))
 
@@ -213,10 +214,10 @@ class Session:
 
 def _message(text: str | None) -> dict[str, Any]:
     if text is None:
-        raise RefusedError("a frame of bytes, where text is wanted")
+        raise RefusedError("binary frames are not supported: send text frames")
     message = parse(text)
     if type(message) is not dict:
-        raise RefusedError("no object")
+        raise RefusedError("not a JSON object")
     return message
 
 

@@ -115,13 +115,14 @@ class Token:
     def refuse_other(self, source: str) -> None:
         """Raise ``RefusedError`` for a source that is none of its own."""
         if not any(fnmatchcase(source, each) for each in self.sources):
-            raise RefusedError("the token is not for this source", "sourceId", HTTPStatus.FORBIDDEN)
+            raise RefusedError("the token does not allow this source", "sourceId", HTTPStatus.FORBIDDEN)
 
     def connect(self) -> None:
         """Count one more connection. Raises ``RefusedError`` where it has as many as it may have."""
         if self.most_connections is not None and self.connections >= self.most_connections:
             status = HTTPStatus.TOO_MANY_REQUESTS
-            raise RefusedError("the token has its connections", None, status, Reason.RATE_LIMITED)
+            message = "the token has its maximum number of connections"
+            raise RefusedError(message, None, status, Reason.RATE_LIMITED)
         self.connections += 1
 
 
@@ -135,7 +136,7 @@ class Tokens:
         self._by_hash = dict(_token(line) for line in lines if line)
         self._anybody = None if given else Token(None, Bucket(None), Bucket(None), None)
         if given and not self._by_hash:  # else who has them all taken out lets everybody in
-            raise fault("gateway-tokens-unreadable", why="there is none")
+            raise fault("gateway-tokens-unreadable", why="there is no token in it")
 
     def find(self, secret: str | None) -> Token | None:
         """Return what a secret allows, None where it is none of these."""
@@ -155,11 +156,11 @@ def secret_of(headers: Headers) -> str | None:
 
 def _token(columns: list[str]) -> tuple[str, Token]:
     if len(columns) < _COLUMNS or not _HASH.fullmatch(columns[0]):
-        raise fault("gateway-tokens-unreadable", why="a line has other columns")
+        raise fault("gateway-tokens-unreadable", why="a line has too few columns or no valid hash")
     digest, streams, events, size, connections, *words = columns
     told = dict(word.partition("=")[::2] for word in words)
     if told.keys() - _WORDS:
-        raise fault("gateway-tokens-unreadable", why="behind its columns a line has other words")
+        raise fault("gateway-tokens-unreadable", why="a line has unknown words after its columns")
     try:
         return digest, Token(
             None if streams == "*" else frozenset(streams.split(",")),
@@ -178,5 +179,5 @@ def _limit(text: str, read: Callable[[str], int]) -> int | None:
     if text == "-":
         return None
     if (limit := read(text)) < 1:
-        raise ValueError(f"{text} is no limit")
+        raise ValueError(f"{text} is not a limit")
     return limit

@@ -123,7 +123,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         """Bind parameters: the statement's new handle has them."""
         command = read_command(descriptor.command or b"")
         if command.name != "CommandPreparedStatementQuery":
-            raise fault("query-refused.changes", what=command.name or "what was asked")
+            raise fault("query-refused.changes", what=command.name or "this request")
         statement = read_handle(command.fields["prepared_statement_handle"] or b"", self._key)
         sent = (chunk.data for chunk in reader if chunk.data is not None)
         bound = statement.with_parameters(read_parameters(reader.schema, sent))
@@ -136,7 +136,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         if action.type == _CLOSE:
             return iter(())
         if action.type != _CREATE:
-            raise fault("query-refused.changes", what=action.type or "what was asked")
+            raise fault("query-refused.changes", what=action.type or "this request")
         statement = _sent(read_command(action.body.to_pybytes()))
         columns = self._columns(context, statement)
         count = int(columns.metadata[PARAMETERS])
@@ -151,7 +151,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:  # noqa: ARG002
         """Return what ``do_action`` does."""
-        return [(_CREATE, "Prepare a statement."), (_CLOSE, "Let go of one: nothing is kept of it.")]
+        return [(_CREATE, "Prepare a statement."), (_CLOSE, "Close a statement; the server keeps no state.")]
 
     def _told_of(self, context: Any, command: Command) -> pa.Table:
         """Return what is there to ask, or what the server is."""
@@ -229,7 +229,7 @@ def _schema_of(command: Command) -> pa.Schema:
         "CommandGetImportedKeys": flight_info.FOREIGN_KEYS,
     }
     if command.name not in known:
-        raise fault("query-refused.changes", what=command.name or "what was asked")
+        raise fault("query-refused.changes", what=command.name or "this request")
     return known[command.name]
 
 

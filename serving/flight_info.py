@@ -155,7 +155,7 @@ class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         token = _token_of(said.get("authorization", ""))
         is_known = any(hmac.compare_digest(token.encode(), each.encode()) for each in self._tokens)
         if self._tokens and not is_known:
-            raise flight.FlightUnauthenticatedError("A token is wanted: as bearer, or as a password.")
+            raise flight.FlightUnauthenticatedError("A token is required: as bearer token or as password.")
         return Headers(said, token or None)
 
 

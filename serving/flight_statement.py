@@ -190,7 +190,7 @@ def read_parameters(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.
         for column in decoded:
             column[:1].to_pylist()  # a time beyond all years is a number of its type
     except (pa.ArrowException, ValueError, OverflowError, LookupError, OSError) as error:
-        raise fault("unreadable-request.parameters", why="its parameters are damaged") from error
+        raise fault("unreadable-request.parameters", why="the parameters are damaged") from error
     return pa.table(decoded, names=[str(n) for n in range(len(decoded))])
 
 
@@ -216,7 +216,9 @@ def _check_kind(kind: pa.DataType) -> None:
     if not any(is_it(kind) for is_it in _VIEWS):
         for part in _kinds_inside(kind):
             if not any(is_it(part) for is_it in _FLAT):
-                raise fault("unreadable-request.parameters", why=f"a parameter is of type {part}")
+                raise fault(
+                    "unreadable-request.parameters", why=f"a parameter is of the unsupported type {part}"
+                )
 
 
 def _kinds_inside(kind: pa.DataType) -> Iterator[pa.DataType]:

@@ -86,7 +86,7 @@ class QueryRequest(_Request):
         seconds = None if self.timeout_ms is None else self.timeout_ms / 1000
         at = None if self.at is None else parse_watermark(self.at)
         if at is not None and self.after:
-            raise fault("unreadable-request", why="after and at are two points in time: choose one")
+            raise fault("unreadable-request", why="`after` and `at` cannot be combined")
         return Question(self.sql, self.after, at, seconds)
 
 
@@ -302,7 +302,7 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > MOST_BODY_BYTES:
-            raise fault("unreadable-request", why=f"it has more than {MOST_BODY_BYTES:,} bytes")
+            raise fault("unreadable-request", why=f"the body has more than {MOST_BODY_BYTES:,} bytes")
     return bytes(body)
 
 

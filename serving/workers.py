@@ -35,7 +35,7 @@ from spark_jobs.query.worker import TOLD, Work
 _LOOK_SECONDS = 0.1
 _LATE_SECONDS = 0.25  # in which a worker may still say itself that its time is over
 _START_SECONDS = 20.0
-_ENDED = "it needed more memory than there is, or broke what runs it"
+_ENDED = "its process ended, probably because it needed more memory than available"
 _ROOT = Path(__file__).parents[__name__.count(".")]
 _numbers = count(1)
 # A fork copies no other: what has one at once are NumPy's and Arrow's memory.

@@ -1,1 +1,1 @@
-"""Telling people by webhook what happened to a pipeline."""
+"""Webhook notices about a pipeline's commits and failures."""

@@ -1,7 +1,7 @@
-"""What a pipeline's work failed of: counted by code, and told to a webhook once until it is well again.
+"""A pipeline's failures: counted by error code, and sent to a webhook once until the work succeeds again.
 
-Both stand in a small file of the state folder, as the last audit does: runs are short, so nothing else is
-there to count in. Losing it costs the counts, and one more telling.
+Both are stored in a small file of the state folder, like the last audit, since runs are short. If the file is
+lost, the counts restart and one failure may be sent twice.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ KIND = "trouble"
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """``counts`` of failed runs by code.
+    """The failures of a pipeline: ``counts`` of failed runs by error code.
 
-    By work, and only since that went well: ``told`` is what the webhook took, ``last`` the latest failure; an
-    outage hides none that needs a person.
+    By kind of work, since its last success: ``told`` has the codes that the webhook accepted, ``last`` the
+    latest failure. A retryable failure never replaces one that needs a person.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ _FILE = JsonCodec(Failures)
 
 
 def read_failures(home: str, pipeline: str) -> Failures:
-    """Return what was counted; nothing where there is no file, or none that can be read."""
+    """Return the failures so far; empty if there is no readable file."""
     try:
         return _FILE.from_json(_path(home, pipeline).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -53,7 +53,7 @@ def read_failures(home: str, pipeline: str) -> Failures:
 
 
 def last_failures(home: str, pipeline: str, committed_at_ms: int | None) -> dict[str, Failure]:
-    """Return by work what the last of it here ended with; after a commit of upkeep alone."""
+    """Return the last failure by kind of work; after a commit only that of upkeep."""
     last = read_failures(home, pipeline).last
     return {
         work: failure
@@ -65,15 +65,15 @@ def last_failures(home: str, pipeline: str, committed_at_ms: int | None) -> dict
 def work_failed(
     home: str, pipeline: PipelineConfig, work: str, error: SluiceError, *, attempt: str = ""
 ) -> None:
-    """Count it, and tell ``notify.trouble`` unless it was told of this code already; never raises.
+    """Count a failure, and send it to ``notify.trouble`` unless its code was sent already; never raises.
 
-    Another run that came first is counted and no trouble: nobody has to do anything.
+    A commit conflict with another run is only counted, since it needs no action.
     """
     found = read_failures(home, pipeline.name)
     counts = {**found.counts, error.code: found.counts.get(error.code, 0) + 1}
     told, last = found.told.get(work, ()), found.last
     if not isinstance(error, CommitConflict):
-        if error.code not in told and _tell(pipeline, work, error):
+        if error.code not in told and _send(pipeline, work, error):
             told = (*told, error.code)
         before = last.get(work)
         if before is None or before.is_retryable or not error.is_retryable:
@@ -82,7 +82,7 @@ def work_failed(
 
 
 def work_succeeded(home: str, pipeline: PipelineConfig, work: str) -> None:
-    """All is well: what this work fails of from now on is told anew."""
+    """Record a success: later failures of this work are sent again."""
     found = read_failures(home, pipeline.name)
     if found.told.get(work) or work in found.last:
         last = {other: failure for other, failure in found.last.items() if other != work}
@@ -90,7 +90,7 @@ def work_succeeded(home: str, pipeline: PipelineConfig, work: str) -> None:
 
 
 def trouble_of(pipeline: PipelineConfig, work: str, error: SluiceError, at_us: int) -> dict[str, Any]:
-    """Return the body of the POST; ``text`` is what chat rooms show."""
+    """Return the body of the POST; chat tools show ``text``."""
     return {
         "format": NOTICE_FORMAT,
         "id": str(uuid.uuid4()),
@@ -122,13 +122,17 @@ def _failure(error: SluiceError, before: Failure | None, attempt: str) -> Failur
     )
 
 
-def _tell(pipeline: PipelineConfig, work: str, error: SluiceError) -> bool:
+def _send(pipeline: PipelineConfig, work: str, error: SluiceError) -> bool:
     if pipeline.notify.trouble is None:
         return False
     to_receiver = receiver_of(pipeline.notify, "trouble")
     posted = to_receiver(trouble_of(pipeline, work, error, time.time_ns() // 1000))
     if posted.delivery is not Delivery.DELIVERED:
-        _log.warning("trouble of %s is told by the next failed run: %s", pipeline.name, posted.detail)
+        _log.warning(
+            "the webhook for failures of %s did not accept a notice, the next failed run sends it again: %s",
+            pipeline.name,
+            posted.detail,
+        )
     return posted.delivery is Delivery.DELIVERED
 
 
@@ -136,7 +140,7 @@ def _write(home: str, pipeline: str, failures: Failures) -> None:
     try:
         write_whole(_path(home, pipeline), json.dumps(dataclasses.asdict(failures)))
     except OSError as error:  # a full disk is not what the run failed of
-        _log.warning("failures of %s are not counted: %s", pipeline, type(error).__name__)
+        _log.warning("a failure of %s could not be counted: %s", pipeline, type(error).__name__)
 
 
 def _path(home: str, pipeline: str) -> Path:

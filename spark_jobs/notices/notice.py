@@ -1,4 +1,4 @@
-"""Notices of commits and of failures: which are owed, and what they say. Pure."""
+"""Notices of commits and failures: which are pending, and their contents. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_jobs.txlog.entries import (
 )
 
 NOTICE_FORMAT = 1
-# Caches that nobody could tell for a day have expired or been dropped by a person; the log must not grow on.
+# After a day caches have expired or were dropped by a person, and the log must not grow forever.
 KEPT_US = 24 * 3600 * 1_000_000
 MAX_PARTITIONS = 1_000
 MAX_KEYS = 1_000
@@ -28,7 +28,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def owes_notice(attempt: Attempt) -> bool:
-    """True if its rows and dead letters are in and no notice of them was delivered or given up."""
+    """True if the attempt's rows and dead letters are committed and its notice is still pending."""
     return (
         attempt.batch is not None
         and attempt.batch.kind.touches is not Touched.NONE
@@ -38,12 +38,12 @@ def owes_notice(attempt: Attempt) -> bool:
 
 
 def is_expired(attempt: Attempt, now_us: int) -> bool:
-    """True if its notice is too old to be sent."""
+    """True if the attempt's notice is too old to be sent."""
     return now_us - _completed_at_us(attempt) >= KEPT_US
 
 
 def changed_keys(attempt: Attempt) -> int | None:
-    """Return of how many keys a mirror's rows were changed or went; None where any may have."""
+    """Return the number of keys whose rows a mirror changed or removed; None if it may be any key."""
     written = attempt.entry(ParquetWritten)
     if attempt.batch is None or attempt.batch.kind.touches is Touched.ANY or written is None:
         return None
@@ -58,14 +58,14 @@ def notice_of(
     changed: int | None = None,
     keys: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the body of the POST; ``partition_paths`` are those of the files the attempt added.
+    """Return the body of the POST; ``partition_paths`` are those of the files that the attempt added.
 
-    ``partitions`` is null when any partition may have changed: there is only one, or rows were taken away.
-    ``changed`` is of how many keys a mirror's rows did, ``keys`` have those among them.
+    ``partitions`` is null if any partition may have changed: there is only one, or rows were removed.
+    ``changed`` is the number of keys whose rows a mirror changed, ``keys`` are these keys.
     """
     batch = attempt.batch
     if batch is None:
-        raise AssertionError("an attempt that cannot be read owes nothing")
+        raise AssertionError("an unreadable attempt has no pending notice")
     created = attempt.entry(IcebergSnapshotCreated)
     written = attempt.entry(ParquetWritten)
     balance = total(written.balances.values()) if written else None
@@ -104,18 +104,18 @@ def iso(at_us: int) -> str:
     return (_EPOCH + dt.timedelta(microseconds=at_us)).isoformat().replace("+00:00", "Z")
 
 
-# A failure of a pipeline's work, as people are told of it.
+# A failure of a pipeline's work, as shown to people.
 
 
 DRAIN, UPKEEP = "drain", "upkeep"
-STANDS_AFTER = 3  # failures alike: an outage that is tried again is none of a person's by then
+STANDS_AFTER = 3  # equal failures: before that, an outage that is retried needs no person
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What work ended with, and when, in milliseconds since the epoch: the first of ``times`` in a row alike.
+    """A failure of work, repeated ``times`` in a row with the same code since ``since_ms``.
 
-    ``attempt`` is the last one that it had begun by then, if any.
+    Times are milliseconds since the epoch. ``attempt`` is the last one that the work had begun, if any.
     """
 
     message: str
@@ -129,11 +129,11 @@ class Failure:
 
     @property
     def is_standing(self) -> bool:
-        """True if no later run is likely to mend it by itself."""
+        """True if no later run is likely to succeed by itself."""
         return not self.is_retryable or self.times >= STANDS_AFTER
 
     def sentence(self, work: str) -> str:
-        """Return what failed, of what, since when and how often."""
+        """Return a sentence with the work, the error, the time and the number of repetitions."""
         since = iso((self.since_ms or self.at_ms) // 1000 * 1_000_000)
-        often = f"{self.times:,} times alike since" if self.times > 1 else "at"
+        often = f"{self.times:,} times in a row since" if self.times > 1 else "at"
         return f"the last {work} failed ({often} {since}): {self.message.rstrip('.')}"

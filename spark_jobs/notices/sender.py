@@ -1,7 +1,7 @@
-"""Tells a webhook of commits: at least once, oldest first, and never in a drain's way.
+"""Sends notices of commits to a webhook: at least once, oldest first, without delaying a drain.
 
-What was told is a mark in the transaction log, so what was not told survives any kill: the next run of any
-kind sends it, and a checkpoint folds no attempt whose notice is owed.
+A sent notice is recorded in the transaction log, so a pending one survives any kill: the next run of any kind
+sends it, and attempts with a pending notice stay in the log.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 
-# One POST to a webhook, with short timeouts and a plain outcome.
+# One POST to a webhook, with short timeouts and a simple outcome.
 
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
-# The receiver says that this body can never be taken. Other refusals (a wrong token, a wrong path, too many
-# requests) are mended by a person or by time.
+# With these the receiver rejects the body for good. Other rejections (a wrong token, a wrong path, too many
+# requests) can be fixed by a person, or pass.
 _NEVER = frozenset({400, 410, 413, 415, 422})
 
 
 class Delivery(StrEnum):
-    """What became of a POST."""
+    """The outcome of a POST."""
 
     DELIVERED = "delivered"
     REFUSED = "refused"
@@ -60,14 +60,14 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """``detail`` is a status or the kind of failure: an exception's own text would hold the URL."""
+    """The result of a POST; ``detail`` is a status or an exception's type, since its text has the URL."""
 
     delivery: Delivery
     detail: str
 
 
 def post(url: str, body: Mapping[str, Any], secret: str | None = None) -> Posted:
-    """Send it once, signed with the secret where there is one.
+    """Send a notice once, signed if there is a secret.
 
     Redirects are not followed: they would turn the POST into a GET, or go elsewhere.
     """
@@ -82,7 +82,7 @@ def post(url: str, body: Mapping[str, Any], secret: str | None = None) -> Posted
             url,
             data=sent,
             headers={"Content-Type": "application/json", **headers},
-            # Said, or what a file of the user's (.netrc) has for that host would go with it.
+            # Set explicitly, or credentials for that host from the user's .netrc would be sent.
             auth=written if any(written) else (lambda request: request),
             timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
             allow_redirects=False,
@@ -97,7 +97,7 @@ def post(url: str, body: Mapping[str, Any], secret: str | None = None) -> Posted
 
 
 def signature(body: bytes, secret: str, at: int) -> str:
-    """Return the header: the second it was sent in, and the HMAC-SHA256 of that, a dot and the body."""
+    """Return the header: the time in seconds, and the HMAC-SHA256 of that, a dot and the body."""
     signed = hmac.new(secret.encode(), b"%d.%s" % (at, body), hashlib.sha256).hexdigest()
     return f"t={at},v1={signed}"
 
@@ -109,16 +109,20 @@ _log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-SHORTEST_SECRET = 16  # as an empty variable would be, which anybody can sign with
-_OWED = "notices of %s stay owed and are sent by a later run: %s"
-_GIVEN_UP = "GIVEN UP: the notice of commit %s of %s (%s, %s): drop what you cached of it by hand"
-# A receiver that answers has the last commit's notice within this; a slow one gets it from the next run.
+SHORTEST_SECRET = 16  # an empty variable would be a secret that anyone can guess
+_OWED = "notices of %s could not be sent, a later run sends them: %s"
+_GIVEN_UP = "GIVEN UP: the notice of commit %s of %s (%s, %s): drop caches of that table by hand"
+# The time at the end of a run to send its last notices; a slow receiver gets them from the next run.
 FAREWELL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class NoticesSent:
-    """``given_up`` were refused for good or too old; ``owing`` says why others are owed still, else empty."""
+    """The notices sent by one call.
+
+    ``given_up`` were rejected for good or are too old; ``owing`` is the reason why others are still pending,
+    else empty.
+    """
 
     delivered: int = 0
     given_up: int = 0
@@ -131,10 +135,10 @@ def send_owed(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> NoticesSent:
-    """Send what is owed, oldest first, until the receiver is away or ``is_over``.
+    """Send the pending notices, oldest first, until the receiver fails or ``is_over`` returns True.
 
-    Two senders at once send a notice twice, which its ``id`` tells. A URL whose secret is missing is a
-    receiver that is away. Raises ``RetryableError`` when log or catalog are away.
+    Two senders at once send a notice twice, with the same ``id``. A URL whose secret is missing counts as a
+    receiver that does not answer. Raises ``RetryableError`` if log or catalog do not answer.
     """
     webhook = pipeline.notify.webhook
     table = load_fresh(connections, pipeline.table) if webhook else None
@@ -145,7 +149,7 @@ def send_owed(
     sent = NoticesSent()
     for attempt in filter(owes_notice, log.read_each(table_uuid, log.untold(table_uuid))):
         if is_over():
-            return replace(sent, owing="the run ended first")
+            return replace(sent, owing="the run ended before they were sent")
         posted = _send(to_receiver, attempt, table, connections)
         outcome: str = posted.delivery
         if posted.delivery is Delivery.AWAY:
@@ -162,13 +166,13 @@ def send_owed(
 
 
 def tell_at_once(pipeline: PipelineConfig, connections: Connections) -> None:
-    """Send what is owed, waiting no longer than a drain's end does; what fails is told and stays owed."""
+    """Send the pending notices within the time that a drain's end takes; failures are only logged."""
     with NoticeSender(pipeline, connections):
         pass
 
 
 class NoticeSender:
-    """Sends in the background while a run lasts; without a webhook it does nothing."""
+    """Sends notices in the background during a run; does nothing without a webhook."""
 
     def __init__(self, pipeline: PipelineConfig, connections: Connections) -> None:
         self._pipeline = pipeline
@@ -193,7 +197,7 @@ class NoticeSender:
             self._thread.join(FAREWELL_SECONDS)
 
     def tell(self) -> None:
-        """Have a notice sent of what landed; returns at once."""
+        """Start sending the notices of finished commits; return at once."""
         self._something_landed.set()
 
     def _work(self) -> None:
@@ -210,7 +214,7 @@ class NoticeSender:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS) if is_stuck else FIRST_PAUSE_SECONDS
 
     def _send_once(self) -> bool:
-        """Send what is owed; true if something still is."""
+        """Send the pending notices; return True if some are still pending."""
         try:
             sent = send_owed(
                 self._pipeline, self._connections, is_over=lambda: time.monotonic() >= self._deadline
@@ -218,7 +222,7 @@ class NoticeSender:
         except SluiceError as error:
             sent = NoticesSent(owing=str(error))
         except Exception:  # noqa: BLE001  (a notice must never end a drain; it stays owed)
-            _log.exception("notices of %s stay owed", self._pipeline.name)
+            _log.exception("notices of %s could not be sent", self._pipeline.name)
             return True
         # Once for each reason in a row: the receiver of a long run may be away for all of it.
         if sent.owing and sent.owing != self._warned_of:
@@ -228,7 +232,7 @@ class NoticeSender:
 
 
 def warn_of_owed(pipeline: PipelineConfig, sent: NoticesSent) -> None:
-    """Log a line when not all was taken; the work itself goes on."""
+    """Log a warning if notices are still pending; the work itself continues."""
     if sent.owing:
         _log.warning(_OWED, pipeline.name, sent.owing)
 
@@ -247,17 +251,17 @@ def _send(to_receiver: ToReceiver, attempt: Attempt, table: Table, connections: 
 
 
 def _mark(attempt: Attempt, outcome: str, connections: Connections) -> None:
-    """Remember that nothing is owed any more."""
+    """Record in the log that the attempt's notice is no longer pending."""
     if attempt.batch is None:
-        raise AssertionError("an attempt that cannot be read owes nothing")
+        raise AssertionError("an unreadable attempt has no pending notice")
     mark = Notified(outcome, connections.run_id, connections.now_us())
     connections.txlog.append(attempt.table_uuid, attempt.batch, mark, reached=attempt.reached)
 
 
 def receiver_of(notify: NotifySettings, key: str) -> ToReceiver:
-    """Return what takes a notice at the URL of that key, signed where there is a secret.
+    """Return the function that sends a notice to the URL of that key, signed if there is a secret.
 
-    It is one that is away where either cannot be resolved, or the secret is none.
+    If URL or secret cannot be resolved, or the secret is too short, it reports an unreachable receiver.
     """
     written = {f"notify.{name}": getattr(notify, name) for name in (key, "secret")}
     try:

@@ -45,19 +45,19 @@ def test_a_person_asks_and_sees_rows_and_how_fresh_they_are(
     with answering(service) as client:
         page.open(str(client.base_url))
         page.wait_for("orders live 0.2 s old, 7 rows not in lake.t yet, 2.5 MB", "watermark 0:30, 1:4")
-        page.wait_for("Tables and columns", "lake.t", "id int64", "name string", "at most 0.2 s")
+        page.wait_for("Tables and columns", "lake.t", "id int64", "name string", "maximum 0.2 s")
         page.wait_for("it has other records [topic-recreated] Accept <b>it</b>.")
         page.wait_until("document.getElementById('sql').value.includes('FROM lake.t')")
         write(
             page, "SELECT id, name, {'k': [id]} AS nested, NULL AS nothing FROM t WHERE id > 27 ORDER BY id"
         )
-        page.click("Ask")
+        page.click("Run")
         page.wait_for("2 rows in", "watermark 0.0/0:30", '{"k":[29]}', "null", "n28")
         write(page, "SELECT nme FROM t")
-        page.click("Ask")
+        page.click("Run")
         page.wait_for("Binder Error", "[query-refused]", "The tables are t and dead_letters")
         write(page, "SELECT i, '],[\"' || repeat('x', 90) AS x FROM range(10000000) AS r(i)")
-        page.click("Ask")
+        page.click("Run")
         page.wait_for("the first 1000 rows in")
         tails.states["orders"] = TailStatus(
             "orders", State.CATCHING_UP, Watermark(1, 0, {0: 31, 1: 4}), age_ms=9_000

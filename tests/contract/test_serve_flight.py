@@ -207,7 +207,7 @@ def test_nobody_asks_without_a_token(tails: Drained) -> None:
     with serving(tails, tokens=(TOKEN,)) as api:
         assert asked(**bearer) == asked(**as_password) == [(1,)]
         for wrong in ({}, as_password | {"password": f"{TOKEN}x"}):
-            with pytest.raises(adbc.Error, match="A token is wanted"):
+            with pytest.raises(adbc.Error, match="A token is required"):
                 asked(**wrong)
     with serving(tails) as api:
         assert asked() == asked(**bearer) == asked(**as_password) == [(1,)]

@@ -113,7 +113,7 @@ def test_a_gateway_that_knows_less_is_believed(is_told_late: bool, caplog: pytes
             if connections == 1:
                 return  # it dies; its states are restored from a backup
             if number > 3 + len(taken):
-                details = {"message": "3 is the next one", "expected": 3}
+                details = {"message": "the next sequence number is 3", "expected": 3}
                 answer |= {"type": "nack", "reason": "invalid_sequence", "details": details}
             else:
                 taken.extend((number, event["value"]) for event in message["events"])
@@ -145,7 +145,7 @@ def test_a_client_that_is_told_a_higher_number_drops_nothing() -> None:
                 return  # another has sent under these numbers meanwhile
             answer = {"type": "ack", "status": "ok", "sequenceNumber": number}
             if taken.setdefault(number, value) != value:
-                details = {"message": "it is another batch's", "expected": max(taken) + 1}
+                details = {"message": "sequence number belongs to another batch", "expected": max(taken) + 1}
                 answer |= {"type": "nack", "reason": "invalid_sequence", "details": details}
             socket.send(json.dumps(answer))
 
@@ -208,7 +208,7 @@ def test_who_is_fenced_sends_nothing_more_and_tells_what_is_left() -> None:
         nack = {
             "type": "nack",
             "reason": "fenced",
-            "details": {"message": "a later connection has this source"},
+            "details": {"message": "a newer connection has taken over this source"},
         }
         socket.send(json.dumps(nack))
 

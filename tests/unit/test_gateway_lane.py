@@ -264,7 +264,7 @@ def test_what_the_broker_refuses_of_a_spool_is_told_and_its_source_goes_on(
     while "of the spool" not in caplog.text:
         time.sleep(0.001)
     assert [record.getMessage() for record in caplog.records if "of the spool" in record.getMessage()] == [
-        "2 batches of the spool are not taken by Kafka, from number 1 of source s on"
+        "Kafka does not accept 2 batches of the spool, from sequence number 1 of source s"
     ]
     assert running.offer(events("s", 1)) == Ack(1, Status.OK, 2)
     assert kafka.ids("other") == ["1.0", "1.1"]

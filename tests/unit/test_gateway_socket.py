@@ -187,7 +187,7 @@ def test_a_version_that_nobody_speaks_is_refused_by_name(tmp_path: Path) -> None
             told = ask(socket, {"type": "connect", "sourceId": "a", "protocolVersion": version})
             assert (told["details"]["field"], told["details"]["message"]) == (
                 "protocolVersion",
-                "1 and 2 are spoken here",
+                "supported versions are 1 and 2",
             )
         assert ask(socket, {"type": "connect", "sourceId": "a"})["protocolVersion"] == 1
 

@@ -38,7 +38,7 @@ def test_every_failure_is_kept_with_since_when_and_how_often(tmp_path: Path) -> 
     kept = failed(tmp_path, AWAY, FULL, FULL, FULL)
     assert (kept.code, kept.times, kept.attempt, kept.is_standing) == ("disk-full", 3, "attempt-3", True)
     assert kept.since_ms <= kept.at_ms
-    assert "(3 times alike since " in kept.sentence("drain")
+    assert "(3 times in a row since " in kept.sentence("drain")
     once = failed(tmp_path, AWAY)
     assert (once.times, once.is_standing) == (1, False)
     assert failed(tmp_path, GONE, AWAY).code == "no-topic"
