@@ -46,7 +46,7 @@ class RegistryClient:
     def __init__(self, access: RegistryAccess) -> None:
         self._http = HttpGet(access)
         self._name = access.name
-        self._answers = f"{access.url} answers {access.user}"
+        self._answers = f"{access.url} answers requests {access.user}"
 
     def try_out(self) -> str:
         """Ask something harmless; return in words who answered whom. Raises as ``schema`` does."""

@@ -218,8 +218,10 @@ def _is_address(url: str) -> bool:
 
 
 def _user_of(settings: RegistrySettings) -> str:
-    """Say who asks by what is written, which holds no more than a reference where it is secret."""
+    """Describe the credentials of a request without revealing secrets."""
     if settings.auth.basic:
         named = _USER.match(settings.auth.basic.get_secret_value())
-        return f"user {named[1]}" if named else "a user with a password"
-    return "a token" if settings.auth.bearer else "a certificate" if settings.cert else "anybody"
+        return f"as user {named[1]}" if named else "with a user and password"
+    if settings.auth.bearer:
+        return "with a token"
+    return "with a certificate" if settings.cert else "without credentials"

@@ -191,7 +191,10 @@ def test_a_registry_says_what_framed_topics_are(folder, monkeypatch, kafka, topi
         names = " ".join(made) + "\n"
         refused = CliRunner().invoke(group, init, input=names)
         assert (refused.exit_code, "1 pipeline" in refused.output) == (0, True), refused.output
-        assert "the registry is not asked: the registry main refuses anybody (HTTP 401)" in refused.output
+        assert (
+            "the registry is not asked: the registry main denied a request without credentials (HTTP 401)"
+            in refused.output
+        )
         assert f"# Topic {avro} is left out: all of 3" in (folder / "sluice.yaml").read_text()
         init += ["--registry-property", "auth.basic=me:${REGISTRY_PASSWORD}"]
         done = CliRunner().invoke(group, init, input=names)

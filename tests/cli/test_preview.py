@@ -91,7 +91,7 @@ def test_check_finds_a_partitioning_that_the_table_could_not_be_made_with(
     nowhere = "spark: {remote: 'sc://127.0.0.1:1'}\n"
     for term, line in (
         ("at", "day(at), by 1 record"),
-        ("no_such", "there is no column no_such; there are: at,"),
+        ("no_such", "the column no_such, which does not exist; the table has: at,"),
     ):
         config = configuration(tmp_path, kafka, topic_name, f"    partition_by: [day({term})]\n{nowhere}")
         checked = sluice("check", "one", "--config", config)

@@ -73,8 +73,8 @@ def test_what_does_not_answer_is_named(
     assert checked.returncode == 1
     assert "FAIL  broker" in checked.stdout
     assert "ok    catalog" in checked.stdout
-    assert re.search(r"ok    registry open .*answers user me, 0 schemas kept\n", checked.stdout)
-    assert re.search(r"FAIL  registry closed .*refuses a token \(HTTP 401\)", checked.stdout)
+    assert re.search(r"ok    registry open .*answers requests as user me, 0 schemas kept\n", checked.stdout)
+    assert re.search(r"FAIL  registry closed .*denied a request with a token \(HTTP 401\)", checked.stdout)
     assert re.search(r"FAIL  registry away .*it does not answer", checked.stdout)
     assert "skip  orders: topic" in checked.stdout
     assert "skip  Spark" in checked.stdout

@@ -461,7 +461,7 @@ def test_a_catalog_whose_file_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     lake.drain(0, 10)
     file = Path(lake.properties["uri"].removeprefix("sqlite:///"))
     file.rename(tmp_path / "backup")
-    with pytest.raises(ConfigError, match="holds tables") as caught:
+    with pytest.raises(ConfigError, match="contains tables") as caught:
         lake.open()
     assert (caught.value.code, file.exists()) == ("catalog-missing", False)
     (tmp_path / "backup").rename(file)

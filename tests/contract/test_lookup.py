@@ -109,7 +109,7 @@ def test_a_lookup_ends_by_name(scene: Scene) -> None:
         return sum(map(len, answer.batches))
 
     assert ask() == 11
-    with pytest.raises(RetryableError, match="longer than it may") as late:
+    with pytest.raises(RetryableError, match="longer than allowed") as late:
         ask(is_over=lambda: True)
     with pytest.raises(ConfigError, match="more than 100 bytes") as large:
         ask(memory_bytes=100)

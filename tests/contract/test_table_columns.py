@@ -48,7 +48,7 @@ def test_the_declared_types_are_the_tables(sqlite_lake: Lake) -> None:
     with pytest.raises(ConfigError) as caught:
         check_columns(table, {"id": "string"})
     assert caught.value.code == "column-clash"
-    assert caught.value.message == "column id is long, not string"
+    assert caught.value.message == "column id has type long in the table, but Sluice writes string"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_keys_format_is_the_tables(sqlite_lake: Lake) -> None:
     table = sqlite_lake.make_table()
     with pytest.raises(ConfigError) as caught:
         check_columns(table, {}, key_is_binary=True)
-    assert caught.value.message == "column _kafka_key is string, not binary"
+    assert caught.value.message == "column _kafka_key has type string in the table, but Sluice writes binary"
 
 
 def test_two_columns_of_one_name_in_files_are_named(sqlite_lake: Lake) -> None:

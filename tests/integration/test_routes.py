@@ -268,7 +268,7 @@ def test_a_dead_letter_that_goes_through_again_goes_where_its_record_would(new_l
     assert by_offset(lab, REFUNDS)[0, 1]["half"] == 1
     assert lab.audit().is_clean
     (refused,) = (each.snapshot_id for each in lab.table().metadata.snapshots[:1])
-    with lab.connections() as connections, pytest.raises(ConfigError, match="redriven since"):
+    with lab.connections() as connections, pytest.raises(ConfigError, match="have become rows since"):
         rollback(lab.pipeline, connections, to_snapshot=refused, reason="test", force=True)
 
 

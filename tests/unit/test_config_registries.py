@@ -114,7 +114,7 @@ def test_a_registry_that_is_not_configured_is_named(tmp_path: Path) -> None:
     config, _, _ = read(tmp_path, "{url: 'http://r'}")
     store = CreateOnlyStore(str(tmp_path / "state"), {})
     assert open_registry(config.registries, store, "main").kept() == {}
-    with pytest.raises(ConfigError, match="no registry mian") as raised:
+    with pytest.raises(ConfigError, match="registry mian is not configured") as raised:
         open_registry(config.registries, store, "mian")
     assert raised.value.code == "no-registry"
 

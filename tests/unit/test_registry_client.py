@@ -239,8 +239,8 @@ def test_a_short_outage_is_got_over(stand_in: RegistryStandIn, monkeypatch: pyte
             basic("mé", f"{PASSWORD}:x"),
             "${SLUICE_TEST_USER}",
         ),
-        ({"basic": f"me:{PASSWORD}"}, basic("me", PASSWORD), "user me"),
-        ({"bearer": "${SLUICE_TEST_TOKEN}"}, f"Bearer {PASSWORD}", "a token"),
+        ({"basic": f"me:{PASSWORD}"}, basic("me", PASSWORD), "as user me"),
+        ({"bearer": "${SLUICE_TEST_TOKEN}"}, f"Bearer {PASSWORD}", "with a token"),
     ],
 )
 def test_who_asks_is_told_to_the_registry_alone(
