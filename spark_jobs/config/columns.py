@@ -1,4 +1,4 @@
-"""``columns:`` of ``sluice.yaml``: a column's type, and where its values come from. Pure."""
+"""Setting ``columns``: types of columns and sources of their values. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DUCKDB_NAMES = {
 
 
 class FieldForm(StrEnum):
-    """What a record's field is written as, where a column of its type would not take it."""
+    """Form of a record's field that must be converted to its column's type."""
 
     TEXT = "text"
     EPOCH_S = "epoch_s"
@@ -37,16 +37,16 @@ class FieldForm(StrEnum):
 
     @property
     def is_epoch(self) -> bool:
-        """True if it is a time as a whole number since 1970, UTC."""
+        """True if it is a time, as an integer since 1970 (UTC)."""
         return self in _UNITS
 
     @property
     def unit_us(self) -> int:
-        """Microseconds of one, of those that are times."""
+        """Return the microseconds per unit, for times."""
         return _UNITS[self]
 
     def makes(self, kind: str) -> bool:
-        """Return whether it can be converted to this type of Iceberg's."""
+        """Return True if it can be converted to this Iceberg type."""
         return kind.partition("(")[0].strip() in _MADE[self]
 
 
@@ -64,7 +64,7 @@ _MADE: dict[FieldForm, tuple[str, ...]] = {
 
 
 class Fit(StrEnum):
-    """What is done to a value that the column does not hold exactly."""
+    """Handling of a value that the column cannot hold exactly."""
 
     TRUNCATE = "truncate"
 
@@ -73,32 +73,31 @@ _TRUNCATED = ("timestamptz", "timestamp", "time")
 
 
 class ColumnSettings(Frozen):
-    """A declared column: its type alone, or a map with where its values come from."""
+    """A declared column: its type and the source of its values."""
 
-    type: TypeName = key(..., "Its Iceberg type.")
+    type: TypeName = key(..., "Iceberg type.")
     sql: Annotated[str, parsed(str)] | None = key(
-        None,
-        "A DuckDB expression over one record that gives the column (docs/how-to/shape-rows.md).",
+        None, "DuckDB expression over one record that computes the column (docs/how-to/shape-rows.md)."
     )
     jmespath: Annotated[str, parsed(str)] | None = key(
-        None, "A JMESPath on the record's JSON document that gives the column."
+        None, "JMESPath expression on the record's JSON document that computes the column."
     )
     written_as: Annotated[FieldForm, choice(FieldForm)] | None = key(
-        None, "What the record's field of this name is written as; it is converted exactly.", alias="from"
+        None, "Form of the record's field of this name. It is converted exactly.", alias="from"
     )
 
     fit: Annotated[Fit, choice(Fit)] | None = key(
-        None, "Of a time that is finer than a microsecond, `truncate` cuts off what is, towards the past."
+        None, "`truncate`: cut times to microseconds, towards the past."
     )
 
     @property
     def is_computed(self) -> bool:
-        """True if no field of a record goes into the column."""
+        """True if the column is computed by an expression."""
         return self.sql is not None or self.jmespath is not None
 
     @property
     def source(self) -> str:
-        """Return where its values come from, for people; nothing of one that is a field as it is."""
+        """Return the source of its values as text; empty for a plain field."""
         return ", ".join(f"{name}: {getattr(self, _SOURCES[name])}" for name in self._said)
 
     @property
@@ -119,12 +118,11 @@ class ColumnSettings(Frozen):
 
 
 class LetterColumn(Frozen):
-    """A column of the dead-letter table: its type, and the expression that gives it."""
+    """An additional column of the dead-letter table: its type and expression."""
 
-    type: TypeName = key(..., "Its Iceberg type.")
+    type: TypeName = key(..., "Iceberg type.")
     sql: Annotated[str, parsed(str)] = key(
-        ...,
-        "A DuckDB expression over one dead letter that gives the column (docs/how-to/shape-rows.md).",
+        ..., "DuckDB expression over one dead letter that computes the column (docs/how-to/shape-rows.md)."
     )
 
 
@@ -140,7 +138,7 @@ Columns = dict[ColumnName, Annotated[ColumnSettings, BeforeValidator(_read)]]
 
 
 def from_text(columns: Mapping[str, ColumnSettings]) -> dict[str, ColumnSettings]:
-    """Return the columns of a format that has text alone: each of another type is made of it."""
+    """Return the columns of a text-only format: columns of other types are converted from text."""
     return {
         name: each.model_copy(update={"written_as": FieldForm.TEXT})
         if not each.source and FieldForm.TEXT.makes(each.type)
@@ -150,7 +148,7 @@ def from_text(columns: Mapping[str, ColumnSettings]) -> dict[str, ColumnSettings
 
 
 def duckdb_type(kind: str) -> str:
-    """Return the type of DuckDB's that a column of this checked type of Iceberg's is."""
+    """Return the DuckDB type of a column of this (checked) Iceberg type."""
     name, bracket, rest = kind.strip().partition("<")
     if not bracket:
         return "BLOB" if re.match("fixed", name) else _DUCKDB_NAMES.get(name, name)
@@ -170,7 +168,7 @@ def _struct_field(name: str, kind: Any) -> str:
 
 
 class NewFields(StrEnum):
-    """What becomes of a record's field that has no column."""
+    """Handling of a field without a column."""
 
     ADD = "add"
     IGNORE = "ignore"
@@ -178,7 +176,7 @@ class NewFields(StrEnum):
 
 
 class Incompatible(StrEnum):
-    """What becomes of a schema's field whose values its column does not hold."""
+    """Handling of a schema's field whose values do not fit its column."""
 
     NEW_COLUMN = "new_column"
     DEAD_LETTER = "dead_letter"
@@ -187,9 +185,9 @@ class Incompatible(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How a table takes new fields; fields inside structs are counted, Sluice's own columns are not.
+    """Rules for new fields of a table; fields inside structs count, Sluice's own columns do not.
 
-    With ``is_by_schema`` there are none: values say only what their schema names.
+    With ``is_by_schema`` there are no new fields: values only have the fields of their schema.
     """
 
     new_fields: NewFields = NewFields.ADD
@@ -199,21 +197,21 @@ class Growth:
 
     @property
     def room(self) -> int:
-        """How many columns a table may have and still get another."""
+        """Return the number of columns up to which a table may get another."""
         return self.max_columns if self.new_fields is NewFields.ADD and not self.has_ended else 0
 
     @property
     def ignores(self) -> bool:
-        """True if a record is a row although it says more than the row."""
+        """True if fields without a column are dropped."""
         return self.new_fields is NewFields.IGNORE
 
     @property
     def max_fields_seen(self) -> int:
-        """Of how many fields evidence is kept: who sends more than can be columns must not fill memory."""
+        """Return the maximum number of fields for which evidence is kept, to bound memory."""
         return 4 * self.max_columns
 
     def ended(self) -> Growth:
-        """Return the same for a table that gets no more columns, nor schemas to read by."""
+        """Return the same rules for a table that gets no more columns or schemas."""
         return replace(self, has_ended=True)
 
 

@@ -1,4 +1,4 @@
-"""What files of ``sluice.yaml``'s kind hold: pipelines, defaults, and the main file's own keys. Pure."""
+"""Models of ``sluice.yaml`` and team files, and their validation. Pure."""
 
 from __future__ import annotations
 
@@ -37,79 +37,77 @@ from spark_jobs.protocol.errors import SluiceError, fault
 
 
 class Extra(StrEnum):
-    """What may be installed beside; each has its lock in bootstrap."""
+    """Optional packages; each has a lock file in bootstrap."""
 
     POSTGRES = "postgres"
     MSK = "msk"
 
 
 class WrittenPipeline(PipelineSettings):
-    """One topic, a list of topics, or all topics that match; each becomes one table."""
+    """A pipeline entry: one topic, a list of topics, or all matching topics; each becomes one table."""
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": [name]} for name in ("topic", "topics", "topics_regex")]}
     )
 
     topic: values.Topic | None = key(
-        None, "The topic. Exactly one of `topic`, `topics`, `topics_regex` is given."
+        None, "The topic. Set exactly one of `topic`, `topics` and `topics_regex`."
     )
     topics: tuple[values.Topic, ...] | None = key(
-        None, "Several topics: one pipeline each, named after the topic; `table` holds `{topic}`."
+        None, "Several topics, one pipeline each, named after the topic. `table` must contain `{topic}`."
     )
     topics_regex: values.Regex | None = key(
         None,
-        "Every topic whose whole name matches (internal ones, `__…`, never do), as RE2 reads it: one pipeline"
-        " each; `table` holds `{topic}`.",
+        "RE2 regular expression for whole topic names; internal topics (`__…`) never match. One pipeline per"
+        " topic. `table` must contain `{topic}`.",
     )
     table: values.Table = Field(
-        description="`namespace.table`; `{topic}` is the topic, all but letters, digits and `_` as `_`."
+        description="`namespace.table`. `{topic}` is the topic with all but letters, digits and `_` as `_`."
     )
 
 
 class WrittenCatalog(Frozen):
-    """The Iceberg catalog, under PyIceberg's names. Left out: SQLite and a folder under the state folder."""
+    """The Iceberg catalog, under PyIceberg's property names. Default: SQLite and a local folder."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, values.Scalar] = Field(init=False)
 
-    name: values.PipelineName = key("sluice", "Name of the catalog; SQL catalogs keep it with every table.")
+    name: values.PipelineName = key("sluice", "Name of the catalog. SQL catalogs store it with every table.")
 
 
 class WrittenState(Frozen):
-    """Where the log lies and what opens it, apart from what opens the lake."""
+    """Location of the transaction log and FileIO properties of its own."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, values.Scalar] = Field(init=False)
 
-    uri: str = Field(description="As the text alone would be.")
+    uri: str = Field(description="Location of the transaction log, a path or URI.")
 
 
 class WrittenTeamFile(Frozen):
-    """A file named by `include`: pipelines of one team, with defaults of their own."""
+    """A team file: pipelines of one team and their defaults."""
 
-    defaults: PipelineSettings = key(
-        PipelineSettings(), "As in the main file, for the pipelines of this file."
-    )
+    defaults: PipelineSettings = key(PipelineSettings(), "Defaults of all pipelines in this file.")
     pipelines: dict[values.PipelineName, WrittenPipeline] = Field(
         default_factory=dict, description="Pipelines by name."
     )
 
 
 class WrittenInclude(Frozen):
-    """Team files and what this file lends them; a glob alone lends nothing."""
+    """Team files and the shared resources that they may use."""
 
-    files: str = Field(description="Team files, as a glob relative to this file.")
+    files: str = Field(description="Glob of team files, relative to this file.")
     secrets: values.OneOrMany[str] = key(
-        (), "What their `notify` may name as `${…}`: `A_HOOK`, `file:/run/secrets/a`.", shown="none"
+        (), "Secrets that their `notify` may use as `${…}`: `A_HOOK`, `file:/run/secrets/a`."
     )
     webhook_hosts: values.OneOrMany[str] = key(
-        (), "Where their webhooks may go: `host[:port]` for https, `http://host[:port]`.", shown="none"
+        (), "Hosts that their webhooks may call: `host[:port]` for https, or `http://host[:port]`."
     )
     registries: values.OneOrMany[values.RegistryName] = key(
-        (), "Which of `registries` their pipelines may be read by.", shown="none"
+        (), "Names under `registries` that their pipelines may use."
     )
     sources: values.OneOrMany[values.SourceName] = key(
-        (), "Which of `sources` their mirrors may be of, and so be compared with.", shown="none"
+        (), "Names under `sources` that their mirrors may use."
     )
 
 
@@ -132,64 +130,59 @@ State = Annotated[
 
 
 class WrittenFile(WrittenTeamFile):
-    """The whole of `sluice.yaml`."""
+    """The main file, `sluice.yaml`."""
 
-    version: values.Version = Field(description="Version of this format.")
+    version: values.Version = Field(description="Version of the file format.")
     kafka: values.Properties = Field(
         default_factory=dict,
-        description="Any librdkafka property under its own name, `bootstrap.servers` first. Without it the"
-        " embedded broker is meant. What decides that no record is lost (`isolation.level`,"
-        " `auto.offset.reset`, …) is fixed and refused here.",
+        description="Any librdkafka property under its own name. Without `bootstrap.servers`, the embedded"
+        " broker is used. Properties that protect against lost records (`isolation.level`,"
+        " `auto.offset.reset`, …) are fixed and refused here.",
     )
     kafka_auth: KafkaAuth = key(
         KafkaAuth(),
-        "Logging in to Kafka as no property can say it. `aws_msk_iam: {region: eu-central-1}`:"
-        " Amazon MSK knows the client by IAM; needs `extras: [msk]`.",
-        shown="none",
+        "Authentication that librdkafka properties cannot express. `aws_msk_iam: {region: eu-central-1}`: IAM"
+        " authentication of Amazon MSK; requires `extras: [msk]`.",
     )
     catalog: WrittenCatalog = key(
         WrittenCatalog(name="sluice"),
-        "`name` and the properties of the catalog and its FileIO, under PyIceberg's names.",
+        "`name` and properties of the catalog and its FileIO, under PyIceberg's names.",
     )
     state: State | None = key(
         None,
-        "Root of the transaction log and of kept schemas, a path or any URI that PyIceberg can write;"
-        " never inside the warehouse. As a map it has credentials of its own, and nothing of the catalog's:"
-        " `{uri: s3://bucket/log, s3.access-key-id: …}`, under PyIceberg's names.",
-        shown="log in the state folder",
+        "Location of the transaction log and of stored schemas: a path or URI that PyIceberg can write, not"
+        " inside the warehouse. If unset, `log` in the state folder. A map has FileIO properties of its own,"
+        " instead of the catalog's: `{uri: s3://bucket/log, s3.access-key-id: …}`.",
     )
     extras: values.OneOrMany[Annotated[Extra, values.choice(Extra)]] = key(
         (),
-        "Packages beside those that are always there, which `./sluice` installs, locked, before it runs a"
-        " command: `postgres` for a catalog in Postgres, `msk` for Amazon MSK with IAM.",
-        shown="none",
+        "Optional packages that `./sluice` installs at locked versions: `postgres` for a catalog in Postgres,"
+        " `msk` for Amazon MSK with IAM.",
     )
-    spark: SparkSettings = key(SparkSettings(), "Where tasks run.")
+    spark: SparkSettings = key(SparkSettings(), "Where Spark tasks run.")
     registries: dict[values.RegistryName, RegistrySettings] = Field(
         default_factory=dict, description="Schema registries by name."
     )
     sources: dict[values.SourceName, values.SourceUrl] = Field(
         default_factory=dict,
-        description="Databases that mirrors are of, by name: `shop: ${SHOP_POSTGRES}`, which holds"
+        description="Source databases of mirrors by name: `shop: ${SHOP_POSTGRES}`, with the value"
         " `postgresql://user:password@host/database`. Never shown.",
     )
     listeners: ListenerDefaults = key(
         ListenerDefaults(),
-        "What `ui`, `metrics`, `catalog_server` and `serve` have alike: `hosts`, `origins`, `tls`.",
+        "Defaults of `ui`, `metrics`, `catalog_server` and `serve`: `hosts`, `origins`, `tls`.",
     )
-    ui: UiSettings = key(UiSettings(), "Where Dagster's UI is served, and for whom.")
-    metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
+    ui: UiSettings = key(UiSettings(), "Address and tokens of Dagster's UI.")
+    metrics: MetricsSettings = key(MetricsSettings(), "Address and tokens of the Prometheus metrics.")
     catalog_server: CatalogServerSettings = key(
-        CatalogServerSettings(), "Where the catalog is served to other engines, for reading."
+        CatalogServerSettings(), "Address and tokens of the read-only catalog for other engines."
     )
-    serve: ServeSettings = key(
-        ServeSettings(), "Where queries are answered with what Kafka has, and for whom."
-    )
+    serve: ServeSettings = key(ServeSettings(), "Address, tokens and limits of the query server.")
     gateway: GatewaySettings = key(
-        GatewaySettings(), "Streams for clients that cannot speak Kafka, and for whom."
+        GatewaySettings(), "Streams, tokens and limits of the gateway for clients without Kafka."
     )
     include: Includes = key(
-        (), "Team files: globs relative to this file, each alone or as `files` beside what it is lent."
+        (), "Team files: globs relative to this file, or maps with `files` and the resources they may use."
     )
 
 
@@ -254,9 +247,9 @@ def _read(content: dict[str, Any], model: type[_Model]) -> _Model:
 
 
 def retired(path: Path, value: object) -> tuple[SluiceError, str] | None:
-    """Return what is told of a key that there is no more, and what says the same now, if anything does.
+    """Return the error of a retired key and its replacement, if any; None for any other key.
 
-    None for any other key; ``value`` is what it has.
+    ``value`` is the key's value.
     """
     match path:
         case ("defaults", "key_format") | ("pipelines", _, "key_format"):
@@ -288,7 +281,7 @@ _WISHES = {
 
 
 def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[Finding]:
-    """Return every mistake; a required key that is there under a mistyped name is one, not two."""
+    """Return every mistake; a mistyped required key counts once."""
     findings = [(_translate(model, detail), detail["type"]) for detail in details]
     meant = {
         (*finding.path[:-1], _meant(finding.path[-1], _known_keys(model, finding.path)))
@@ -316,7 +309,7 @@ def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
 
 
 def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
-    """Return the keys of the section that the path's last key stands in; names of pipelines are no keys."""
+    """Return the keys of the section that holds the path's last key; pipeline names are not keys."""
     holder: type[BaseModel] | None = model
     for part in path[:-1]:
         fields = _by_key(holder) if holder else {}
@@ -326,12 +319,12 @@ def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
 
 
 def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields under the names a person writes."""
+    """Return the fields by their names in the file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """Return the model in an annotation, however wrapped: optional, annotated, a map's or a list's items."""
+    """Return the model within an annotation: optional, annotated, or item of a map or list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

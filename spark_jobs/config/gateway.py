@@ -1,4 +1,4 @@
-"""``gateway``: streams for clients that cannot speak Kafka, and what they are held to. Pure."""
+"""Setting ``gateway``: streams and limits for clients without Kafka. Pure."""
 
 from __future__ import annotations
 
@@ -42,101 +42,96 @@ def _network(text: str) -> str:
 
 
 class StreamEnvelope(StrEnum):
-    """What a stream's records are, where they are not the events' values."""
+    """Form of a stream's records, if they are not the events' values."""
 
     SLUICE = "sluice"
 
 
 class StreamSettings(Frozen):
-    """A stream: what clients name, and the topic that its events go to."""
+    """A stream of the gateway and the topic of its events."""
 
-    topic: values.Topic = Field(description="The topic, which is there already.")
+    topic: values.Topic = Field(description="The topic. It must exist.")
     envelope: Annotated[StreamEnvelope, choice(StreamEnvelope)] | None = key(
         None,
-        "`sluice`: a record is the whole event, with its operation and key, for a pipeline with"
-        " `cdc: {envelope: sluice}`.",
-        shown="a record is the event's value",
+        "`sluice`: a record is the whole event with its operation and key, for a pipeline with"
+        " `cdc: {envelope: sluice}`. If unset, a record is the event's value.",
     )
     # The last one: it takes the name of what makes a key.
     key: str | None = key(
-        None, "The field of an event's value that is the record's key.", shown="the event's own `key`"
+        None, "Field of an event's value that becomes the record's key. If unset, the event's `key`."
     )
 
 
 class SpoolSettings(Frozen):
-    """Where batches lie while Kafka is away."""
+    """Disk storage of batches while Kafka is unavailable."""
 
-    path: str = key("spool.db", "An SQLite file on a disk of the gateway's own, from the state folder on.")
+    path: str = key("spool.db", "SQLite file on a local disk, relative to the state folder.")
     max_bytes: values.Size = key(
         "1GiB",
-        "Most bytes of batches in it, 1,000 of each beside its events; beyond them clients wait.",
+        "Maximum size of its batches; each counts its events and 1,000 bytes. Above it, clients wait.",
         alias="max",
     )
 
 
 class MemorySettings(Frozen):
-    """What a gateway keeps in memory of a stream; beyond these it reads Kafka, or says so."""
+    """Limits of a gateway's memory per stream."""
 
     sources: values.Count = key(
         100_000,
-        "Most sources whose last numbers are kept; others' are read from Kafka when they come.",
+        "Maximum number of sources whose positions are kept; others are read from Kafka when needed.",
     )
     event_ids: values.Count = key(
-        1_000_000, "Most ids within `event_ids`; beyond them batches with ids are `buffer_full` for a while."
+        1_000_000, "Maximum number of ids within `event_ids`. Above it, batches with ids get `buffer_full`."
     )
     persisted: values.Count = key(
-        10_000, "Most batches that wait to be told `persisted`, a tenth of these of one source."
+        10_000, "Maximum number of batches that wait for `persisted`; a tenth of it per source."
     )
 
 
 class GatewaySettings(ListenerSettings):
-    """Streams for clients that cannot speak Kafka, over WebSocket and HTTP. See docs/reference/gateway.md."""
+    """Gateway for clients without Kafka, over WebSocket and HTTP (docs/reference/gateway.md)."""
 
     section = "gateway"
     listen: AddressOrOff = key(
         str(DEFAULT_GATEWAY),
-        "Where it listens, as of `ui`: by `./sluice gateway`, and by `./sluice up` where there are `streams`;"
-        " with `off` `up` does not. Not written, `up` takes a free port when this one is taken.",
+        "Address to listen on, as in `ui`. `./sluice gateway` uses it, and `./sluice up` if there are"
+        " `streams`. `off`: `up` starts no gateway. If unset and the port is in use, `up` takes a free one.",
     )
     # References in them are unresolved.
     tokens: values.OneOrMany[values.Secret] = key(
         (),
-        "Who may send what, a line each: the SHA-256 of a token in hex, its streams (`a,b`, or `*`), events a"
-        " second, bytes a second (`1MiB`), connections; `-` is no limit. Best as `${file:…}`.",
-        shown="none: whoever reaches it may send",
+        "Tokens and limits, for example from `${file:…}`, one per line: the SHA-256 of a token in hex, its"
+        " streams (`a,b` or `*`), events per second, bytes per second (`1MiB`), connections; `-` is no limit."
+        " Without tokens, every client may send.",
     )
     streams: dict[str, StreamSettings] = Field(default_factory=dict, description="Streams by name.")
-    spool: SpoolSettings = key(SpoolSettings(), "Where batches lie while Kafka is away: `path`, `max`.")
+    spool: SpoolSettings = key(SpoolSettings(), "Disk storage for times without Kafka: `path`, `max`.")
     event_ids_seconds: Annotated[
         int,
         parsed(_duration_or_none, int),
         WithJsonSchema({"type": "string", "pattern": r"^(0|\d+\s*[smhd])$"}),
     ] = key(
         "5m",
-        "How long ids of events and batches are remembered, so that they count once; `0` is not at all.",
+        "Time for which ids of events and batches are kept to detect duplicates. `0` disables it.",
         alias="event_ids",
     )
-    max_batch_bytes: values.Size = key("1MiB", "Most bytes of one batch as it is sent.")
-    memory: MemorySettings = key(
-        MemorySettings(), "What it remembers of a stream: `sources`, `event_ids`, `persisted`."
-    )
+    max_batch_bytes: values.Size = key("1MiB", "Maximum size of one batch as sent.")
+    memory: MemorySettings = key(MemorySettings(), "Limits of the gateway's memory per stream.")
     sources: Annotated[
         tuple[int, ...],
         parsed(_slots, tuple),
         WithJsonSchema({"type": "string", "pattern": r"^\d-\d/8$"}),
-    ] = key("0-7/8", "Which of eight slots of sources this gateway serves; others have the rest.")
+    ] = key("0-7/8", "Source slots (of eight) that this gateway serves. Other gateways serve the rest.")
     trusted_proxies: values.OneOrMany[Annotated[str, parsed(_network)]] = key(
-        (), "Networks of proxies whose `X-Forwarded-Proto` says that a client came by TLS.", shown="none"
+        (), "Networks of proxies whose `X-Forwarded-Proto` is trusted to show that a client used TLS."
     )
-    idle_seconds: values.Duration = key(
-        "10m", "A connection that says nothing for so long is closed.", alias="idle"
-    )
+    idle_seconds: values.Duration = key("10m", "Idle time after which a connection is closed.", alias="idle")
 
     def stream_of(self, topic: str) -> str | None:
-        """Return the name of the stream that writes a topic, None where none does."""
+        """Return the name of the stream that writes a topic, or None."""
         return next((name for name, stream in self.streams.items() if stream.topic == topic), None)
 
     @property
     def sources_text(self) -> str:
-        """Return the slots as they are written."""
+        """Return the slots in the form of the configuration."""
         return f"{self.sources[0]}-{self.sources[-1]}/{SLOTS}"

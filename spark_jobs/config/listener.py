@@ -1,4 +1,4 @@
-"""How a server of Sluice's listens, the same for each: where, under which names, and for whom. Pure."""
+"""Settings of Sluice's listeners: addresses, host names, TLS and tokens. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host's name or IP address without brackets, and a port; 0 is any that is free."""
+    """A host name or IP address (without brackets) and a port; 0 means any free port."""
 
     host: str
     port: int
@@ -29,12 +29,12 @@ class Address:
 
     @property
     def from_here(self) -> Address:
-        """Return where this machine reaches it."""
+        """Return the address at which this machine reaches it."""
         return Address(_EVERYWHERE.get(self.host, self.host), self.port)
 
     @property
     def is_loopback(self) -> bool:
-        """True if only this machine reaches what listens there."""
+        """True if only this machine can reach it."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -80,133 +80,131 @@ def _origin(text: str) -> str:
 
 
 class TlsSettings(Frozen):
-    """The certificate that a listener shows; it is read when the listener starts."""
+    """TLS certificate of a listener, read when the listener starts."""
 
-    cert: values.AbsolutePath = Field(
-        description="File of the certificate and those that it is signed by (PEM)."
-    )
+    cert: values.AbsolutePath = Field(description="File (PEM) of the certificate and its chain.")
     private_key: values.AbsolutePath | None = key(
-        None, "File of its private key (PEM), when `cert` does not hold it.", alias="key"
+        None, "File (PEM) of the private key, if it is not in `cert`.", alias="key"
     )
 
 
 class ListenerDefaults(Frozen):
-    """What `ui`, `metrics`, `catalog_server` and `serve` have, where their own section says nothing else."""
+    """Defaults of `ui`, `metrics`, `catalog_server` and `serve`."""
 
     hosts: values.OneOrMany[str] = key(
         (),
-        "Names it is asked under beside its own address, as by a proxy, with a port or without.",
-        shown="none",
+        "Additional host names in requests, for example of a proxy, with or without a port.",
     )
     origins: values.OneOrMany[Annotated[str, parsed(_origin)]] = key(
         (),
-        "Origins whose pages may ask it to do things beside its own, as where a proxy changes the Host.",
-        shown="none",
+        "Additional origins whose pages may send requests, for example if a proxy changes the Host header.",
     )
     tls: TlsSettings | None = key(
-        None, "`{cert: FILE, key: FILE}` (PEM; no `key` where `cert` holds it): speak TLS.", shown="none"
+        None, "Enable TLS: `{cert: FILE, key: FILE}` (PEM). Omit `key` if it is in `cert`."
     )
 
 
 class ListenerSettings(ListenerDefaults):
-    """What every listener has; ``listen`` None is off. ``section`` is its key in the file."""
+    """Settings of every listener; ``listen`` None is off, ``section`` is its key in the file."""
 
     section: ClassVar[str]
     listen: Address | None = None
     # References in them are unresolved.
     tokens: values.OneOrMany[values.Secret] = key(
         (),
-        "Who does not bring one of these is turned away: as a bearer token, or as the password of any user,"
-        " as browsers ask for it. Best as `${TOKEN}`.",
-        shown="none: whoever reaches it may use it",
+        "Accepted tokens, for example `${TOKEN}`. Clients send one as a bearer token or as the password of"
+        " any user name. Without tokens, every client has access.",
     )
 
     def over(self, defaults: ListenerDefaults) -> Self:
-        """Return the same with what it does not say itself as in ``defaults``."""
+        """Return the settings with unset keys taken from ``defaults``."""
         unsaid = defaults.model_fields_set - self.model_fields_set
         return self.model_copy(update={name: getattr(defaults, name) for name in unsaid})
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Return where it listens."""
+        """Return the addresses it listens on."""
         return (self.listen,) if self.listen else ()
 
     @property
     def tokens_in_clear(self) -> str | None:
-        """Return what to say of tokens that whoever is on the way can read, None where none go so."""
+        """Return a warning if tokens are sent without encryption, else None."""
         beyond = next((each for each in self.addresses if not each.is_loopback), None)
         return f"tokens come to {beyond} in clear" if beyond and self.tokens and self.tls is None else None
 
 
 class UiSettings(ListenerSettings):
-    """Dagster's UI, served by `./sluice up`. See docs/how-to/deploy.md."""
+    """Dagster's UI, served by `./sluice up` (docs/how-to/deploy.md)."""
 
     section = "ui"
     listen: Annotated[
         Address, parsed(_address, Address), WithJsonSchema({"type": "string", "pattern": r":\d+$"})
-    ] = key(str(DEFAULT_UI), "Where it listens. Beyond this machine it wants `tokens`, or `--insecure`.")
+    ] = key(
+        str(DEFAULT_UI),
+        "Address to listen on. Listening on other interfaces requires `tokens` or `--insecure`.",
+    )
 
 
 class MetricsSettings(ListenerSettings):
-    """Prometheus metrics, served by `./sluice up` beside Dagster, or by `./sluice metrics` elsewhere."""
+    """Prometheus metrics, served by `./sluice up` or `./sluice metrics`."""
 
     section = "metrics"
     listen: AddressOrOff = key(
         str(DEFAULT_METRICS),
-        "Where they are served, as of `ui`; with `off` `./sluice up` serves none. Not written, `up` takes a"
-        " free port when this one is taken.",
+        "Address to listen on, as in `ui`. `off`: `./sluice up` serves no metrics. If unset and the port is"
+        " in use, `up` takes a free one.",
     )
 
 
 class CatalogServerSettings(ListenerSettings):
-    """The catalog for other engines to read, over Iceberg's REST protocol: by `./sluice catalog`, or `up`."""
+    """Read-only catalog for other engines over Iceberg's REST protocol (`./sluice catalog`, `up`)."""
 
     section = "catalog_server"
     listen: AddressOrOff = key(
         "off",
-        "Where it is served, as of `ui`; `./sluice up` serves it when this is written,"
-        f" `./sluice catalog` at {DEFAULT_CATALOG} when it is not.",
+        "Address to listen on, as in `ui`. `./sluice up` serves the catalog only if this is set;"
+        f" `./sluice catalog` uses {DEFAULT_CATALOG} if it is not.",
     )
 
 
 class ServeSettings(ListenerSettings):
-    """Queries over tables and what Kafka has beyond them, of `hot` pipelines: docs/reference/serving.md."""
+    """Query server for tables and records in Kafka of `hot` pipelines (docs/reference/serving.md)."""
 
     section = "serve"
     listen: AddressOrOff = key(
         str(DEFAULT_SERVE),
-        "Where they are answered, as of `ui`: by `./sluice serve`, and by `./sluice up` where a pipeline is"
-        " `hot`; with `off` `up` does not. Not written, `up` takes a free port when this one is taken.",
+        "Address to listen on, as in `ui`. `./sluice serve` uses it, and `./sluice up` if a pipeline is"
+        " `hot`. `off`: `up` does not serve queries. If unset and the port is in use, `up` takes a free one.",
     )
     flight: AddressOrOff = key(
         str(DEFAULT_FLIGHT),
-        "Where they are answered over Flight SQL beside that, for the same tokens and with the same `tls`;"
-        " `off` is nowhere. Not written, a free port is taken when this one is.",
+        "Address of Flight SQL, with the same tokens and `tls`, or `off`. If unset and the port is in use,"
+        " a free one is taken.",
     )
     memory_bytes: values.Size = key(
         "2GB",
-        "Most memory of the process, `hot.memory` of all pipelines in it; queries have `query_memory` beside"
-        " it. Beyond it nothing more is read from Kafka until drains have taken some.",
+        "Maximum memory of the process, including `hot.memory` of all pipelines but not `query_memory`. Above"
+        " it, nothing more is read from Kafka until some records are drained.",
         alias="memory",
     )
     query_memory_bytes: values.Size = key(
         "1GB",
-        "Memory of a query that is alone; one beside it has a half, the next a third, and so on: eight"
-        " together have 2.7 times as much. Beyond its own a query uses a temporary folder.",
+        "Memory of the first concurrent query; the second has a half, the third a third, and so on (eight"
+        " queries: 2.7 times this size). Above its share, a query uses a temporary folder.",
         alias="query_memory",
     )
     query_timeout_seconds: values.Duration = key(
         "30s",
-        "How long a query may take, its answer sent; a request may ask for less.",
+        "Maximum time of a query, including sending the answer. A request may set a shorter one.",
         alias="query_timeout",
     )
     max_queries: values.Count = key(
         "8",
-        "Queries at once, each in a process of its own; more wait a second and are refused"
-        " (`too-many-queries`).",
+        "Maximum number of concurrent queries, each in its own process. Others wait a second and are then"
+        " refused (`too-many-queries`).",
     )
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Return where it listens, Flight SQL too."""
+        """Return the addresses it listens on, including Flight SQL."""
         return tuple(each for each in (self.listen, self.flight) if each)

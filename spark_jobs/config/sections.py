@@ -29,12 +29,12 @@ from spark_jobs.config.values import key as setting
 
 
 class HotSettings(Frozen):
-    """What of Kafka queries with `--fresh` see; `hot: true` is the section with its defaults."""
+    """Queries that include records in Kafka (`--fresh`, `serve`). `hot: true` uses these defaults."""
 
     memory_bytes: Size = key(
         "500MB",
-        "Most bytes that records beyond the table may take once they are rows; beyond it a query that reads"
-        " them itself is refused (`too-far-behind`), and `serve` takes in no more until some are drained.",
+        "Maximum memory of rows that are not in the table yet. Above it, `query --fresh` is refused"
+        " (`too-far-behind`), and `serve` reads no more from Kafka until some are drained.",
         alias="memory",
     )
 
@@ -54,33 +54,33 @@ Hot = Annotated[HotSettings | None, BeforeValidator(_read, json_schema_input_typ
 
 
 class BadChanges(StrEnum):
-    """What becomes of a change that cannot be a row."""
+    """Handling of a change event that cannot become a row."""
 
     STOP = "stop"
     DEAD_LETTERS = "dead_letters"
 
 
 class MirrorSettings(Frozen):
-    """A table that is as its source is, with `layout: mirror` (docs/how-to/debezium-mirror.md)."""
+    """Settings of a mirror (`layout: mirror`, docs/how-to/debezium-mirror.md)."""
 
     key: OneOrMany[str] = setting(
         (),
-        "The fields that the records' keys have; other keys stop drains (`mirror-key-changed`).",
-        shown="those of the first batch",
+        "Fields of the records' keys. If unset, those of the first batch. Other keys stop drains"
+        " (`mirror-key-changed`).",
     )
     bad_changes: Annotated[BadChanges, choice(BadChanges)] = setting(
         "stop",
-        "What becomes of a change that cannot be a row: `stop`, nothing is committed, as the row of its key"
-        " would be wrong; or `dead_letters`, and the check `exact` fails from then on.",
+        "Handling of a change event that cannot become a row. `stop`: the drain fails and commits nothing."
+        " `dead_letters`: it becomes a dead letter, its row is wrong, and the check `exact` fails.",
     )
-    source: SourceName | None = setting(None, "The database it is of, by its name under `sources`.")
+    source: SourceName | None = setting(None, "Its source database, a name under `sources`.")
 
 
 # ``cdc``: what change events are written as.
 
 
 class Envelope(StrEnum):
-    """What is around a row."""
+    """Envelope of change events."""
 
     DEBEZIUM = "debezium"
     UPSERT = "upsert"
@@ -88,14 +88,13 @@ class Envelope(StrEnum):
 
 
 class CdcSettings(Frozen):
-    """How change events are written, of a table with `layout: changes` or `mirror`."""
+    """Format of change events, for `layout: changes` and `layout: mirror`."""
 
     envelope: Annotated[Envelope, choice(Envelope)] | None = key(
         None,
-        "`debezium`: its events in JSON, with their schemas (`value.converter.schemas.enable`) or without, or"
-        " in Avro;"
-        " `upsert`: a value is the row that its key has from then on, no value that the row is gone;"
-        " `sluice`: as a gateway's stream with `envelope: sluice` writes them.",
+        "`debezium`: Debezium's events in JSON, with or without schemas (`value.converter.schemas.enable`),"
+        " or in Avro. `upsert`: a value is the current row of its key; a tombstone deletes the row."
+        " `sluice`: events of a gateway stream with `envelope: sluice`.",
         shown="debezium",
     )
 
@@ -104,119 +103,110 @@ class CdcSettings(Frozen):
 
 
 class RouteSettings(Frozen):
-    """Records of one topic as rows of several tables (docs/how-to/shape-rows.md)."""
+    """Rows of one topic in several tables (docs/how-to/shape-rows.md)."""
 
     by: Annotated[str, parsed(str)] | None = key(
         None,
-        "A DuckDB expression over one record, whose value says which table its row goes to.",
-        shown="none",
+        "DuckDB expression over one record. Its value selects the table of the row.",
     )
     tables: dict[str, Table] = Field(
         default_factory=dict,
-        description="The table of each value, `refund: sales.refunds`; rows of other values stay in the"
-        " pipeline's own. `{topic}` is as in `table`.",
+        description="Table by value, for example `refund: sales.refunds`. Rows with other values stay in the"
+        " pipeline's table. `{topic}` works as in `table`.",
     )
 
 
 class UpkeepSettings(Frozen):
-    """When a table is tidied up by itself; `./sluice upkeep` does it at any time."""
+    """Automatic upkeep of tables. `./sluice upkeep` runs it at any time."""
 
     schedule: values.Cron = key(
         None,
-        "Cron, in the pipeline's `timezone`: what is due is done at these times only. `off` takes back what"
-        " `defaults` say.",
-        shown="as soon as it is due",
+        "Cron expression in the pipeline's `timezone`: run due upkeep only at these times. Without it, upkeep"
+        " runs as soon as it is due. `off` removes a schedule set in `defaults`.",
     )
-    compact_above: values.Count = key("20", "Compact when there are this many small data files.")
+    compact_above: values.Count = key("20", "Number of small data files that starts a compaction.")
     keep_snapshots: values.Count = key(
-        "100", "Snapshots beyond the newest so many expire; each costs time at every commit."
+        "100", "Number of snapshots to keep. Every snapshot makes commits slower."
     )
     keep_snapshots_for_seconds: values.Duration = key(
         "5d",
-        "Snapshots older than this expire too. Tags and branches keep theirs.",
+        "Maximum age of snapshots. Snapshots of tags and branches are kept.",
         alias="keep_snapshots_for",
     )
     orphans_older_than_seconds: values.OrphanAge = key(
         "3d",
-        "Files that no snapshot names and no unfinished batch owns are deleted at this age; at least 1d.",
+        "Age at which files are deleted that belong to no snapshot and no unfinished batch. At least 1d.",
         alias="orphans_older_than",
     )
 
 
 class DeadLetterSettings(Frozen):
-    """What happens when many records cannot become rows, and what their table has beside them."""
+    """Limit, columns and partitioning of dead letters."""
 
     # A share: 0.05 is 5 %.
     stop_above: values.Share | None = key(
         None,
-        "Stop, with nothing committed, when more than this share of a batch's records would be"
-        " dead letters, e.g. `5%`: a changed format then waits for a person instead of filling the table.",
-        shown="never",
+        "Fail the drain and commit nothing if more than this share of a batch's records would be dead"
+        " letters, for example `5%`. If unset, there is no limit.",
     )
     columns: dict[values.ColumnName, LetterColumn] = Field(
         default_factory=dict,
-        description="Columns of the dead-letter table by expressions:"
+        description="Additional columns of the dead-letter table, each by an expression:"
         ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/how-to/shape-rows.md).',
     )
     partition_by: values.OneOrMany[values.PartitionField] = key(
-        (), "Partition fields of the dead-letter table, as the pipeline's `partition_by`."
+        (), "Partition fields of the dead-letter table, in the form of the pipeline's `partition_by`."
     )
 
 
 class SchemaSettings(Frozen):
-    """How a table takes fields that it has no column for."""
+    """Handling of fields without a column and of fields with another type."""
 
     new_fields: Annotated[NewFields, values.choice(NewFields)] = key(
         "add",
-        "What becomes of a record's field without a column: `add` one; `ignore` it, its values being counted"
-        " by name and kept nowhere; or the record is a `dead_letter`. A new table's first batch decides its"
-        " columns; with `ignore` and a column that has `sql`, `jmespath` or `from` it has the declared ones"
-        " alone.",
+        "Handling of a field without a column. `add`: add a column. `ignore`: drop its values and count"
+        " them by name. `dead_letter`: the record becomes a dead letter. The first batch decides the columns"
+        " of a new table. With `ignore` and a column that has `sql`, `jmespath` or `from`, it gets only the"
+        " declared columns.",
     )
     max_columns: values.Count = key(
         "1000",
-        "Most columns that fields are added for, those inside structs counted. Beyond it a record with a new"
-        " field is a dead letter that names it.",
+        "Maximum number of columns, including fields inside structs. Above it, a record with a new field"
+        " becomes a dead letter that names the field.",
     )
 
     incompatible: Annotated[Incompatible, values.choice(Incompatible)] = key(
         "new_column",
-        "What becomes of a field that a new schema has in a type which its column does not hold and cannot be"
-        " widened to: `new_column`, `name_2` beside it; its values are a `dead_letter` each, but for those"
-        " that fit; or drains `stop`. A field of JSON, which has no schema, is always the second."
-        " A mirror stops where nothing is written.",
+        "Handling of a field whose type in a new schema does not fit its column and cannot be widened."
+        " `new_column`: write it to an additional column `name_2`. `dead_letter`: values that do not fit"
+        " become dead letters. `stop`: drains fail. JSON without a schema always uses `dead_letter`. A"
+        " mirror stops unless this is set.",
     )
 
     @property
     def growth(self) -> Growth:
-        """Return the same as decoders take it."""
+        """Return the settings in the form that decoders use."""
         return Growth(self.new_fields, self.max_columns)
 
 
 class NotifySettings(Frozen):
-    """Who is told of commits, so that caches in front of the table can be dropped, and who of trouble.
-
-    See docs/how-to/deploy.md.
-    """
+    """Webhooks for commits, for example to invalidate caches, and for failures (docs/how-to/deploy.md)."""
 
     # References in them are unresolved; all of both counts as secret.
     webhook: values.Webhook | None = key(
         None,
-        "A URL that gets a POST with JSON after each commit that changes rows: at least once,"
-        " never holding up a drain.",
-        shown="nobody",
+        "URL that receives a JSON POST after each commit that changes rows, at least once. It never delays a"
+        " drain.",
     )
     trouble: values.Webhook | None = key(
         None,
-        "A URL that gets a POST with JSON when a run fails: once for each code, and again only after a run"
-        " of the pipeline went well. Its `text` is what chat rooms show.",
-        shown="nobody",
+        "URL that receives a JSON POST when a run fails: once per error code until a run of the pipeline"
+        " succeeds. Chat services show its field `text`.",
     )
     secret: values.Secret | None = key(
         None,
-        "What both are signed with (HMAC, in the header `Sluice-Signature`), at least 16 characters, best as"
-        " `${NAME}`.",
-        shown="not signed",
+        "Key that signs both webhooks (HMAC in the header `Sluice-Signature`), at least 16 characters, for"
+        " example `${NAME}`. If unset, they are not signed.",
     )
 
 
@@ -258,9 +248,9 @@ _JAVA_NAMES = dict(
 
 
 def validate_kafka_properties(properties: Mapping[str, str]) -> list[Finding]:
-    """Return every mistake in properties under librdkafka's names, in their order; values are not shown.
+    """Return every mistake in librdkafka property names, in order; values are not shown.
 
-    A finding's path is the property's name. Values are librdkafka's to judge, when a client is made.
+    A finding's path is the property's name. librdkafka checks the values when a client is created.
     """
     findings = [finding for name, value in properties.items() if (finding := _judge(name, value))]
     for alias, name in ALIASES.items():
@@ -285,14 +275,14 @@ def _judge(name: str, value: str) -> Finding | None:
 
 
 class AwsMskIam(Frozen):
-    """Amazon's IAM for MSK; needs `extras: [msk]`."""
+    """IAM authentication of Amazon MSK; requires `extras: [msk]`."""
 
-    region: AwsRegion = Field(description="Region of the cluster, `eu-central-1`.")
+    region: AwsRegion = Field(description="Region of the cluster, for example `eu-central-1`.")
 
 
 class KafkaAuth(Frozen):
-    """Who asks Kafka, where no property of librdkafka's says it."""
+    """Authentication that librdkafka properties cannot express."""
 
     aws_msk_iam: AwsMskIam | None = key(
-        None, "Tokens by Amazon's IAM for MSK, signed with the credentials that AWS's SDK finds."
+        None, "IAM authentication of Amazon MSK, with the credentials that the AWS SDK finds."
     )

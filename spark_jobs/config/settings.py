@@ -1,9 +1,8 @@
-"""The configuration: every section and key with its unit, default and text, and what is in force.
+"""Configuration models: every section and key with its unit, default and description.
 
-A section is one model, whether a person writes it or a job receives it: docs/reference/configuration.md and
-docs/sluice.schema.json are generated from it, so a description here is documentation. What a file holds
-beside sections is ``file_models.py``; how files become a ``SluiceConfig`` is ``build.py``. Secrets stay
-unresolved. Pure.
+Each section is one model, for files and for jobs. The configuration reference and docs/sluice.schema.json are
+generated from it, so a description here is documentation. Other keys of a file are in ``file_models.py``;
+``build.py`` makes a ``SluiceConfig`` of files. Secrets stay unresolved. Pure.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ DEAD_LETTERS_SUFFIX = "_dead_letters"
 
 
 class _WithSecrets(Frozen):
-    """A model that shows no value of a secret key in ``repr``, ``str`` and ``model_dump``."""
+    """Base of models that hide values of secret keys in ``repr``, ``str`` and ``model_dump``."""
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name in type(self).model_fields:
@@ -49,54 +48,52 @@ class _WithSecrets(Frozen):
 
 
 class CatalogSettings(_WithSecrets):
-    """One catalog under PyIceberg's property names."""
+    """Name and properties of a catalog, under PyIceberg's property names."""
 
     name: str = "sluice"
     properties: values.SecretProperties
 
 
 class SparkSettings(_WithSecrets):
-    """Where tasks run; by default the Connect server of `./sluice up`, else a session inside the run."""
+    """Where Spark tasks run. Default: the Spark server of `./sluice up`, else a session inside the run."""
 
     remote: values.ConnectUrl | None = key(
         None,
-        "A Spark Connect server, `sc://host:port`, with `/;use_ssl=true;token=${NAME}` where it asks for it."
-        " Not together with `master`.",
+        "Address of a Spark Connect server, `sc://host:port`. Append `/;use_ssl=true;token=${NAME}` for TLS"
+        " and a token. Cannot be combined with `master`.",
     )
     remote_command: values.Command | None = key(
         None,
-        "An absolute program and its arguments, run for each session instead of `remote`: it prints that"
-        " session's address, with its token (docs/how-to/spark-cluster.md).",
-        shown="none",
+        "Program (absolute path) and arguments that print the address of a session, with its token. Run for"
+        " each session, instead of `remote` (docs/how-to/spark-cluster.md).",
     )
     master: str | None = key(
         None,
-        "A Spark master for a session inside the run's process, e.g. `local[4,4]`."
-        " Not together with `remote`.",
+        "Spark master of a session inside the run's process, for example `local[4,4]`."
+        " Cannot be combined with `remote`.",
     )
     insecure: bool = key(
-        "false", "Whether credentials may go to a Spark server on another machine without TLS."
+        "false", "Allow credentials to be sent to a Spark server on another machine without TLS."
     )
     session_secret: values.Secret | None = key(
         None,
-        "What the ids of sessions on a server are made of, best as `${NAME}`: who knows it can attach to"
-        " them. Processes with the same one share warm sessions, on any machine.",
-        shown="32 random bytes, made once in the state folder",
+        "Secret from which session ids are derived, for example `${NAME}`. Processes with the same secret"
+        " share warm sessions, on any machine; anyone who knows it can attach to them. If unset, 32 random"
+        " bytes are stored in the state folder.",
     )
     ship_python: bool = key(
         "false",
-        "Whether Python and the packages that tasks need go to a server elsewhere with the code, when its"
-        " workers have neither.",
+        "Send Python and the packages that tasks need to the Spark server, for workers that have neither.",
     )
     task_memory: values.Size = key(
         "512MiB",
-        "Memory one task may use; reading, decoding and writing are sized to stay within it. On top comes"
-        " what one batch of a producer's unpacks to, which nothing bounds.",
+        "Memory of one task. Reading, decoding and writing are sized to stay within it. The decompressed size"
+        " of one producer batch comes on top and is not bounded.",
     )
     conf: values.SecretProperties = Field(
         default_factory=dict,
-        description="Any Spark configuration, `spark.…`. Batches are cut for as many cores as"
-        " `spark.default.parallelism` says; otherwise for as many as this machine has.",
+        description="Any Spark configuration, `spark.…`. Batches are split for `spark.default.parallelism`"
+        " cores, or else for the cores of this machine.",
     )
 
     @property
@@ -106,124 +103,120 @@ class SparkSettings(_WithSecrets):
 
 
 class RegistryAuth(Frozen):
-    """Who asks a registry: one of both, or nobody in particular. References in them are unresolved."""
+    """Credentials for a registry: `basic`, `bearer` or none. References are unresolved."""
 
-    basic: values.Secret | None = key(None, "`user:password`, best as `${USER}:${PASSWORD}`.")
-    bearer: values.Secret | None = key(None, "A token, best as `${TOKEN}`.")
+    basic: values.Secret | None = key(None, "`user:password`, for example `${USER}:${PASSWORD}`.")
+    bearer: values.Secret | None = key(None, "Bearer token, for example `${TOKEN}`.")
 
 
 class RegistrySettings(Frozen):
     """A schema registry that speaks Confluent's API."""
 
     url: values.RegistryUrl = Field(
-        description="Its address up to its API, `http://host:8081`; Apicurio's ends in `/apis/ccompat/v7`."
+        description="Base URL of its API, `http://host:8081`. For Apicurio it ends in `/apis/ccompat/v7`."
     )
-    auth: RegistryAuth = key(RegistryAuth(), "`basic: user:password` or `bearer: token`.", shown="none")
+    auth: RegistryAuth = key(RegistryAuth(), "Credentials: `basic: user:password` or `bearer: token`.")
     ca: values.AbsolutePath | None = key(
-        None, "File of the authorities (PEM) that its certificate may be of.", shown="those known to all"
+        None, "File (PEM) of the authorities to trust. If unset, the public ones."
     )
-    cert: values.AbsolutePath | None = key(None, "File of our own certificate (PEM), where it asks for one.")
+    cert: values.AbsolutePath | None = key(
+        None, "File (PEM) of the client certificate, if the registry requires one."
+    )
     private_key: values.AbsolutePath | None = key(
-        None, "File of its private key (PEM), when `cert` does not hold it.", alias="key"
+        None, "File (PEM) of the client's private key, if it is not in `cert`.", alias="key"
     )
-    timeout_seconds: values.Duration = key("10s", "How long one question may take.", alias="timeout")
+    timeout_seconds: values.Duration = key("10s", "Timeout of one request.", alias="timeout")
 
 
 class PipelineSettings(Frozen):
-    """Settings of every pipeline in the same file that does not say otherwise; maps merge key by key."""
+    """Defaults of all pipelines in the same file. A pipeline's own keys win; maps are merged key by key."""
 
     start: StartText = key(
         "earliest",
-        "Where a table that does not exist yet begins: `earliest`, `latest`, a time (ISO 8601,"
-        " UTC when it has no zone) or offsets by partition. Resolved once, when the table is made.",
+        "Start of a table that does not exist yet: `earliest`, `latest`, a time (ISO 8601, UTC if it has no"
+        " zone) or offsets by partition. Resolved once, when the table is created.",
     )
     freshness_seconds: values.Duration = key(
-        "1m", "How old the last commit may get while records wait: then a run starts.", alias="freshness"
+        "1m", "Start a run when records wait and the last commit is this old.", alias="freshness"
     )
     schedule: values.Cron = key(
         None,
-        "Cron, e.g. `0 2 * * *`: drains at these times only, each until it has caught up; `freshness` then"
-        " starts none. `off` takes back what `defaults` say.",
-        shown="as soon as `freshness` or a full batch asks for one",
+        "Cron expression, for example `0 2 * * *`: drain only at these times, each time until caught up."
+        " Without it, `freshness` or a full batch starts a run. `off` removes a schedule set in `defaults`.",
     )
-    timezone: values.TimeZone = key("UTC", "IANA zone of both schedules, e.g. `Europe/Berlin`.")
+    timezone: values.TimeZone = key(
+        "UTC", "IANA time zone of `schedule` and `upkeep.schedule`, for example `Europe/Berlin`."
+    )
     max_batch_records: values.Count = key(
-        "2000000", "Most records in one commit; this many waiting records start a run at once."
+        "2000000", "Maximum number of records in a commit. As many waiting records start a run at once."
     )
     max_batch_bytes: values.Size = key(
-        "1GiB", "Most bytes (as Kafka holds them) in one commit; this much waiting starts a run at once."
+        "1GiB",
+        "Maximum size of a commit, in bytes as Kafka stores them. As many waiting bytes start a run at once.",
     )
     partition_by: values.OneOrMany[values.PartitionField] = key(
         (),
-        "Iceberg partition fields: a column (no float or double), `year|month|day|hour(column)`,"
-        " `bucket(16, column)`, `truncate(8, column)`. Used when the table is made.",
-        shown="none",
+        "Iceberg partition fields: a column (not float or double), `year|month|day|hour(column)`,"
+        " `bucket(16, column)` or `truncate(8, column)`. Applied when the table is created.",
     )
     sort_by: values.OneOrMany[values.SortColumn] = key(
         (),
-        "Columns that rows are sorted by, ascending, nulls first, then as they came: the table's sort order."
-        " A task sorts what it gathers before it writes, a row group of an eighth of `spark.task_memory`;"
-        " compaction sorts whole files. Holds for what is drained next.",
-        shown="as they came",
+        "Sort columns, ascending, nulls first; the table's sort order. Without it, rows stay in Kafka's"
+        " order. A task sorts each row group (an eighth of `spark.task_memory`); compaction sorts whole"
+        " files. Applies to new batches.",
     )
     location: values.StoragePath | None = key(
         None,
-        "A folder or bucket, `s3://other/lake`, that the table and its dead letters get folders of their own"
-        " in when they are made.",
-        shown="where the catalog puts them",
+        "Folder or bucket, for example `s3://other/lake`, in which the table and its dead-letter table are"
+        " created. If unset, the catalog chooses.",
     )
     table_properties: values.Properties = Field(
         default_factory=dict,
-        description="Iceberg table properties, set when the table is made."
-        " `sluice.*` and `commit.retry.*` are refused. Codecs: zstd (level 1 unless you say another), gzip,"
-        " lz4, snappy, uncompressed.",
+        description="Iceberg table properties, set when the table is created."
+        " `sluice.*` and `commit.retry.*` are refused. Codecs: zstd (default level 1), gzip, lz4, snappy,"
+        " uncompressed.",
     )
     columns: Columns = Field(
         default_factory=dict,
-        description="Declared Iceberg types by column; they win over what the records suggest. A map gives"
-        ' the source of values too: `{type: "decimal(12,2)", sql: "amount * quantity"}`'
-        " (docs/how-to/shape-rows.md).",
+        description="Iceberg types by column; they override derived types. A map also sets the source of the"
+        ' values: `{type: "decimal(12,2)", sql: "amount * quantity"}` (docs/how-to/shape-rows.md).',
     )
     filter: str | None = key(
         None,
-        "A DuckDB expression over one record: those for which it is not true become no row and are counted as"
+        "DuckDB expression over one record. Records for which it is not true are dropped and counted as"
         " `filtered` (docs/how-to/shape-rows.md).",
-        shown="every record is a row",
     )
-    route: RouteSettings = key(
-        RouteSettings(), "Which records become rows of other tables.", shown="every row is in the table"
-    )
+    route: RouteSettings = key(RouteSettings(), "Records that become rows of other tables.")
     table_schema: SchemaSettings = key(
         SchemaSettings(),
-        "What becomes of fields without a column, and of those with another type.",
+        "Handling of new fields and of fields with another type.",
         alias="schema",
     )
     owners: values.OneOrMany[values.Owner] = key(
-        (), "Owners shown in Dagster: an e-mail address or `team:name`."
+        (), "Owners shown in Dagster: e-mail addresses or `team:name`."
     )
-    value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")
+    value: ValueSettings = key(ValueSettings(), "Format of the records' values.")
     layout: values.LayoutName = key(
         "flat",
-        "What a row is: `flat`, the value's fields as columns; `archive`, the whole record with its bytes,"
-        " tombstones and what cannot be read too; or of a database's table `changes`, one event each,"
-        " or its `mirror`, which has the rows that it has (docs/how-to/debezium-mirror.md).",
+        "Content of a row. `flat`: the value's fields as columns. `archive`: the whole record as bytes,"
+        " including tombstones and unreadable values. `changes`: one change event of a database table."
+        " `mirror`: the current rows of a database table (docs/how-to/debezium-mirror.md).",
     )
-    cdc: CdcSettings = key(CdcSettings(), "What change events are written as.")
-    mirror: MirrorSettings = key(MirrorSettings(), "What a mirror is of, and what stops it.")
-    record_key: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
-    upkeep: UpkeepSettings = key(UpkeepSettings(), "When the tables are tidied up.")
+    cdc: CdcSettings = key(CdcSettings(), "Format of change events.")
+    mirror: MirrorSettings = key(MirrorSettings(), "Settings of `layout: mirror`.")
+    record_key: KeySettings = key(KeySettings(), "Format of the records' keys.", alias="key")
+    upkeep: UpkeepSettings = key(UpkeepSettings(), "Upkeep: compaction, snapshot expiry, orphan removal.")
     dead_letters: DeadLetterSettings = key(
-        DeadLetterSettings(), "What happens when many records cannot become rows, and what is kept of them."
+        DeadLetterSettings(), "Dead letters: limit, columns and partitioning of their table."
     )
-    quality: Suites = key((), "Great Expectations suites: what rows must be like.")
-    checks: CheckSettings = key(
-        CheckSettings(), "Which checks only warn, which are off, and limits of their own."
-    )
-    notify: NotifySettings = key(NotifySettings(), "Who is told of commits and of trouble.")
+    quality: Suites = key((), "Great Expectations suites that rows must pass.")
+    checks: CheckSettings = key(CheckSettings(), "Severities and limits of the built-in checks.")
+    notify: NotifySettings = key(NotifySettings(), "Webhooks for commits and failures.")
     hot: Hot = key(
         None,
-        "Whether queries may see what Kafka has beyond the table too (docs/reference/serving.md): `true`, or"
-        " a map. Not of an archive or a mirror, nor beside a gate or `route`.",
+        "Allow queries to include records in Kafka that are not in the table yet: `true`, or a map"
+        " (docs/reference/serving.md). Not available with `layout: archive`, `layout: mirror`, a gate or"
+        " `route`.",
         shown="false",
     )
 
@@ -234,12 +227,12 @@ class PipelineSettings(Frozen):
 
     @property
     def is_exact(self) -> bool:
-        """True if a new table has the declared columns and no others: records are reshaped."""
+        """True if a new table has only the declared columns, at least one of them computed or converted."""
         return self.table_schema.growth.ignores and any(each.source for each in self.columns.values())
 
     @property
     def envelope(self) -> Envelope | None:
-        """Return what is around a row, None where rows are no events."""
+        """Return the envelope of change events, or None if rows are not events."""
         envelope: Envelope | None = self.layout.envelope(self.cdc)
         return envelope
 
@@ -250,9 +243,10 @@ class PipelineSettings(Frozen):
 
 
 class PipelineConfig(PipelineSettings):
-    """One topic into one table. ``template`` names the ``topics_regex`` entry it was expanded from.
+    """Settings of one pipeline: one topic into one table.
 
-    ``stream`` names the gateway's stream whose events its topic has, None where there is none.
+    ``template`` is the ``topics_regex`` entry it was expanded from; ``stream`` is the gateway stream that
+    writes its topic. Both are None if there is none.
     """
 
     name: str
@@ -268,27 +262,27 @@ class PipelineConfig(PipelineSettings):
 
     @property
     def has_source_events(self) -> bool:
-        """True if its rows say which event of which of the gateway's sources they are, one an event."""
+        """True if each row is one event of a gateway source and has that source's event number."""
         return self.is_of_stream and self.layout.tells_source_events
 
     @property
     def table_partition_by(self) -> tuple[str, ...]:
-        """Return the partition fields that its table has."""
+        """Return the partition fields of its table."""
         return self.layout.partitions or tuple(self.partition_by)
 
     @property
     def table_sort_by(self) -> tuple[str, ...]:
-        """Return the columns that rows of its table are sorted by."""
+        """Return the sort columns of its table."""
         return self.layout.sorting or tuple(self.sort_by)
 
     @property
     def can_be_hot(self) -> bool:
-        """True if `hot: true` is taken of it."""
+        """True if `hot: true` is allowed for it."""
         return not ("hot" in self.layout.not_said or self.gates or self.routed_tables)
 
     @property
     def where(self) -> dict[str, str]:
-        """Return what an error of its table is told with."""
+        """Return the coordinates that errors of its table carry."""
         return {"pipeline": self.name, "table": self.table}
 
     @property
@@ -298,28 +292,28 @@ class PipelineConfig(PipelineSettings):
 
     @property
     def routed_tables(self) -> tuple[str, ...]:
-        """Return the tables beside its own that rows are routed to."""
+        """Return the other tables that rows are routed to."""
         return tuple(sorted({*self.route.tables.values()} - {self.table}))
 
     @property
     def dead_letter_table(self) -> str:
-        """Table of the records that could not become rows."""
+        """Return the name of the dead-letter table."""
         return self.table + DEAD_LETTERS_SUFFIX
 
     def due_ms(self, since_ms: int) -> int | None:
-        """Return when a drain should take what waits since then (ms), None without a schedule."""
+        """Return the next scheduled drain after ``since_ms`` (epoch ms); None without a schedule."""
         return next_tick_ms(self.schedule, self.timezone, since_ms) if self.schedule else None
 
     @property
     def gates(self) -> tuple[Suite, ...]:
-        """Return the suites that a batch has to meet before it is committed."""
+        """Return the suites that a batch must pass before its commit."""
         return tuple(suite for suite in self.quality if suite.when is When.GATE)
 
 
 class PipelineTemplate(PipelineSettings):
-    """A ``topics_regex`` entry: a pipeline for every topic that matches whole; ``table`` has ``{topic}``.
+    """A ``topics_regex`` entry: one pipeline per topic that matches completely; ``table`` has ``{topic}``.
 
-    ``file`` and ``line`` say where it is written.
+    ``file`` and ``line`` are its place in the configuration.
     """
 
     name: str
@@ -330,7 +324,7 @@ class PipelineTemplate(PipelineSettings):
 
 
 class SluiceConfig(_WithSecrets):
-    """Everything one ``sluice.yaml`` and its team files say.
+    """The complete configuration of one ``sluice.yaml`` and its team files.
 
     ``kafka``, ``catalog.properties``, ``state_properties``, ``spark.conf``, ``registries`` and ``sources``
     may hold ``${ENV}`` and ``${file:…}``; they are resolved per run in ``spark_jobs.connections``. ``state``
@@ -361,12 +355,12 @@ class SluiceConfig(_WithSecrets):
 
     @property
     def log_properties(self) -> values.SecretProperties:
-        """Return what opens the log: what opens the lake only where ``state`` is no map."""
+        """Return the FileIO properties of the log: its own if ``state`` is a map, else the catalog's."""
         return self.catalog.properties if self.state_properties is None else self.state_properties
 
     @property
     def has_broker(self) -> bool:
-        """True if the file names a broker; if not, the embedded one is meant."""
+        """True if a broker is configured; otherwise the embedded one is used."""
         return bool(self.kafka.get("bootstrap.servers"))
 
     def pipeline(self, name: str) -> PipelineConfig | None:

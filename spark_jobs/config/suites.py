@@ -1,4 +1,4 @@
-"""``quality``: suites of expectations and what a gate does; ``checks``: how bad each built-in is. Pure."""
+"""Settings ``quality`` (suites and gates) and ``checks`` (severities and limits). Pure."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _NAMED_COLUMN = ("column", "column_A", "column_B")
 
 
 class When(StrEnum):
-    """When a suite is judged."""
+    """Moment at which a suite is evaluated."""
 
     AFTER = "after"  # on what was committed
     GATE = "gate"  # on written files, before their commit
 
 
 class OnFailure(StrEnum):
-    """What a gate does with a batch that does not meet its suite."""
+    """Action of a gate on a batch that fails its suite."""
 
     HOLD = "hold"
     DEAD_LETTERS = "dead_letters"
 
 
 class Severity(StrEnum):
-    """How loud a suite that is not met is."""
+    """Severity of a failed suite."""
 
     WARN = "warn"
     ERROR = "error"
@@ -61,23 +61,23 @@ class Expectation:
 
     @property
     def is_of_rows(self) -> bool:
-        """True if each row meets it or not, so that failing rows can be told from others."""
+        """True if it is evaluated per row, so that failing rows are known."""
         return LOOKS_AT[self.type] == "rows"
 
     @property
     def is_of_columns(self) -> bool:
-        """True if it is about names and types alone: no row is looked at."""
+        """True if it only concerns names and types of columns, not rows."""
         return LOOKS_AT[self.type] == "columns"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that it is about."""
+        """Return the columns that it concerns."""
         named = [self.kwargs[key] for key in _NAMED_COLUMN if key in self.kwargs]
         return tuple(dict.fromkeys([*named, *self.kwargs.get("column_list", ())]))
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return what Great Expectations is given: all but the row condition, which it would run as code."""
+        """Return the arguments for Great Expectations without the row condition, which it runs as code."""
         return {key: value for key, value in self.kwargs.items() if key not in _CONDITION}
 
     @property
@@ -89,7 +89,7 @@ class Expectation:
 
     @property
     def row_condition(self) -> str | None:
-        """Return which rows it is about, in SQL; None for all."""
+        """Return the SQL condition of the rows that it concerns; None for all."""
         return self.kwargs.get(ROW_CONDITION)
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ def _parse_expectation(value: object) -> Expectation:
 
 
 def _stay_with_the_rows(name: str, kwargs: dict[str, Any]) -> None:
-    """Refuse arguments that are code, or that lead beyond the rows that are judged."""
+    """Refuse arguments that are code or refer to anything but the evaluated rows."""
     if not isinstance(kwargs.get(ROW_CONDITION), str | None):
         raise wrong_value("row-condition-no-text", name=name)
     if kwargs.get("condition_parser", "pandas") != "pandas":
@@ -129,7 +129,7 @@ def _stay_with_the_rows(name: str, kwargs: dict[str, Any]) -> None:
 
 
 def _entries(value: object) -> Iterator[tuple[str, object]]:
-    """Every key with its value, at any depth."""
+    """Yield every key with its value, at any depth."""
     if isinstance(value, dict):
         yield from value.items()
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -155,25 +155,25 @@ Expectations = Annotated[
 
 
 class Suite(Frozen):
-    """Expectations that are judged together, each under Great Expectations' own name."""
+    """Expectations that are evaluated together, by their names in Great Expectations."""
 
     name: values.PipelineName = Field(description="Name of the suite and of its check in Dagster.")
     when: Annotated[When, choice(When)] = key(
         "after",
-        "`after`: judged on what was committed. `gate`: judged on the written files of each"
-        " batch, which is committed only when it meets them.",
+        "`after`: evaluated on committed rows. `gate`: evaluated on the files of each batch before its"
+        " commit; a batch that fails is not committed.",
     )
     on_failure: Annotated[OnFailure, choice(OnFailure)] = key(
         "hold",
-        "What a gate does: `hold` the batch until a person publishes or discards it, or send its"
-        " failing rows to the dead letters.",
+        "Action of a gate. `hold`: the batch waits until an operator publishes or discards it."
+        " `dead_letters`: failing rows become dead letters.",
     )
     severity: Annotated[Severity, choice(Severity)] = key(
-        "error", "Severity of the check in Dagster when the suite is not met."
+        "error", "Severity of the check in Dagster if the suite fails."
     )
     expectations: Expectations = Field(
-        description="`- expect_column_values_to_not_be_null: {column: id}` and any other; a field inside a"
-        " struct is `customer.country`."
+        description="Expectations, for example `- expect_column_values_to_not_be_null: {column: id}`. A field"
+        " inside a struct is `customer.country`."
     )
 
     @model_validator(mode="after")
@@ -231,22 +231,22 @@ else:
 
 
 class CheckSettings(_Limits):
-    """Which of the built-in checks only warn, which are off, and limits of their own; docs/runbook.md."""
+    """Severities and limits of the built-in checks (docs/runbook.md)."""
 
     warn: CheckNames = key(
         WARNING,
-        "Checks whose failure wants a look; that of any other wants a person now.",
+        "Checks that only warn. A failure of any other check needs action now.",
         shown=", ".join(WARNING),
     )
-    off: CheckNames = key((), "Checks that are not judged.", shown="none")
+    off: CheckNames = key((), "Checks that are disabled.")
 
     def severity_of(self, check: Check) -> CheckSeverity:
-        """Return how bad it is when this check fails."""
+        """Return the severity of this check."""
         if check.name in self.off:
             return CheckSeverity.OFF
         return CheckSeverity.WARN if check.name in self.warn else CheckSeverity.ERROR
 
     def limit_of(self, check: Check) -> float | None:
-        """Return seconds, records or a share, whatever its limit is; None leaves it to the check."""
+        """Return the check's configured limit (seconds, records or a share), or None for its default."""
         limit: float | None = getattr(self, check.name) if check.limit else None
         return limit

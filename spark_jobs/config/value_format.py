@@ -1,4 +1,4 @@
-"""``value`` and ``key``: what records are written in, and where their schemas come from. Pure."""
+"""Settings ``value`` and ``key``: formats of records and places of their schemas. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.config.values import Frozen, choice, key
 
 
 class ValueFormat(StrEnum):
-    """What values are written in."""
+    """Format of values."""
 
     JSON = "json"
     AVRO = "avro"
@@ -24,7 +24,7 @@ class ValueFormat(StrEnum):
 
     @property
     def has_schema(self) -> bool:
-        """True if such a value is read by the schema it was written with."""
+        """True if values are read by the schema that they were written with."""
         return self in (ValueFormat.AVRO, ValueFormat.PROTOBUF, ValueFormat.JSON_SCHEMA)
 
 
@@ -45,61 +45,61 @@ _USED_BY = {
 
 
 class Framing(StrEnum):
-    """How something that is written by a registry's schema says by which."""
+    """How bytes written with a registry's schema name it."""
 
     CONFLUENT = "confluent"
     NONE = "none"
 
 
 class UnknownFields(StrEnum):
-    """What becomes of a value with fields that its schema does not know."""
+    """Handling of a value with fields that its schema does not define."""
 
     DEAD_LETTER = "dead_letter"
     IGNORE = "ignore"
 
 
 class SchemaPlace(Frozen):
-    """Where the schemas are that something is written with."""
+    """Place of the schemas of values or keys."""
 
     format: ValueFormat
     registry: values.RegistryName | None = key(
         None,
-        "The registry, by its name under `registries`.",
+        "The schema registry, a name under `registries`.",
     )
     framing: Annotated[Framing, choice(Framing)] = key(
         "confluent",
-        "With a registry: which schema was written with stands in an id before the bytes, or in a header"
-        " `__value_schema_id` (`__key_schema_id`), as Confluent's serializers do; or nowhere (`none`).",
+        "With a registry. `confluent`: each value carries its schema id, before the bytes or in the header"
+        " `__value_schema_id` (`__key_schema_id`). `none`: values carry no id; `subject` and `version` choose"
+        " the schema.",
     )
     subject: str | None = key(
         None,
-        "Where no id says it: what the schema is registered as.",
-        shown="TOPIC-value, of keys TOPIC-key",
+        "With `framing: none`: the subject of the schema. If unset, `TOPIC-value`, or `TOPIC-key` for keys.",
     )
     version: values.SchemaVersion = key(
         "latest",
-        "Where no id says it: the subject's version. `latest` is asked for whenever a batch is planned; what"
-        " was drained by one is read by it for ever.",
+        "With `framing: none`: the version of the subject. `latest` is looked up for every batch. Records are"
+        " always read again with the version that they were drained with.",
     )
     file: values.FileBelow | None = key(
         None,
-        "A file with the one schema, where there are no ids: a path below the folder of `sluice.yaml`.",
+        "File with the schema, for values without ids: a path below the folder of `sluice.yaml`.",
     )
     message: str | None = key(
         None,
-        "Protobuf: the message in that file, or of that subject, by its full name or the last part of it.",
-        shown="the only one",
+        "Protobuf: the message in the file or subject, by its full name or last part. Required if there are"
+        " several.",
     )
     include: values.OneOrMany[values.FileBelow] = key(
         (),
-        "Protobuf, JSON Schema: folders below that of `sluice.yaml` whose files (`.proto`, `.json`) it may"
-        " refer to, by their path in there.",
-        shown="none",
+        "Protobuf, JSON Schema: folders below that of `sluice.yaml` with files (`.proto`, `.json`) that the"
+        " schema imports, by their path within the folder.",
     )
     unknown_fields: Annotated[UnknownFields, choice(UnknownFields)] = key(
         "dead_letter",
-        "Protobuf, JSON Schema: what becomes of a value with fields that its schema does not know: a"
-        " `dead_letter`, or a row (`ignore`), the fields being counted by number or name and kept nowhere.",
+        "Protobuf, JSON Schema: handling of a value with fields that its schema does not define."
+        " `dead_letter`: it becomes a dead letter. `ignore`: it becomes a row; the fields are dropped and"
+        " counted by number or name.",
     )
 
     @property
@@ -109,41 +109,40 @@ class SchemaPlace(Frozen):
 
     @property
     def is_by_version(self) -> bool:
-        """True if the version of a subject says by which schema all are read."""
+        """True if all values are read by one version of a subject."""
         return self.format.has_schema and self.registry is not None and self.framing is Framing.NONE
 
 
 class ValueSettings(SchemaPlace):
-    """What the records' values are written in, and where their schemas are."""
+    """Format of the records' values and place of their schemas."""
 
     format: Annotated[ValueFormat, choice(ValueFormat)] = key(
         "json",
-        "`json` objects; `avro`, `protobuf` or `json_schema`, by a schema; a line of `csv`; or one column"
-        " `value` of all there is: `string` (UTF-8), `raw` (bytes).",
+        "`json` (objects), `csv` (one line), `avro`, `protobuf` or `json_schema` (with a schema), or one"
+        " column `value` with the whole value: `string` (UTF-8) or `raw` (bytes).",
     )
     columns: values.OneOrMany[values.ColumnName] = key(
         (),
-        "CSV: the names of all fields, in their order. The pipeline's `columns` give them types.",
-        shown="none",
+        "CSV: the names of all fields, in order. Their types are set in the pipeline's `columns`.",
     )
-    delimiter: values.Delimiter = key(",", "CSV: the character between two fields.")
+    delimiter: values.Delimiter = key(",", "CSV: the field separator.")
     header: values.HasHeader = key(
-        None, "CSV: a line that is the names in `columns` is no row: passed over and counted.", shown="false"
+        None, "CSV: skip and count lines that repeat the names in `columns`.", shown="false"
     )
     encoding: values.TextEncoding = key(
-        "utf-8", "CSV: what the bytes are, by Python's name: `latin-1`, `cp1252`."
+        "utf-8", "CSV: Python's name of the text encoding, for example `latin-1` or `cp1252`."
     )
 
 
 class KeySettings(SchemaPlace):
-    """What the records' keys are written in, and where their schemas are."""
+    """Format of the records' keys and place of their schemas."""
 
     format: Annotated[ValueFormat, choice(ValueFormat)] = key(
         "string",
-        "`string` (UTF-8), as which `_kafka_key` holds it; `raw` bytes; or, by a schema, `avro`, `protobuf`"
-        " or `json_schema`: `_kafka_key` then holds the bytes, and a column of its own what they say.",
+        "`string` (UTF-8) or `raw` (bytes) in `_kafka_key`; or `avro`, `protobuf` or `json_schema` with a"
+        " schema: `_kafka_key` has the bytes and an additional column the decoded key.",
     )
-    column: str = key("key", "The column of what a key with a schema says.", alias="as")
+    column: str = key("key", "Column of the decoded key.", alias="as")
 
     @property
     def is_binary(self) -> bool:
@@ -152,9 +151,9 @@ class KeySettings(SchemaPlace):
 
 
 def check_place(value: SchemaPlace, registries: Collection[str], own: Collection[str]) -> Finding | None:
-    """Return what a pipeline's settings contradict, defaults and all.
+    """Return the first contradiction in a pipeline's settings, including inherited defaults.
 
-    What its format does not use is refused of its ``own`` alone: defaults are for several formats.
+    Settings that its format does not use are refused only among its ``own``: defaults serve several formats.
     """
     if isinstance(value, KeySettings) and (finding := _check_key(value)) is not None:
         return finding
