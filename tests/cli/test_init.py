@@ -63,7 +63,7 @@ def test_options_that_make_mistakes_write_nothing(folder, capsys):
     """A namespace that is none is refused before a file exists."""
     assert main(["init", "--topic", "a", "--namespace", "x y"]) == 78
     assert not (folder / "sluice.yaml").exists()
-    assert "not a table name" in capsys.readouterr().err
+    assert "not a valid table name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_mistakes_are_one_line_each(write, capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"{tmp_path}/sluice.yaml:2 kafka.sasl.password: must be text",
-        f"{tmp_path}/sluice.yaml:3 pipelines.a.tabel: is not a key Sluice knows — Did you mean table?",
+        f"{tmp_path}/sluice.yaml:3 pipelines.a.tabel: is not a key that Sluice knows — Did you mean table?",
         "",
         "2 mistakes",
     ]

@@ -126,7 +126,7 @@ def test_what_goes_together_with_the_declared_types_is_told_by_its_type() -> Non
         "price * 2": ("decimal(12,2)", "gives double"),
         "seen": ("date", "gives timestamp[us, tz=UTC]"),
         "amount || n + seen": ("string", "No function matches"),
-        "other": ("long", "speaks of other, which is another expression's column"),
+        "other": ("long", "refers to other, which is the column of another expression"),
         "CAST('x' AS INTEGER)": ("int", "Could not convert string 'x'"),
         "INTERVAL 1 DAY": ("string", "gives month_day_nano_interval"),
     }
@@ -147,7 +147,7 @@ def test_a_number_with_a_comma_of_csv_is_a_column_of_another_name() -> None:
     assert not _problems({**csv, "columns": yaml.safe_load(line)})[0]
     own = {"price": {"type": "decimal(10, 2)", "sql": "replace(price, ',', '.')"}}
     (problem,), _ = _problems({**csv, "columns": own})
-    assert "otherwise" in (problem.hint or "")
+    assert "Rename the expression's column" in (problem.hint or "")
 
 
 def test_what_is_for_json_alone_says_so() -> None:
@@ -174,7 +174,7 @@ def test_what_is_for_json_alone_says_so() -> None:
         ({"route": {"by": "n * 0.5", "tables": {"a": "l.a"}}}, "route.by", "gives decimal128"),
         ({"route": {"by": "n"}}, "route", "has no tables"),
         ({"route": {"tables": {"1": "l.a"}}}, "route", "has no by"),
-        ({"route": {"by": "n", "tables": {"1": "nowhere"}}}, "route.tables.1", "is not a table name"),
+        ({"route": {"by": "n", "tables": {"1": "nowhere"}}}, "route.tables.1", "is not a valid table name"),
         ({"route": {"by": "n", "tables": {"1": "lake.T"}}}, "route.tables.1", "is the pipeline's own"),
         (
             {"route": {"by": "n", "tables": {"1": "l.a", "2": "lake.t_dead_letters"}}},
@@ -184,7 +184,7 @@ def test_what_is_for_json_alone_says_so() -> None:
         (
             {"layout": "archive", "columns": {}, "route": {"by": "_kafka_partition", "tables": {"1": "l.a"}}},
             "route",
-            "is not said of an archive",
+            "does not apply to an archive",
         ),
     ],
 )

@@ -42,7 +42,7 @@ def test_aliases_of_aliases_are_refused_at_once():
     assert time.monotonic() - began < QUICK_SECONDS
     assert document is None
     assert problem.line == 6
-    assert str(problem).startswith("team.yaml:6: is 66,430 values with its aliases written out")
+    assert str(problem).startswith("team.yaml:6: has 66,430 values once its YAML aliases are expanded")
 
 
 def test_merged_maps_of_merged_maps_are_refused_too():
@@ -82,8 +82,8 @@ def test_a_team_file_that_takes_more_than_a_second_to_read_is_named(tmp_path):
     assert [each.name for each in config.pipelines] == ["a", "c"]
     (problem,) = config.problems
     assert str(problem) == (
-        f"{tmp_path}/teams/large.yaml: has 131,114 bytes, where 131,072 are the most of a team file"
-        " — Write its pipelines into several files."
+        f"{tmp_path}/teams/large.yaml: has 131,114 bytes; a team's file may have at most 131,072"
+        " — Split its pipelines into several files."
     )
 
 
@@ -94,7 +94,7 @@ def test_of_many_mistakes_in_one_file_a_hundred_are_told():
     began = time.monotonic()
     problems = _built(text).problems
     assert time.monotonic() - began < QUICK_SECONDS
-    assert sum("is not a key Sluice knows" in problem.message for problem in problems) in {99, 100}
+    assert sum("is not a key that Sluice knows" in problem.message for problem in problems) in {99, 100}
 
 
 @pytest.mark.parametrize("regex", [r"(\w+)+!", r"(a|aa)+!", r"(.*)*x"])
@@ -182,7 +182,7 @@ def test_a_team_files_expressions_take_a_second_of_a_process_of_their_own(tmp_pa
     assert [each.name for each in reading.config.pipelines] == ["a", "costly", "good"]
     told = {problem.key: problem for problem in reading.config.problems}
     assert list(told) == ["pipelines.slow", "pipelines.wrong.filter", "pipelines.path.columns.n.jmespath"]
-    assert "takes more than half a second to judge" in told["pipelines.slow"].message
+    assert "takes more than half a second to check" in told["pipelines.slow"].message
     assert (told["pipelines.slow"].file, told["pipelines.slow"].line) == (f"{tmp_path}/teams/a_slow.yaml", 2)
 
 

@@ -228,7 +228,11 @@ def test_two_topics_with_one_safe_name_are_a_problem():
     assert [p.topic for p in expanded.pipelines] == ["shop_a"]
     (problem,) = expanded.problems
     assert problem.line == 3
-    assert "topic shop.a would be the pipeline shop_a into l.shop_a, which topic shop_a is" in problem.message
+    assert (
+        "topic shop.a would become the pipeline shop_a with table l.shop_a, which"
+        in problem.message
+        in problem.message
+    )
     assert contested(config, ["shop_a", "shop.a", "shop.b"]) == {"l.shop_a"}
     assert expand(expanded, ["shop.a"]).problems == ()
 
@@ -357,7 +361,7 @@ def test_a_team_file_names_only_registries_and_sources_that_are_lent(tmp_path, s
     config = load_config(main)
     (problem,) = config.problems
     assert problem.key == f"{place}.{key}"
-    assert "which the main file does not lend to team files" in problem.message
+    assert "which the main file does not allow in this team's file" in problem.message
     assert [each.name for each in config.pipelines] == ["a"]
     entry = f"{{files: {tmp_path}/teams/b.yaml, {line}}}"
     assert entry in problem.hint

@@ -95,7 +95,7 @@ GOOD = "expectations: [expect_column_values_to_not_be_null: {column: id}]"
             "- {name: a, when: gate, on_failure: dead_letters, expectations: [expect_column_to_exist: {}]}",
             "0",
             7,
-            "none of its expectations is about rows",
+            "none of its expectations is about single rows",
         ),
     ],
 )

@@ -57,9 +57,9 @@ def test_a_registry_is_read_with_references_unresolved(tmp_path: Path) -> None:
         (f"{{url: 'http://r?token={PASSWORD}'}}", "registries.main.url", "more than an address"),
         ("{url: 'http://r', url_prefix: x}", "registries.main.url_prefix", "Known here: auth"),
         ("{url: 'http://r', ca: ca.pem}", "registries.main.ca", "is not an absolute path"),
-        ("{url: 'http://r', key: /k}", "registries.main.key", "without a certificate"),
+        ("{url: 'http://r', key: /k}", "registries.main.key", "without its certificate"),
         ("{url: 'http://r', timeout: 10}", "registries.main.timeout", "unit"),
-        (f"{{url: 'http://r', auth: {{basic: ['{PASSWORD}']}}}}", f"{AUTH}.basic", "one value"),
+        (f"{{url: 'http://r', auth: {{basic: ['{PASSWORD}']}}}}", f"{AUTH}.basic", "a single value"),
         (
             f"{{url: 'http://r', auth: {{basic: '${{{PASSWORD}'}}}}",
             f"{AUTH}.basic",
@@ -75,7 +75,7 @@ def test_a_registry_is_read_with_references_unresolved(tmp_path: Path) -> None:
             f"{AUTH}",
             "Keep one",
         ),
-        ("{url: 'http://r'}\n  'a/b': {url: 'http://r'}", "registries.a/b", "is not a registry's name"),
+        ("{url: 'http://r'}\n  'a/b': {url: 'http://r'}", "registries.a/b", "is not a valid registry name"),
     ],
 )
 def test_a_mistake_is_named_with_its_key_and_no_secret(

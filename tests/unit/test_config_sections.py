@@ -43,9 +43,9 @@ def test_sections_merge_key_by_key() -> None:
     ("section", "key", "told"),
     [
         ({"upkeep": {"keep_snapshot": "7"}}, "upkeep.keep_snapshot", "Did you mean keep_snapshots?"),
-        ({"upkeep": {"orphans_older_than": "2h"}}, "upkeep.orphans_older_than", "At least 1d"),
-        ({"dead_letters": {"stop_above": "500%"}}, "dead_letters.stop_above", "Write 5%"),
-        ({"dead_letters": {"stop_above": "many"}}, "dead_letters.stop_above", "Write 5%"),
+        ({"upkeep": {"orphans_older_than": "2h"}}, "upkeep.orphans_older_than", "at least 1d"),
+        ({"dead_letters": {"stop_above": "500%"}}, "dead_letters.stop_above", "for example 5%"),
+        ({"dead_letters": {"stop_above": "many"}}, "dead_letters.stop_above", "for example 5%"),
     ],
 )
 def test_mistakes_in_sections_are_named_with_their_key(section, key, told) -> None:

@@ -87,7 +87,7 @@ def test_a_new_layout_is_one_file(twice: Layout, tmp_path: Path, monkeypatch: py
         "version: 1\npipelines: {a: {topic: t, table: l.a, layout: twice, filter: id > 1}}\n"
     )
     (problem,) = read_config(tmp_path / "sluice.yaml").problems
-    assert "is not said of a table of all twice" in str(problem)
+    assert "does not apply to a table of all twice" in str(problem)
 
     pipeline = PipelineConfig.model_validate({"name": "a", "topic": "t", "table": "l.a", "layout": "twice"})
     assert (pipeline.layout, pipeline.table_sort_by) == (twice, ("_kafka_key",))

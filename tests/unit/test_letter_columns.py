@@ -92,9 +92,21 @@ def test_a_column_of_another_type_is_named() -> None:
     ("letters", "key", "told"),
     [
         ({"columns": {"a": {"type": "int"}}}, "columns.a.sql", ""),
-        ({"columns": {"a": {"type": "int", "sql": "amount"}}}, "columns.a.sql", "which no dead letter has"),
-        ({"columns": {"a": {"type": "string", "sql": "_kafka_key"}}}, "columns.a.sql", "no dead letter has"),
-        ({"columns": {"a": {"type": "string", "sql": "batch_id"}}}, "columns.a.sql", "no dead letter has"),
+        (
+            {"columns": {"a": {"type": "int", "sql": "amount"}}},
+            "columns.a.sql",
+            "which is not a column of dead",
+        ),
+        (
+            {"columns": {"a": {"type": "string", "sql": "_kafka_key"}}},
+            "columns.a.sql",
+            "not a column of dead letters",
+        ),
+        (
+            {"columns": {"a": {"type": "string", "sql": "batch_id"}}},
+            "columns.a.sql",
+            "not a column of dead letters",
+        ),
         ({"columns": {"a": {"type": "date", "sql": "current_date"}}}, "columns.a.sql", "a moment's"),
         (
             {"columns": {"a": {"type": "int", "sql": "_kafka_timestamp"}}},
@@ -107,7 +119,7 @@ def test_a_column_of_another_type_is_named() -> None:
             "columns.batch_id",
             "every dead-letter table",
         ),
-        ({"partition_by": ["day(at)"]}, "partition_by", "there is no column at"),
+        ({"partition_by": ["day(at)"]}, "partition_by", "dead-letter table has no column at"),
         (
             {"columns": {"x": {"type": "double", "sql": "1.5::DOUBLE"}}, "partition_by": ["x"]},
             "partition_by",

@@ -93,9 +93,9 @@ def test_one_that_does_not_end_is_stopped_with_all_it_started(program: Path) -> 
     ("written", "told"),
     [
         ("{remote_command: session}", "not an absolute path"),
-        ("{remote_command: []}", "no program"),
+        ("{remote_command: []}", "not a program"),
         ("{remote_command: [/bin/session], remote: 'sc://a:1'}", "has both remote and remote_command"),
-        ("{ship_python: true}", "a server that Sluice does not start"),
+        ("{ship_python: true}", "server that Sluice does not start"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, written: str, told: str) -> None:

@@ -238,7 +238,7 @@ def test_anything_else_is_refused_when_the_file_is_read(condition: str) -> None:
 def test_what_great_expectations_has_instead_of_a_text_is_refused_when_the_file_is_read() -> None:
     """Its own condition objects could hold anything."""
     condition = {"type": "pass_through", "pass_through_filter": "id > 1"}
-    with pytest.raises(ValueError, match="has a row_condition that is no text"):
+    with pytest.raises(ValueError, match="has a row_condition that is not text"):
         _suite({"column": "id", "row_condition": condition})
 
 
