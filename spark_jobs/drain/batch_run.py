@@ -1,4 +1,4 @@
-"""One batch on its way: what was true when it was planned, its connections, its log, and what came of it."""
+"""State of one batch: its plan, connections, log and result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """One committed batch; ``durations_ms`` by step, ``cpu_us`` of all tasks together by step.
+    """A committed batch; ``durations_ms`` is by step, ``cpu_us`` by step over all tasks.
 
     ``ignored`` counts values of fields that have no column, by dotted name.
     """
@@ -42,7 +42,7 @@ class BatchResult:
     ignored: dict[str, int] = field(default_factory=dict)
 
     def shown(self) -> dict[str, Any]:
-        """Return what screens show of it, as plain data."""
+        """Return the result for screens, as plain data."""
         return {
             **self.counts.shown(self.batch),
             "snapshot_id": self.snapshot_id,
@@ -57,34 +57,34 @@ class BatchResult:
 
 
 class CommittedBatches:
-    """What one run of whatever kind of work committed, and what its batches came to together."""
+    """The batches that one run of any kind of work committed, and their totals."""
 
     __slots__ = ()
     batches: tuple[BatchResult, ...]
 
     @property
     def balance(self) -> Balance:
-        """Sum over the batches."""
+        """The sum over the batches."""
         return total(batch.counts.balance for batch in self.batches)
 
     @property
     def dead_letter_phases(self) -> dict[str, int]:
-        """Its dead letters by the step that they did not pass."""
+        """Its dead letters, by the step that they did not pass."""
         return _added_up(batch.counts.dead_letter_phases for batch in self.batches)
 
     @property
     def filtered_reasons(self) -> dict[str, int]:
-        """The records that a filter left out, by reason."""
+        """The filtered records, by reason."""
         return _added_up(batch.counts.filtered_reasons for batch in self.batches)
 
     @property
     def routed_tables(self) -> dict[str, int]:
-        """The rows that went to other tables, by table."""
+        """The rows of other tables, by table."""
         return _added_up(batch.counts.routed_tables for batch in self.batches)
 
 
 def _added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums of what several batches counted, by name."""
+    """Return the sums of several batches' counts, by name."""
     summed: Counter[str] = Counter()
     for each in counts:
         summed.update(each)
@@ -107,7 +107,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A pipeline's data table, the table of its dead letters, and those that it routes rows to by name."""
+    """A pipeline's data table, its dead-letter table, and its routed tables by name."""
 
     data: Table
     dead_letters: Table
@@ -140,12 +140,12 @@ class BatchRun:
 
     @property
     def where(self) -> dict[str, str]:
-        """Return what an error of the batch is told with."""
+        """Return the context of the batch's errors."""
         return {"pipeline": self.pipeline.name, "table": self.batch.table}
 
     @property
     def table_uuid(self) -> str:
-        """That of the table the batch was planned for."""
+        """The uuid of the table that the batch was planned for."""
         return str(self.tables.data.metadata.table_uuid)
 
     def log(self, entry: Entry) -> None:
@@ -154,7 +154,7 @@ class BatchRun:
         self.reach(f"after-{entry.phase.kebab}")
 
     def reach(self, place: str) -> None:
-        """Name the place that the batch has reached: tests let it die there."""
+        """Mark a fail point that the batch has reached: tests can kill it there."""
         self.connections.fail_points.reach(f"{self.batch.kind}.{place}")
 
 
@@ -165,7 +165,7 @@ _MOST_RANGES = 8
 
 
 def planned_line(run: BatchRun) -> str:
-    """Return what is about to be read."""
+    """Return the log line of a planned batch."""
     batch = run.batch
     return (
         f"planned {count(batch.records, 'dead letter' if batch.letters else 'offset')}"
@@ -175,7 +175,7 @@ def planned_line(run: BatchRun) -> str:
 
 
 def read_line(written: Written, milliseconds: int) -> str:
-    """Return what was read and written, and how fast."""
+    """Return the log line of records read and written, with the speed."""
     records = written.balance.records
     return (
         f"read and wrote {count(records, 'record')} ({written.bytes_read:,} bytes)"
@@ -184,7 +184,7 @@ def read_line(written: Written, milliseconds: int) -> str:
 
 
 def committed_line(batch: BatchResult) -> str:
-    """Return what became of a batch's records; the time is from its plan to its last commit."""
+    """Return the log line of a commit's counts; the time is from its plan to its last commit."""
     named = batch.counts.dead_letter_phases, batch.counts.filtered_reasons, batch.counts.routed_tables
     told = counts(batch.counts.balance, *named)
     return (

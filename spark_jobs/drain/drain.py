@@ -1,4 +1,4 @@
-"""Drain a topic into its table, one commit a batch, until it has caught up or the budget is used.
+"""Drains a topic into its table, one commit per batch, until caught up or out of budget.
 
 What one batch goes through is in ``spark_jobs.drain.drain_batch``; what a task does in
 ``spark_jobs.drain.split_task``.
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DrainResult(CommittedBatches):
-    """What one run did; ``lag_records`` is what arrived or was left, 0 when a pause met it before it asked.
+    """The result of one run; ``lag_records`` are left or new, 0 if it was paused before it looked.
 
     ``undecided`` is what an open transaction holds back beyond that.
     ``stopped`` is "caught-up", "budget", "paused" by an operator, or "held": a batch failed a quality gate,
@@ -64,7 +64,7 @@ class DrainResult(CommittedBatches):
 
     @property
     def ignored(self) -> dict[str, int]:
-        """Values of fields without a column by name, over the run's batches."""
+        """Ignored field values by name, over the run's batches."""
         counted: dict[str, int] = {}
         for batch in self.batches:
             counted = add_ignored(counted, batch.ignored)
@@ -72,7 +72,7 @@ class DrainResult(CommittedBatches):
 
     @property
     def valid_through_ms(self) -> int | None:
-        """Record time up to which the table is complete with the last batch, ms since the epoch."""
+        """Record time up to which the table is complete after the last batch, ms since the epoch."""
         return self.batches[-1].valid_through_ms if self.batches else None
 
 
@@ -83,7 +83,7 @@ def drain(
     budget_seconds: float,
     on_progress: Callable[[BatchResult], None],
 ) -> DrainResult:
-    """Recover what earlier runs left, then commit batch after batch up to where the topic ended at the start.
+    """Recover earlier runs' work, then commit batches up to the topic's end at the start of the run.
 
     What arrives meanwhile is taken along by the last batch, and by further ones only when it fills them: a
     steady flow would otherwise be committed in ever smaller files for as long as the budget lasts.
@@ -160,7 +160,7 @@ def _drain(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Topic and table before the next batch; ``tables`` are None where there is nothing to drain."""
+    """Topic and tables before the next batch; ``tables`` are None if there is nothing to drain."""
 
     source: SourceState
     tables: Tables | None
@@ -170,7 +170,7 @@ class _Look:
 
 
 def _look(pipeline: PipelineConfig, connections: Connections, last: Committed | None) -> _Look:
-    """Look at the topic, and at the tables unless the last commit has all there is."""
+    """Look at the topic, and at the tables unless the last commit returned them."""
     source = connections.admin.source_state(pipeline.topic)
     if last is not None and not source.lag(last.progress.next_offsets):
         return _Look(source, None, last.metadata, last.progress.paused, last.progress.next_offsets)
@@ -198,7 +198,7 @@ def _next_batch(
 
 
 def _replan(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges) -> BatchRun:
-    """A batch of exactly these ranges, on the tables as they are now."""
+    """Return a batch of exactly these ranges, on the current tables."""
     source = connections.admin.source_state(pipeline.topic)
     tables = ensure_tables(pipeline, connections, source)
     run = plan_batch(pipeline, connections, source, tables, within=ranges) if tables else None
@@ -208,13 +208,13 @@ def _replan(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRa
 
 
 def _is_due(ranges: OffsetRanges, goal: dict[int, int], pipeline: PipelineConfig) -> bool:
-    """Whether the ranges still lead to the goal, or what came after it fills a batch of its own."""
+    """True if the ranges lead to the goal, or later records fill a whole batch."""
     is_below = any(r.start < goal.get(r.partition, r.start) for r in ranges)
     return is_below or ranges.records >= pipeline.max_batch_records
 
 
 def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_offsets: dict[int, int]) -> None:
-    """Publish consumer-group offsets for tools that show lag; nothing of Sluice ever reads them."""
+    """Publish consumer-group offsets for tools that show lag; Sluice never reads them."""
     try:
         connections.admin.publish_group_offsets(f"sluice-{pipeline.name}", pipeline.topic, next_offsets)
     except SluiceError as error:
@@ -230,7 +230,7 @@ def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_off
 def drain_whole_or_halved(
     run: BatchRun, replan: Callable[[OffsetRanges], BatchRun]
 ) -> Iterator[tuple[BatchResult, Committed]]:
-    """Commit the planned batch; where a record stops it, all of it that is before that one.
+    """Commit the planned batch; if a record stops it, commit everything before that record.
 
     Yields what was committed, one result normally. ``replan`` plans given ranges on the table as it is then.
     Raises ``BadRecord`` (``poison-record``) for a record whose task dies when it is read alone, and every
@@ -293,7 +293,7 @@ def _poison(batch: Batch, error: SluiceError) -> SluiceError:
 
 
 def ended_line(result: DrainResult, milliseconds: float) -> str:
-    """Return how a drain ended, also when there was nothing to do; the time is its run's."""
+    """Return the log line of a drain's end, even without any work; the time is the run's."""
     batches = count(len(result.batches), "batch", "batches")
     if result.paused is not None:
         return f"{batches} drained; {paused_line(result.paused)} ({mends.resume(result.pipeline)})"

@@ -1,4 +1,4 @@
-"""One batch, phase by phase, as things happen: plan, log, read and write, verify, commit, dead letters.
+"""One batch, phase by phase: plan, log, read and write, verify, commit, dead letters.
 
 Between any two lines the process may be killed: the log says what was begun, the table what was done.
 """
@@ -54,7 +54,7 @@ IMPORTED_BYTES = 192 << 20
 
 
 def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
-    """Take one planned batch from its first log object to its last. Raises every kind of ``SluiceError``.
+    """Run a planned batch from its first log object to its last. Raises every kind of ``SluiceError``.
 
     ``BatchHeld`` is raised once the log says that the batch is held, with its files.
     """
@@ -113,7 +113,7 @@ def _warn(run: BatchRun, written: Written) -> None:
 
 
 def _warn_of_memory(run: BatchRun, peak_bytes: int) -> None:
-    """Say that a task's process has taken more than it may; it keeps its peak for as long as it lives."""
+    """Warn that a task's process exceeded its memory; it keeps its peak while it lives."""
     limit_bytes = run.connections.task_memory_bytes
     if peak_bytes > limit_bytes + IMPORTED_BYTES:
         _log.warning(
@@ -126,7 +126,7 @@ def _warn_of_memory(run: BatchRun, peak_bytes: int) -> None:
 
 
 def _log_intent(run: BatchRun) -> None:
-    """What is about to be read and where files will appear, before any of it happens."""
+    """Log the planned ranges and file locations before anything is read or written."""
     connections, batch, table = run.connections, run.batch, run.tables.data
     run.log(
         OffsetCommit(
@@ -162,7 +162,7 @@ def _again(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None) -> W
 
 
 def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdict]:
-    """Judge the batch; where rows go to the dead letters, write it again without them and judge again."""
+    """Evaluate the batch's gates; if failing rows become dead letters, write it again and re-evaluate."""
     if not run.pipeline.gates:
         return written, GateVerdict()
     _log.info("judging the rows by %s", ", ".join(suite.name for suite in run.pipeline.gates))
@@ -175,7 +175,7 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
 
 
 def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> ParquetWritten:
-    """From here on another run can commit these files without reading Kafka, unless they are held."""
+    """Log the written files: another run can now commit them without Kafka, unless they are held."""
     summary = summary_of(run, written)
     if run.pipeline.gates:
         summary |= gate_summary(is_held=bool(verdict.failed))
@@ -198,7 +198,7 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
 
 
 def _commit(run: BatchRun, logged: ParquetWritten) -> tuple[Committed, bool]:
-    """Land the batch; return its commit, and whether it left files that it does not name."""
+    """Commit the batch; return the commit, and whether unreferenced files are left."""
     connections = run.connections
     # Not before any of its rows was ingested, to the millisecond.
     at_ms = -(-max(connections.now_us(), run.batch.ingested_at_us) // 1000)
@@ -225,7 +225,7 @@ def plan_batch(
     *,
     within: OffsetRanges | None = None,
 ) -> BatchRun | None:
-    """The next batch, or None when the table has everything up to the last stable offsets.
+    """Return the next batch, or None if the table has everything up to the last stable offsets.
 
     ``tried`` are the ranges of attempts that did not finish, oldest first. ``within`` are ranges from the
     table's next offsets on to take instead of all that is there. Raises ``SourceChanged`` when the topic or
@@ -263,7 +263,7 @@ def plan_of(
     work: Work = DRAIN,
     reason: str = "",
 ) -> BatchRun:
-    """The batch of these ranges as a new attempt, fenced by what the table's progress says now."""
+    """Return the batch of these ranges as a new attempt, fenced by the table's current progress."""
     progress = progress_of(tables.data)
     record_bytes = bytes_per_record(progress.last_drain)
     batch = Batch(
@@ -292,7 +292,7 @@ def plan_of(
 
 
 def _refuse_new_partitions(pipeline: PipelineConfig, progress: Progress, source: SourceState) -> None:
-    """Raise ``SourceChanged``: with more partitions a key's next events are elsewhere."""
+    """Raise ``SourceChanged``: with more partitions, a key's next events are in another partition."""
     if new := sorted(set(source.end) - set(progress.next_offsets)):
         raise fault(
             "partitions-changed", new=", ".join(map(str, new)), **pipeline.where, topic=pipeline.topic
@@ -308,5 +308,5 @@ def _read_by(
 
 
 def _last_commit_us(progress: Progress) -> int:
-    """Return a time that no row of the table was ingested after, so that clocks may be set back."""
+    """Return a time no earlier than any row's ingestion, so that clocks may be set back."""
     return progress.last_drain.committed_at_ms * 1000 if progress.last_drain else 0

@@ -1,4 +1,4 @@
-"""The first batch of a table that does not exist: without one readable record no table is made."""
+"""The first batch of a new table: without a readable record no table is created."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _CHUNK_BYTES = 1 << 20
 
 
 def is_unreadable(evidence: Evidence) -> bool:
-    """True if values were seen and none can be read."""
+    """True if there were values and none is readable."""
     return evidence.undecodable > 0 and not evidence.records
 
 
 def has_no_row(pipeline: PipelineConfig, evidence: Evidence) -> bool:
-    """True if values were seen and none can become a row: unreadable, or none that fits its column."""
+    """True if there were values and none can become a row: unreadable, or not fitting its columns."""
     return is_unreadable(evidence) or any(_impossible(pipeline, evidence))
 
 
 def refuse_unreadable(
     plan: ReadingPlan, connections: Connections, ranges: OffsetRanges, evidence: Evidence
 ) -> None:
-    """Raise ``BadRecord`` (first-batch-unreadable) when no value can become a row.
+    """Raise ``BadRecord`` (first-batch-unreadable) if no value can become a row.
 
     ``ConfigError`` (mirror-without-key) where no change of a mirror has a key. Such a batch would be nothing
     but dead letters, in a table without a column of the topic's own.
@@ -63,7 +63,7 @@ def _impossible(pipeline: PipelineConfig, evidence: Evidence) -> Iterator[str]:
 def refuse_rowless(
     plan: ReadingPlan, connections: Connections, ranges: OffsetRanges, columns: Evolution
 ) -> None:
-    """Raise ``BadRecord`` (first-batch-unreadable) when each value would be a dead letter.
+    """Raise ``BadRecord`` (first-batch-unreadable) if every value would be a dead letter.
 
     ``columns`` are those that the table would have. It reads up to the first that would be none.
     """

@@ -1,4 +1,4 @@
-"""Audit before publish: the written files of a batch are judged, and what fails is not committed.
+"""Quality gates before the commit: written files are evaluated, and failing ones are not committed.
 
 Nothing here commits, deletes or decides for good: a batch that fails a gate is held, with its files, for an
 operator.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """How a batch did at its gates.
+    """The result of a batch's gates.
 
     ``failed`` are the suites that were not met. ``rejected`` says, by partition and offset, why a row is to
     be a dead letter, for the suites that are configured so.
@@ -43,12 +43,12 @@ class GateVerdict:
 
     @property
     def story(self) -> str:
-        """What is wrong, in one line."""
+        """The problems, in one line."""
         return "; ".join(result.story for result in self.failed)
 
 
 def judge_written(run: BatchRun, written: Written) -> GateVerdict:
-    """Judge what the tasks of a batch wrote by each of the pipeline's gates.
+    """Evaluate the rows that a batch's tasks wrote by each of the pipeline's gates.
 
     Raises ``ConfigError`` (``quality-not-judged``) when an expectation cannot be judged at all: then nothing
     is held and nothing committed, and the range is read again once the suite is right.
@@ -71,14 +71,14 @@ def judge_written(run: BatchRun, written: Written) -> GateVerdict:
 
 
 def can_reject(run: BatchRun, verdict: GateVerdict) -> bool:
-    """Whether rejecting rows may be all that is needed: every failed suite sends rows to the dead letters."""
+    """True if rejecting rows may suffice: every failed suite sends its rows to the dead letters."""
     ways = {suite.name: suite.on_failure for suite in run.pipeline.gates}
     are_dead_letters = all(ways[result.suite] is OnFailure.DEAD_LETTERS for result in verdict.failed)
     return bool(verdict.rejected) and are_dead_letters
 
 
 def log_held(run: BatchRun, verdict: GateVerdict) -> None:
-    """Say why, before the files are known to the log: whoever sees them sees this too.
+    """Log the reason before the files are logged, so that it is visible wherever they are.
 
     What no drain goes on with is not held: raises ``BatchHeld`` (``replay-held``), the table is as it was.
     """
@@ -98,7 +98,7 @@ def log_held(run: BatchRun, verdict: GateVerdict) -> None:
 
 
 def held_error(run: BatchRun, verdict: GateVerdict) -> SluiceError:
-    """What the drain that met the gate ends with, once the log has the batch's files."""
+    """Return the error of the drain that failed the gate, once the log has the batch's files."""
     batch = run.batch
     return fault(
         "batch-held",
@@ -111,7 +111,7 @@ def held_error(run: BatchRun, verdict: GateVerdict) -> SluiceError:
 
 
 def rows_written(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
-    """The rows of all tables in the columns of the pipeline's own."""
+    """Return the rows of all tables in the pipeline's own columns."""
     rows = rows_of_files(table, written.data_files, columns)
     parts = [rows]
     for name, files in written.routed_files.items():

@@ -1,4 +1,4 @@
-"""Dead letters in Kafka's place: what tasks of a redrive read, from the files of the dead-letter table.
+"""Dead letters as a redrive's input instead of Kafka, read from the dead-letter table's files.
 
 The table keeps what a record was: key, value and headers as they came, its coordinates, its time.
 """
@@ -41,14 +41,14 @@ CHUNK_LETTERS = 5_000
 
 @dataclass(slots=True)
 class LetterChunk(Chunk):
-    """Records that are dead letters; ``letters`` are these, in the same order."""
+    """Records from dead letters; ``letters`` are their rows, in the same order."""
 
     letters: pa.Table = field(default_factory=lambda: pa.table({}), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSource:
-    """Where tasks of a redrive read: the letters at ``places``, in ``files`` of the table as it was planned.
+    """Input of a redrive's tasks: dead letters at ``places``, in ``files`` of the planned table.
 
     ``io`` holds secrets: it travels pickled and is never printed.
     """
@@ -62,7 +62,7 @@ class DeadLetterSource:
     is_kafka: ClassVar[bool] = False
 
     def read(self, split: Split, tally: Tally) -> Iterator[LetterChunk]:
-        """The split's letters in partition and offset order; a split holds what a task has memory for."""
+        """Yield the split's dead letters by partition and offset; a split fits a task's memory."""
         places = self.places.within(OffsetRanges(split.ranges))
         with tally.step("fetch"):
             try:
@@ -77,7 +77,7 @@ class DeadLetterSource:
             yield chunk
 
     def with_past(self, letters: pa.Table, chunk: Chunk) -> pa.Table:
-        """They failed once more than the ones that were read."""
+        """Return the dead letters with one more failure in their history."""
         if not (isinstance(chunk, LetterChunk) and len(letters)):
             return letters
         index = {place: row for row, place in enumerate(_places(chunk.letters))}
@@ -92,7 +92,7 @@ class DeadLetterSource:
 
 
 def chunk_of_dead_letters(letters: pa.Table) -> LetterChunk:
-    """Return letters, in partition and offset order, as the records that they are."""
+    """Return dead letters, ordered by partition and offset, as records."""
     partitions, counts = np.unique(letters.column(PARTITION).to_numpy(), return_counts=True)
     runs = tuple(zip(partitions.tolist(), counts.tolist(), strict=True))
     times = letters.column(TIMESTAMP).cast(pa.int64())

@@ -1,4 +1,4 @@
-"""A mirror's batch before its commit: which events live, which rows become whole, and what stops it.
+"""A mirror's batch before its commit: live events, completed rows, and errors that stop it.
 
 Nothing here decides where rows are: that is looked up when the commit is staged, and by whoever adopts it.
 """
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def fold_written(
     run: BatchRun, table: Table, written: Written
 ) -> tuple[Written, Mapping[int, Mapping[int, str]]]:
-    """Return what the batch comes to, and by partition and offset why events cannot be rows.
+    """Return the folded batch, and errors of invalid events by partition and offset.
 
     ``table`` is loaded after the files were written. Where there are any of the latter nothing is folded:
     the batch is to be written again without them. Raises ``SourceChanged`` (``another-source``,
@@ -90,7 +90,7 @@ def fold_written(
 
 
 def table_of(run: BatchRun) -> Table:
-    """The table as it is now: the batch's own columns may have been added since it was planned."""
+    """Return the current table: the batch's own columns may be newer than its plan."""
     table = load_fresh(run.connections, run.batch.table)
     if table is None or table.metadata.table_uuid != run.tables.data.metadata.table_uuid:
         raise fault("table-replaced", table=run.batch.table, batch=run.batch.batch_id)
@@ -102,7 +102,7 @@ def settled(
     written: Written,
     again: Callable[[BatchRun, Mapping[int, Mapping[int, str]]], Written],
 ) -> Written:
-    """Fold a mirror's batch; where events cannot be rows, write it ``again`` with dead letters instead."""
+    """Fold a mirror's batch; if events are invalid, write it ``again`` with dead letters instead."""
     with run.steps.step("fold"):
         folded, bad = fold_written(run, table_of(run), written)
         rejected: dict[int, dict[int, str]] = {}
@@ -115,7 +115,7 @@ def settled(
 
 
 def live_rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
-    """Return what a batch that was folded leaves in the mirror, by partition and offset, in these columns.
+    """Return the rows that a folded batch adds to the mirror, by partition and offset.
 
     The latter are among them. Deletes are no rows, and those that were not told whole are there as looked up.
     """
@@ -132,7 +132,7 @@ def _folded(run: BatchRun, table: Table, written: Written) -> Folded:
 
 
 def _refuse_other_keys(run: BatchRun, folded: Folded) -> None:
-    """Raise ``ConfigError`` where keys are of other fields than the table's or the configuration's."""
+    """Raise ``ConfigError`` if key fields differ from the table's or the configuration's."""
     events = folded.events
     keyed = events.filter(pc.not_equal(events.column(OPERATION), TRUNCATE))
     wanted, configured = folded.cdc.key or (), run.pipeline.mirror.key
@@ -161,7 +161,7 @@ def _refuse_restart(run: BatchRun, table: Table, folded: Folded) -> None:
 
 
 def _refuse_without_snapshot(run: BatchRun, table: Table, folded: Folded) -> None:
-    """Raise ``OffsetsUnavailable`` where a rebuild begins at a restart and not all rows were told since."""
+    """Raise ``OffsetsUnavailable`` if a rebuild starts at a source restart without a full snapshot."""
     cdc, starts = progress_of(table).cdc, run.batch.ranges.starts
     begins_anew = cdc is not None and cdc.restarts and starts == starts | cdc.latest_begin
     if run.batch.kind.kept(table) is not None or not begins_anew or not folded.cdc.positions:
@@ -179,7 +179,7 @@ def _refuse_unordered(run: BatchRun, folded: Folded) -> None:
 
 
 def _refuse_unplaced_truncate(run: BatchRun, folded: Folded, partitions: int) -> None:
-    """Raise ``BadRecord`` for a truncate of which nobody knows what came before it in other partitions."""
+    """Raise ``BadRecord`` for a truncate whose order to other partitions' events is unknown."""
     truncates = folded.of(Fate.TRUNCATES)
     unplaced = truncates.filter(pc.is_null(truncates.column(COMMIT_SEQUENCE)))
     if partitions > 1 and len(unplaced):
@@ -188,7 +188,7 @@ def _refuse_unplaced_truncate(run: BatchRun, folded: Folded, partitions: int) ->
 
 
 def _where(run: BatchRun, event: Mapping[str, Any]) -> dict[str, object]:
-    """Return an event's coordinates, for an error."""
+    """Return an event's coordinates, for errors."""
     return {**run.where, "partition": event[PARTITION], "offset": event[OFFSET]}
 
 
@@ -208,12 +208,12 @@ def _stop_at(run: BatchRun, missing: Mapping[int, Mapping[int, str]]) -> None:
 
 
 def may_stop(run: BatchRun) -> bool:
-    """Whether the batch is of a mirror that stops at bad changes."""
+    """True if the batch is of a mirror that stops at bad changes."""
     return run.pipeline.layout.keeps_newest and run.pipeline.mirror.bad_changes is BadChanges.STOP
 
 
 def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int, str]]) -> None:
-    """Raise ``BadRecord`` (``bad-change``) where a mirror's batch has any.
+    """Raise ``BadRecord`` (``bad-change``) if a mirror's batch has any.
 
     ``firsts`` are by partition the offset of the first one, and why it cannot be a row.
     """
@@ -238,7 +238,7 @@ def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int,
 
 
 def _of_another_type(run: BatchRun, why: str) -> str:
-    """Return what to do where a source that sends no schemas may have given a column another type."""
+    """Return a hint if a source without schemas may have changed a column's type."""
     if ", column " not in why:
         return ""
     rebuilt = mends.act("rebuild", run.pipeline.name, "--from TIME")
@@ -259,7 +259,7 @@ _OF_SOURCE = ("connector", "name", "db")
 
 
 def refuse_foreign(run: BatchRun, folded: Folded) -> None:
-    """Raise ``SourceChanged`` (``another-source``, ``another-table``) for changes of another than its own."""
+    """Raise ``SourceChanged`` (``another-source``, ``another-table``) for changes of another origin."""
     if not folded.is_foreign.any():
         return
     foreign = (
@@ -282,7 +282,7 @@ def refuse_foreign(run: BatchRun, folded: Folded) -> None:
 
 
 def tell_first_source(run: BatchRun, progress: Progress, folded: Folded) -> None:
-    """Say whose changes a mirror has from now on, if an earlier version filled it and did not ask."""
+    """Log the source that a mirror accepts from now on, if an earlier version did not record one."""
     source = folded.cdc.source
     if progress.cdc is not None and progress.cdc.source is None and source is not None:
         _log.warning(

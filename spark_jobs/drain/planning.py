@@ -1,4 +1,4 @@
-"""Which offsets the next batch covers, and how they are cut into tasks. Pure."""
+"""Plans the offsets of the next batch, and splits them into tasks. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_SPLIT_BYTES = 256 * 1024 * 1024
 
 
 def bytes_per_record(last_drain: LastDrain | None) -> int:
-    """What a record weighed in the last batch, at least a byte; else a guess."""
+    """Return the bytes per record of the last batch, at least one; else an estimate."""
     if last_drain is None or not last_drain.records:
         return FIRST_GUESS_BYTES_PER_RECORD
     return max(1, last_drain.bytes_read // last_drain.records)
@@ -36,7 +36,7 @@ def plan_ranges(
     bytes_per_record: int,
     max_bytes: int,
 ) -> OffsetRanges:
-    """The next batch: from the table's next offsets towards the last stable offsets, within both bounds.
+    """Return the next batch: from the table's next offsets to the last stable offsets, within bounds.
 
     Small backlogs are taken whole, the rest of the room is shared evenly by the long ones, so no partition
     waits for another. At least one offset is taken when there is any. A partition that the table does not
@@ -55,7 +55,7 @@ def plan_ranges(
 
 
 def water_fill(wanted: Mapping[int, int], room: int) -> dict[int, int]:
-    """Share ``room`` so that no one could get more without somebody who has less getting less.
+    """Share ``room`` fairly (max-min): no share can grow without shrinking a smaller one.
 
     What does not divide goes to the lowest partitions. The result has every key of ``wanted``.
     """
@@ -70,7 +70,7 @@ def water_fill(wanted: Mapping[int, int], room: int) -> dict[int, int]:
 def plan_splits(
     ranges: OffsetRanges, *, bytes_per_record: int, max_split_bytes: int, parallelism: int
 ) -> tuple[Split, ...]:
-    """Cut a batch into tasks of equal length, each within ``max_split_bytes`` by the estimate.
+    """Split a batch into tasks of equal length, each within ``max_split_bytes`` by the estimate.
 
     Partitions are laid end to end and cut: a long one becomes several splits, short ones share one. When
     there is work for more than one task, their number is a multiple of ``parallelism``: they all end
@@ -89,7 +89,7 @@ def plan_splits(
 
 
 def _between(ranges: OffsetRanges, first: int, end: int) -> Iterator[OffsetRange]:
-    """The pieces of the ranges that lie between two positions when all are laid end to end."""
+    """Return the parts of the ranges between two positions of their concatenation."""
     position = 0
     for r in ranges:
         start, stop = max(first - position, 0), min(end - position, len(r))
@@ -99,7 +99,7 @@ def _between(ranges: OffsetRanges, first: int, end: int) -> Iterator[OffsetRange
 
 
 def resumed(planned: OffsetRanges, tried: Iterable[OffsetRanges]) -> OffsetRanges:
-    """What an earlier run had closed in on, ``planned`` when none had begun to.
+    """Return the ranges that an earlier run narrowed down to, or ``planned`` if none did.
 
     ``tried`` are the ranges of attempts that did not finish, oldest first. Backlogs grow, so one that is
     smaller than an earlier one from the same offsets is a half that was tried because the whole died, and so
@@ -117,7 +117,7 @@ def resumed(planned: OffsetRanges, tried: Iterable[OffsetRanges]) -> OffsetRange
 
 
 def first_half(suspects: OffsetRanges) -> OffsetRanges:
-    """What to try next: half of the offsets, at least one, when the ranges are laid end to end."""
+    """Return the next ranges to try: half of the offsets, at least one, of the concatenation."""
     room = max(1, suspects.records // 2)
     taken: list[OffsetRange] = []
     for r in suspects:
@@ -129,14 +129,14 @@ def first_half(suspects: OffsetRanges) -> OffsetRanges:
 
 
 def rest(suspects: OffsetRanges, tried: OffsetRanges) -> OffsetRanges:
-    """What is suspected once ``tried``, a first half of it, went well."""
+    """Return the remaining suspects after ``tried``, a first half, succeeded."""
     ends = tried.ends
     left = (OffsetRange(r.partition, ends.get(r.partition, r.start), r.end) for r in suspects)
     return OffsetRanges(tuple(r for r in left if len(r)))
 
 
 def _begins(whole: OffsetRanges, part: OffsetRanges) -> bool:
-    """Whether each range of the part begins where the whole's does and does not go beyond it."""
+    """True if each range of the part begins as the whole's does and is within it."""
     starts, ends = whole.starts, whole.ends
     return all(starts.get(r.partition) == r.start and r.end <= ends[r.partition] for r in part)
 
@@ -144,7 +144,7 @@ def _begins(whole: OffsetRanges, part: OffsetRanges) -> bool:
 def resolve_start(
     start: Start, source: SourceState, offsets_for_times: Callable[[int], Mapping[int, int]]
 ) -> dict[int, int]:
-    """The first offset by partition, for every partition there is now.
+    """Return the first offset of every current partition.
 
     ``offsets_for_times`` is asked only for a time: milliseconds since the epoch to the first offset at or
     after it by partition; a partition it leaves out has none and begins at its end. A partition that

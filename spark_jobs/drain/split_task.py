@@ -1,4 +1,4 @@
-"""What one task does with one split: consume, decode, shape, write, and what it counts. No Spark in it.
+"""One task's work on a split: consume, decode, shape, write and count. Independent of Spark.
 
 Memory is bounded whatever the split holds: of ``task_memory_bytes`` a quarter is librdkafka's queue, an
 eighth a row group being gathered, a sixteenth a chunk; the rest is room for their copies and the writer.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """What a split's task counts while it works."""
+    """Counters of a split's task."""
 
     def __init__(self) -> None:
         self._balances: dict[int, Balance] = defaultdict(Balance)
@@ -65,7 +65,7 @@ class Tally:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Charge this thread's CPU time to a step; librdkafka's beside it is charged to ``threads``."""
+        """Charge this thread's CPU time to a step, and librdkafka's to ``threads``."""
         started = time.thread_time_ns()
         try:
             yield
@@ -80,7 +80,7 @@ class Tally:
         return last + 1
 
     def note(self, chunk: Chunk) -> None:
-        """Count the bytes and the times of a partition's chunk."""
+        """Count the bytes and times of a partition's chunk."""
         self._bytes_read += chunk.record_bytes
         newest = max(chunk.timestamps_ms)
         if newest >= 0:
@@ -88,7 +88,7 @@ class Tally:
             self._max_timestamp_ms[chunk.partition] = max(known, newest)
 
     def skip(self, partition: int, offsets: int) -> None:
-        """Count offsets that hold no readable record."""
+        """Count offsets without a readable record."""
         self.count(partition, Balance(gaps=offsets))
 
     def count(self, partition: int, balance: Balance) -> None:
@@ -101,7 +101,7 @@ class Tally:
         dead_letter_files: list[WrittenFile],
         routed_files: dict[str, tuple[WrittenFile, ...]] | None = None,
     ) -> Written:
-        """Return the finished split's files with what was counted."""
+        """Return the finished split's files and counts."""
         return Written(
             data_files=tuple(data_files),
             dead_letter_files=tuple(dead_letter_files),
@@ -120,7 +120,7 @@ class Tally:
 
 
 def _threads_ns() -> int:
-    """Return the CPU time of the process's other threads: they read ahead for whichever step is at work."""
+    """Return the CPU time of the process's other threads, which read ahead for the current step."""
     return time.process_time_ns() - time.thread_time_ns()
 
 
@@ -130,26 +130,26 @@ def _peak_rss_bytes() -> int:
 
 
 class Source(Protocol):
-    """Where the records of a batch's splits are read."""
+    """The input of a batch's splits."""
 
     @property
     def task_memory_bytes(self) -> int:
-        """Bounds what one task may use."""
+        """Memory limit of one task."""
 
     @property
     def is_kafka(self) -> bool:
-        """Whether that is Kafka itself."""
+        """True if the input is Kafka itself."""
 
     def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
-        """The split's records in partition and offset order; what it reads is counted."""
+        """Yield the split's records by partition and offset, counting what is read."""
 
     def with_past(self, letters: pa.Table, chunk: Chunk) -> pa.Table:
-        """The letters that a chunk's records became, with what they were before."""
+        """Return a chunk's dead letters with their earlier history."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSource:
-    """Where tasks read. It holds secrets: it travels pickled and is never printed."""
+    """Kafka as the input of tasks. It contains secrets: it travels pickled and is never printed."""
 
     kafka: dict[str, str] = field(repr=False)
     topic: str
@@ -157,7 +157,7 @@ class SplitSource:
     is_kafka: ClassVar[bool] = True
 
     def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
-        """The split's chunks in partition and offset order, every offset between them accounted for."""
+        """Yield the split's chunks by partition and offset; every offset between them is counted."""
         reader = RangeReader(
             self.kafka,
             self.topic,
@@ -172,7 +172,7 @@ class SplitSource:
             reader.close()
 
     def with_past(self, letters: pa.Table, _chunk: Chunk) -> pa.Table:
-        """They were none."""
+        """Return the dead letters unchanged: records from Kafka have no history."""
         return letters
 
 
@@ -193,14 +193,14 @@ def _follow(reader: RangeReader, ranges: Sequence[OffsetRange], tally: Tally) ->
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """A table to write files for: metadata without its history, and the way to its storage."""
+    """A table to write files for: metadata without its history, and access to its storage."""
 
     metadata: TableMetadata
     io: FileIO = field(repr=False)
 
 
 def table_target(table: Table) -> TableTarget:
-    """The part of a table that tasks need; history would grow what every batch sends to them."""
+    """Return the part of a table that tasks need; its history would enlarge every batch."""
     bare = table.metadata.model_copy(
         update={
             "snapshots": [],
@@ -215,7 +215,7 @@ def table_target(table: Table) -> TableTarget:
 
 @dataclass(frozen=True, slots=True)
 class SplitTask:
-    """What all tasks of a batch share."""
+    """The data shared by all tasks of a batch."""
 
     source: Source
     rows: RowMaker
@@ -226,7 +226,7 @@ class SplitTask:
     routed: Mapping[str, TableTarget] = field(default_factory=dict)
 
     def open_writer(self, target: TableTarget, file_prefix: str, beside: int = 1) -> SplitWriter:
-        """A writer that gathers at most an eighth of the task's memory before it writes a row group.
+        """Return a writer that buffers at most an eighth of the task's memory per row group.
 
         Of several ``beside`` each other each has its share.
         """
@@ -239,7 +239,7 @@ class SplitTask:
         )
 
     def open_routed(self, file_prefix: str) -> RoutedWriters:
-        """Writers for the tables that rows are routed to, all of which share what one has."""
+        """Return writers of routed tables, which together use the memory of one."""
         # Tables may share a folder.
         prefixes = {name: f"{file_prefix}-to{number}" for number, name in enumerate(sorted(self.routed))}
         return RoutedWriters(
@@ -249,7 +249,7 @@ class SplitTask:
 
     @property
     def routed_tables(self) -> dict[str, RoutedTable]:
-        """What tables take of the rows that are routed to them."""
+        """The tables that rows are routed to, and the columns they can take."""
         own = self.data.metadata.schema()
         schemas = {name: target.metadata.schema() for name, target in self.routed.items()}
         return {
@@ -259,7 +259,7 @@ class SplitTask:
 
 
 def run_split(task: SplitTask, split: Split) -> SplitOutcome:
-    """Write one split's files; OBSERVED when it met fields without a column (its files are swept)."""
+    """Write one split's files; return OBSERVED if it met fields without a column (files are swept)."""
     try:
         try:
             return _write_split(task, split)
@@ -272,7 +272,7 @@ def run_split(task: SplitTask, split: Split) -> SplitOutcome:
 
 
 def observe_split(source: Source, decoder: Decoder, growth: Growth, split: Split) -> SplitOutcome:
-    """Read one split for the types of its fields; write nothing."""
+    """Read one split to observe the types of its fields; write nothing."""
     evidence = Evidence()
     try:
         for chunk in source.read(split, Tally()):
@@ -283,7 +283,7 @@ def observe_split(source: Source, decoder: Decoder, growth: Growth, split: Split
 
 
 def _observe_routed(task: SplitTask, split: Split) -> SplitOutcome:
-    """Read one split for the columns that routed rows need; write nothing."""
+    """Read one split to observe the columns that routed rows need; write nothing."""
     tables = task.routed_tables
     needed: dict[str, set[str]] = {name: set() for name in tables}
     for chunk in task.source.read(split, Tally()):
@@ -337,24 +337,24 @@ MOST_WAITING_BYTES = 8 << 20
 
 
 class ColumnsLacking(Exception):
-    """Rows have values that the table they are routed to has no column for."""
+    """Rows have values that their routed table has no column for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedTable:
-    """A table that rows are routed to: its schema, and which columns of the pipeline's it cannot take."""
+    """A routed table: its schema, and the pipeline's columns that it cannot take."""
 
     columns: pa.Schema
     lacking: frozenset[str]
 
     def lacks(self, rows: pa.Table) -> frozenset[str]:
-        """Return the columns in which these rows have values that it cannot take."""
+        """Return the columns with values that the table cannot take."""
         return frozenset(name for name in self.lacking if rows.column(name).null_count < len(rows))
 
 
 @dataclass
 class RoutedWriters:
-    """The writers of a split's routed rows; one is opened with the first row of its table.
+    """The writers of a split's routed rows; each is opened with its table's first row.
 
     A chunk has few rows for each of many tables: they are gathered until handing them over is worth a call.
     """
@@ -366,7 +366,7 @@ class RoutedWriters:
     _waiting_bytes: int = 0
 
     def write(self, routed: Mapping[str, pa.Table]) -> None:
-        """Take rows by their table, in the pipeline's columns. Raises ``ColumnsLacking``."""
+        """Write rows by table, in the pipeline's columns. Raises ``ColumnsLacking``."""
         for name, rows in routed.items():
             if self.tables[name].lacks(rows):
                 raise ColumnsLacking
@@ -394,6 +394,6 @@ class RoutedWriters:
         return {name: tuple(writer.close()) for name, writer in self._opened.items()}
 
     def abort(self) -> None:
-        """Let go of open files after a failure."""
+        """Close open files after a failure."""
         for writer in self._opened.values():
             writer.abort()

@@ -1,4 +1,4 @@
-"""A pipeline's tables and their columns: made from the whole first batch, widened when records bring more."""
+"""A pipeline's tables: created from the whole first batch, extended when records need columns."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def ensure_tables(
     source: SourceState,
     work: Work = DRAIN,
 ) -> Tables | None:
-    """The pipeline's tables; made when they are not there and there is something to make them for.
+    """Return the pipeline's tables, created if missing and needed.
 
     None while a topic that is drained from its earliest offset is empty: its records decide the columns.
     Every other start is committed with the new table at once, before the first batch. Where versions of
@@ -118,7 +118,7 @@ def ensure_tables(
 def _made(
     pipeline: PipelineConfig, connections: Connections, catalog: Catalog, source: SourceState
 ) -> Table | None:
-    """Make the table as its first records want it; None while it waits for these."""
+    """Create the table for its first records; return None while it waits for them."""
     starts = resolve_start(
         pipeline.start, source, partial(connections.admin.offsets_for_times, pipeline.topic)
     )
@@ -166,7 +166,7 @@ def _made(
 def plan_columns(
     pipeline: PipelineConfig, connections: Connections, table: Table, source: SourceState
 ) -> PlannedColumns | None:
-    """Plan the columns that a mirror is to have in other types, None without any.
+    """Return the planned type changes of a mirror's columns, or None.
 
     They are those that were declared, and those of its topic's last events. Nothing is committed: they come
     with the rows that are written for them.
@@ -185,7 +185,7 @@ def plan_columns(
 
 
 def with_columns_for(run: BatchRun, plan: ReadingPlan, evidence: Evidence) -> Table:
-    """Give the table columns for what splits met; return it as it is then."""
+    """Add the columns that splits need, and return the current table."""
     lacks = _Lacks(plan, run.connections, evidence)
     if run.columns is not None:
         return run.columns.and_more(lacks)
@@ -196,7 +196,7 @@ def with_columns_for(run: BatchRun, plan: ReadingPlan, evidence: Evidence) -> Ta
 
 @dataclass(slots=True)
 class _Lacks:
-    """What a table lacks for what was seen, and for the schemas that are known."""
+    """The columns that a table lacks for observed records and known schemas."""
 
     plan: ReadingPlan
     connections: Connections
@@ -204,14 +204,14 @@ class _Lacks:
     told: tuple[str, ...] = ()
 
     def __call__(self, table: Table) -> Evolution:
-        """Return it of the table as it is."""
+        """Return it for the current table."""
         plan = self.plan.on(table.schema(), progress_of(table))
         evolution, sentences = plan.lacks(table.specs().values(), self.evidence)
         self.told = self.told or sentences
         return evolution
 
     def committed(self) -> Table:
-        """Give it to the table, and return that as it is then."""
+        """Add it to the table, and return the current table."""
         connections, pipeline = self.connections, self.plan.pipeline
         table = commit_columns(connections.open_catalog, pipeline.table, self, connections.fail_points)
         _tell(pipeline, self.told)
@@ -224,7 +224,7 @@ def _tell(pipeline: PipelineConfig, sentences: Iterable[str]) -> None:
 
 
 def _with_declared_columns(pipeline: PipelineConfig, connections: Connections, table: Table) -> Table:
-    """Columns declared since the table was made: there before a record could decide their types."""
+    """Add columns declared since the table was created, before records decide their types."""
     if not declared_evolution(pipeline, table.schema()):
         return table
     return commit_columns(
@@ -236,7 +236,7 @@ def _with_declared_columns(pipeline: PipelineConfig, connections: Connections, t
 
 
 def _with_declared_dead_letters(pipeline: PipelineConfig, connections: Connections, letters: Table) -> Table:
-    """The dead-letter table with its declared columns and partition fields, whenever they were declared."""
+    """Return the dead-letter table with all declared columns and partition fields."""
     if lacks := dead_letter_evolution(pipeline, letters.schema()):
         additions = [(path, kind) for path, kind, _ in lacks.additions]
         letters = evolve_table(connections.open_catalog, pipeline.dead_letter_table, additions)
@@ -289,7 +289,7 @@ def _observe(
 
 
 def evidence_of(observed: Sequence[SplitOutcome], growth: Growth) -> Evidence:
-    """Return what splits met, all together."""
+    """Return the combined evidence of splits."""
     evidence = Evidence()
     for outcome in observed:
         if outcome.evidence is not None:
@@ -301,7 +301,7 @@ def evidence_of(observed: Sequence[SplitOutcome], growth: Growth) -> Evidence:
 
 
 def remember_routes(connections: Connections, table: Table, routed: Sequence[str]) -> Table:
-    """Have the table name all that rows are routed to, before any is: who adopts a batch must know of them.
+    """Record all routed tables in the table before any row is routed: recovery must know them.
 
     A version that knows of no routes reads its progress no more. Returns the table as it is then.
     """
@@ -324,7 +324,7 @@ def remember_routes(connections: Connections, table: Table, routed: Sequence[str
 def add_routed_columns(
     connections: Connections, own: Table, routed: Mapping[str, Table], observed: Sequence[SplitOutcome]
 ) -> dict[str, Table]:
-    """Give routed tables the columns that splits met values for; all of them as they are then.
+    """Add the columns that routed rows need; return all routed tables.
 
     Raises ``ConfigError`` (``route-column-clash``) where one has a column of the name that cannot hold them.
     """

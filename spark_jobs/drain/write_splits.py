@@ -1,4 +1,4 @@
-"""A batch's splits read and written by tasks until none meets anything new, added up, and checked.
+"""Reads and writes a batch's splits by tasks until nothing new is found; then sums and checks.
 
 A batch that would send too much to the dead letters stops its pipeline: a format that changed makes every
 record a dead letter, each is kept, and the table would stand still unnoticed.
@@ -59,7 +59,7 @@ Rejected = Mapping[int, Mapping[int, str]]
 
 
 def read_and_write(run: BatchRun, rejected: Rejected | None = None) -> Written:
-    """Run the splits; those that met new fields are done again once the table has columns for them.
+    """Run the splits; repeat those with new fields once the table has columns for them.
 
     With ``rejected`` they are run a second time, and what the first time wrote is stray.
     """
@@ -94,7 +94,7 @@ def _plan(run: BatchRun, table: Table) -> ReadingPlan:
 def _learned(
     run: BatchRun, plan: ReadingPlan, tables: Tables, observed: list[SplitOutcome]
 ) -> tuple[ReadingPlan, Tables]:
-    """Return the plan and the tables once they have columns for what splits met."""
+    """Return the plan and tables, with columns for what splits found."""
     own = tables.data
 
     def evolve(known: ReadingPlan, evidence: Evidence) -> ReadingPlan:
@@ -126,7 +126,7 @@ def _task(run: BatchRun, plan: ReadingPlan, tables: Tables, rejected: Rejected) 
 
 
 def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
-    """Return what the tasks of a batch wrote, files in split order, which is partition and offset order."""
+    """Return the totals of a batch's tasks, with files ordered by partition and offset."""
     parts = [outcome.written for outcome in sorted(outcomes, key=lambda outcome: outcome.split_id)]
     balances: dict[int, Balance] = {}
     newest: dict[int, int] = {}
@@ -167,14 +167,14 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
 
 
 def verify_offsets(run: BatchRun, written: Written) -> None:
-    """Refuse a batch that does not account for every offset, or whose source changed while it was read."""
+    """Refuse a batch that does not count every offset, or whose source changed during reading."""
     _verify(run, written, unbalanced(run.batch.ranges, written.balances))
     source = run.connections.admin.source_state(run.batch.topic)
     check_identity(progress_of(run.tables.data), source, table=run.batch.table)
 
 
 def verify_dead_letters(run: BatchRun, written: Written) -> None:
-    """Refuse a batch that does not account for every letter that was kept of it."""
+    """Refuse a batch that does not count every one of its dead letters."""
     letters = run.letters.places.counts if run.letters else {}
     off = {p: count - written.balances.get(p, Balance()).offsets for p, count in letters.items()}
     _verify(run, written, {partition: missing for partition, missing in off.items() if missing})
@@ -200,7 +200,7 @@ def _verify(run: BatchRun, written: Written, off: Mapping[int, int]) -> None:
 
 
 def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
-    """Return what the snapshot says to people; nothing reads it to decide what was done."""
+    """Return the snapshot's summary for people; no decision depends on it."""
     return {
         **counts_summary(
             run.batch,
@@ -249,7 +249,7 @@ def valid_through_ms(
     previous_ms: int | None,
     planned_at_ms: int,
 ) -> int | None:
-    """Milliseconds since the epoch up to which every record is in the table; None while that is unknown.
+    """Return ms since the epoch up to which every record is in the table; None if unknown.
 
     The minimum over the partitions of ``end_offsets`` (high watermarks when the batch was planned): a
     partition read to its end counts as plan time, so an idle topic stays fresh; one with a backlog, or with
@@ -270,7 +270,7 @@ def valid_through_ms(
 
 
 def as_written(_run: BatchRun, written: Written, _again: object) -> Written:
-    """Return what the tasks wrote: each of its records is a row by itself."""
+    """Return the tasks' output unchanged: each record is an independent row."""
     return written
 
 
@@ -282,7 +282,7 @@ _OF_LETTERS = [PARTITION, OFFSET, "phase", "field", "error"]
 
 
 def check(run: BatchRun, written: Written) -> None:
-    """Raise where the batch may not be committed, by what its work has checked.
+    """Raise if the batch must not be committed, by the checks of its kind of work.
 
     Called before anything says that the files are complete, so that no recovery commits them either.
     """
@@ -291,7 +291,7 @@ def check(run: BatchRun, written: Written) -> None:
 
 
 def _stop_above_share(run: BatchRun, written: Written) -> None:
-    """Raise ``BadRecord`` (``too-many-dead-letters``) when the batch's share of them is above the limit."""
+    """Raise ``BadRecord`` (``too-many-dead-letters``) if their share exceeds the limit."""
     limit = run.pipeline.dead_letters.stop_above
     sums = written.balance
     if limit is None or sums.dead_letters < FEWEST_DEAD_LETTERS or sums.dead_letters <= limit * sums.records:
@@ -316,7 +316,7 @@ def _stop_at_dead_letters(run: BatchRun, written: Written) -> None:
 
 
 def _first_dead_letters(run: BatchRun, written: Written) -> dict[int, tuple[int, str]]:
-    """Return by partition the offset of the first one that was written; phase, column and error of it."""
+    """Return the first written dead letter by partition: offset, phase, column and error."""
     firsts: dict[int, dict[str, Any]] = {}
     for file in written.dead_letter_files:
         with run.tables.dead_letters.io.new_input(file.path).open() as stream:
@@ -344,7 +344,7 @@ SHOWN_OFFSETS = 3
 
 
 def _refuse_loss(run: BatchRun, written: Written) -> None:
-    """Raise ``OffsetsUnavailable`` (``replay-would-lose``) when offsets that are in the tables were not read.
+    """Raise ``OffsetsUnavailable`` (``replay-would-lose``) if offsets in the tables were not read.
 
     Where every offset of a partition's range holds a record, as in most topics, the tables are not asked, and
     none is where a person said that it may.

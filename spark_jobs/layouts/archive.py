@@ -1,4 +1,4 @@
-"""A row a record, whole: its bytes, and beside them what they say."""
+"""The archive layout: a row per record, with its bytes and its readable parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HAS_ALL = "Leave it out: an archive has every record, and a pipeline of its own
 
 
 class Archive(Flat):
-    """Every record is a row, whatever it is."""
+    """Every record is a row, whatever it contains."""
 
     __slots__ = ()
     tells_source_events = False

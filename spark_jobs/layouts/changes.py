@@ -1,4 +1,4 @@
-"""A row a change of a database's table: its row after it, and what is told of the change."""
+"""The changes layout: a row per change of a database table, with the row after it and its metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN_NAMES = "_cdc_"
 
 
 class Changes(Flat):
-    """Every event is a row."""
+    """Every change event is a row."""
 
     __slots__ = ()
     stored = "changes"
@@ -27,11 +27,11 @@ class Changes(Flat):
     refused = {**Layout.refused, "retype": lambda **at: fault("cannot-retype.events", **at)}
 
     def envelope(self, cdc: CdcSettings) -> Envelope | None:
-        """Return what is around a row."""
+        """Return the envelope around a row."""
         return cdc.envelope or Envelope.DEBEZIUM
 
     def findings(self, entry: PipelineSettings, sources: Collection[str]) -> Iterator[Finding]:
-        """Yield the first that neither a table of changes nor a mirror can have."""
+        """Yield problems shared by a table of changes and a mirror."""
         envelope = entry.cdc.envelope or Envelope.DEBEZIUM
         found = (_check_column(*column) for column in entry.columns.items())
         of_formats = _check_formats(envelope, entry.value, entry.record_key)

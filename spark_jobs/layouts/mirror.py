@@ -1,4 +1,4 @@
-"""The rows that a database's table has: of a key's changes the newest alone."""
+"""The mirror layout: the current rows of a database table, the newest change of each key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BESIDE = "Leave it out: a view, or a pipeline of layout: changes, can have some
 
 
 class Mirror(Changes):
-    """One live row a key; it is made anew as a whole."""
+    """One live row per key; it is rebuilt as a whole."""
 
     __slots__ = ()
     stored = "mirror"
@@ -62,7 +62,7 @@ class Mirror(Changes):
     }
 
     def read_again(self, pipeline: str, ranges: str = "") -> str:
-        """See ``Layout``: it is made anew as a whole."""
+        """See ``Layout``: it is rebuilt as a whole."""
         return mends.act("rebuild", pipeline, quote='"')
 
     def compared(self, pipeline: str) -> str:
@@ -74,7 +74,7 @@ class Mirror(Changes):
         return f"One row for each key in the Kafka topic `{pipeline.topic}`, as of its newest change"
 
     def schema(self, schema: SchemaSettings) -> SchemaSettings:
-        """Return what is in force: it stops at a type that does not fit, unless something else is written.
+        """Return the effective policy: it stops at a type that does not fit, unless configured otherwise.
 
         A column beside the old one would leave rows with the value in either.
         """
@@ -83,7 +83,7 @@ class Mirror(Changes):
         return schema.model_copy(update={"incompatible": Incompatible.STOP})
 
     def findings(self, entry: PipelineSettings, sources: Collection[str]) -> Iterator[Finding]:
-        """See ``Flat``; its columns are told by changes, its source has a name."""
+        """See ``Flat``; its columns come from change events, and its source has a name."""
         for name, column in entry.columns.items():
             if column.sql is not None:
                 yield mistake("computed-of-a-change", ("columns", name, "sql"))

@@ -1,4 +1,4 @@
-"""What becomes of a batch's events: which live, which take a row away, which say nothing new."""
+"""Folds a batch's events: live rows, deleted rows, and repetitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LEAST = -(1 << 63)
 
 
 class Fate(IntEnum):
-    """What becomes of one event."""
+    """The outcome of one event."""
 
     LIVES = 0  # the newest of its key: its row is the table's
     REMOVES = 1  # the newest of its key: there is no row any more
@@ -64,7 +64,7 @@ _TERMS = {
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """``events`` in the order that they have in their partitions, and the ``fates`` of them.
+    """Folded ``events`` in partition order, and their ``fates``.
 
     ``cdc`` is what the next fold goes on from; rows of the table that ``cut`` takes go with the batch.
     ``ranks`` are in the order of what each partition's events say of where the source stood;
@@ -84,12 +84,12 @@ class Folded:
 
     @property
     def changed_keys(self) -> pa.Array:
-        """The keys whose rows in the table go, each once."""
+        """The keys whose rows are deleted from the table, without repetition."""
         return self.of(Fate.LIVES, Fate.REMOVES).column(ROW_ID).combine_chunks()
 
     @property
     def dead(self) -> pa.Table:
-        """The events whose rows are not the table's."""
+        """The events whose rows do not live in the table."""
         return self.events.filter(pa.array(self.fates != Fate.LIVES))
 
     def of(self, *fates: Fate) -> pa.Table:
@@ -97,7 +97,7 @@ class Folded:
         return self.events.filter(pa.array(np.isin(self.fates, fates)))
 
     def balances(self, counted: Mapping[int, Balance]) -> dict[int, Balance]:
-        """Return by partition what became of the offsets, where ``counted`` has each event as a row."""
+        """Return the balance by partition, where ``counted`` has each event as a row."""
         partitions = _numbers(self.events, PARTITION)
         return {
             partition: Balance({**balance, "rows": 0})
@@ -109,7 +109,7 @@ class Folded:
 
 
 def fold(events: pa.Table, cdc: Cdc) -> Folded:
-    """Judge a batch's events by what the table knows.
+    """Fold a batch's events, given the table's state.
 
     ``events`` have ``FOLDED_COLUMNS`` and ``FILE``, ``ROW``; of several rows of one partition and offset
     that of the last file counts. Events of one key are in one partition, and offsets are their order; of a
@@ -140,7 +140,7 @@ def fold(events: pa.Table, cdc: Cdc) -> Folded:
 
 
 def _source(events: pa.Table, cdc: Cdc) -> tuple[str | None, NDArray[np.bool_]]:
-    """Return whose changes the table has, the first that says so if nobody did, and which are another's."""
+    """Return the table's source, by default the batch's first, and the events of other sources."""
     if SOURCE not in events.column_names:  # a table of an earlier version
         return cdc.source, np.zeros(len(events), bool)
     told = pc.dictionary_encode(events.column(SOURCE)).combine_chunks()
@@ -157,7 +157,7 @@ def _source(events: pa.Table, cdc: Cdc) -> tuple[str | None, NDArray[np.bool_]]:
 
 
 def _cut(truncates: pa.Table, cdc: Cdc) -> Cut | None:
-    """Return the furthest of the truncates."""
+    """Return the furthest truncate."""
     partitions, offsets, sequences = _places(truncates)
     identities = identities_of(partitions, offsets, cdc.restarts)
     places = zip(identities.tolist(), sequences.tolist(), strict=True)
@@ -165,7 +165,7 @@ def _cut(truncates: pa.Table, cdc: Cdc) -> Cut | None:
 
 
 def _further(cut: Cut | None, cdc: Cdc) -> Cut | None:
-    """Return the cut, or that of earlier batches where it lies further."""
+    """Return the later of this cut and that of earlier batches."""
     if cdc.truncated_below is None:
         return cut
     before = Cut(cdc.truncated_in, cdc.truncated_below, cdc.restarts)
@@ -181,7 +181,7 @@ def _places(events: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64], NDA
 
 
 def _in_order(events: pa.Table) -> pa.Table:
-    """Return the events by partition and offset, those of one place by their file."""
+    """Return the events by partition and offset, those with equal coordinates by file."""
     places = [_numbers(events, name) for name in (FILE, OFFSET, PARTITION)]
     order = np.lexsort(places)
     return events if (np.diff(order) > 0).all() else events.take(pa.array(order))
@@ -190,7 +190,7 @@ def _in_order(events: pa.Table) -> pa.Table:
 def _told_again(
     events: pa.Table, cdc: Cdc
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.bool_], dict[int, Position]]:
-    """Return which events lie strictly below what their partition told before, their ranks in it, and more.
+    """Return repeated events, below their partition's earlier position, with their ranks.
 
     Only what is of the same identity of the source is compared. Where a half of the position is not told
     nothing is said of the event. With "below or equal" events of one place would be lost: a key that changes
@@ -214,7 +214,7 @@ def _told_again(
 
 
 def compared(events: pa.Table, cdc: Cdc) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
-    """Yield by partition and identity of the source which events say where it stood, in their order."""
+    """Yield events with a source position, by partition and source identity, in order."""
     has_place = events.column(COMMIT_SEQUENCE).is_valid().to_numpy()
     partitions = _numbers(events, PARTITION)
     identities = identities_of(partitions, _numbers(events, OFFSET), cdc.restarts)
@@ -225,7 +225,7 @@ def compared(events: pa.Table, cdc: Cdc) -> Iterator[tuple[int, int, NDArray[np.
 
 
 def _ranks(major: NDArray[np.int64], minor: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return numbers that are in the order of the pairs, equal where these are."""
+    """Return ranks in the order of the pairs, with equal ranks for equal pairs."""
     order = np.lexsort([minor, major])
     is_new = (np.diff(major[order]) != 0) | (np.diff(minor[order]) != 0)
     ranks = np.empty(len(order), np.int64)
@@ -234,7 +234,7 @@ def _ranks(major: NDArray[np.int64], minor: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _newest(events: pa.Table, counts: NDArray[np.bool_], cdc: Cdc) -> tuple[NDArray[np.int64], int | None]:
-    """Return the last event of each key among those that count, and one whose order is not known."""
+    """Return the last counted event of each key, and one whose order is unknown."""
     at = np.flatnonzero(counts)
     keys = pc.dictionary_encode(events.column(ROW_ID).take(pa.array(at))).combine_chunks()
     of_key, partitions = keys.indices.to_numpy(), _numbers(events, PARTITION)[at]
@@ -274,7 +274,7 @@ def _numbers(events: pa.Table, column: str) -> NDArray[np.int64]:
 
 
 def first_new(folded: Folded, had: Callable[[pa.Table], NDArray[np.bool_]]) -> int | None:
-    """Return the first event that counts as told again and is not known to be; None where all are.
+    """Return the first event that looks repeated and is unknown to the table, or None.
 
     ``had`` says which events were told in earlier batches. A log has one history: what stands below an event
     that was told before, and comes before it, was told before as well, though its rows may be gone.
@@ -294,7 +294,7 @@ def first_new(folded: Folded, had: Callable[[pa.Table], NDArray[np.bool_]]) -> i
 
 
 def had_by(table: Table, events: pa.Table) -> NDArray[np.bool_]:
-    """Return which events the table's files have, whatever became of their rows. Raises as storage does."""
+    """Return the events in the table's files, whatever their rows' state. Raises as storage does."""
     if not len(events):
         return np.zeros(0, bool)
     found: set[tuple[str, int]] = set()
@@ -319,7 +319,7 @@ def _told_at(rows: pa.Table) -> list[tuple[str, int]]:
 
 
 def _first_alike(events: pa.Table) -> NDArray[np.int64]:
-    """Return by event the first one of its partition that has its key and sequence: perhaps itself."""
+    """Return, by event, the first with its partition, key and sequence, which may be itself."""
     keys = pc.dictionary_encode(events.column(ROW_ID)).combine_chunks().indices.to_numpy()
     columns = [events.column(SEQUENCE).to_numpy(), keys, events.column(PARTITION).to_numpy()]
     order = np.lexsort(columns)  # which leaves equal ones in their order

@@ -1,4 +1,4 @@
-"""Keys of a mirror's rows, and of which identity of its source an event is."""
+"""Keys of a mirror's rows, and the source identities of events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def keys_in(table: Table, files: Sequence[WrittenFile], *, most: int) -> list[str] | None:
-    """Return the keys of a batch's events in order, of its files; None where there are more than ``most``.
+    """Return the distinct keys of a batch's events, in order; None if there are more than ``most``.
 
     None also where one of the files is not there any more. Raises ``RetryableError`` when storage fails.
     """
@@ -58,7 +58,7 @@ _PLAIN_TEXT = r"^[^{\s]"
 
 
 def fields_of(key: str) -> tuple[str, ...]:
-    """Return the names of the fields of a key; none of a key that is a text."""
+    """Return the field names of a key; none for a text key."""
     try:
         read = orjson.loads(key)
     except orjson.JSONDecodeError:
@@ -67,7 +67,7 @@ def fields_of(key: str) -> tuple[str, ...]:
 
 
 def first_of_others(keys: pa.ChunkedArray, fields: Sequence[str]) -> int | None:
-    """Return which key is the first that is not of these fields in this order, None where all are.
+    """Return the first key with other fields or another order, or None.
 
     By a pattern: to parse each took half a microsecond, seven times as long.
     """
@@ -86,7 +86,7 @@ _SPELLED = rf'^(?:\{{{NAME}:{ITEM}(?:,{NAME}:{ITEM})*\}}|0|[1-9][0-9]{{0,17}}|[^
 
 
 def refuse_other_spellings(table: Table, spelling: Spelling, pipeline: str) -> None:
-    """Raise ``ConfigError`` (``mirror-key-spelling``) for a mirror that has a key in another spelling.
+    """Raise ``ConfigError`` (``mirror-key-spelling``) if a mirror has a key in another spelling.
 
     Once a commit has looked at them all, its table says so. Raises as storage does.
     """
@@ -103,7 +103,7 @@ def refuse_other_spellings(table: Table, spelling: Spelling, pipeline: str) -> N
 
 
 def other_in(table: Table, spelling: Spelling) -> str | None:
-    """Return a key of a table's rows that is not spelled so, None where all are."""
+    """Return a key of the table's rows with another spelling, or None."""
     parts = stream(table.scan(selected_fields=(ROW_ID,)), pa.schema([(ROW_ID, pa.string())]))
     return next(
         (key for part in parts if (key := other_among(part.column(ROW_ID), spelling)) is not None), None
@@ -111,7 +111,7 @@ def other_in(table: Table, spelling: Spelling) -> str | None:
 
 
 def other_among(keys: pa.Array | pa.ChunkedArray, spelling: Spelling) -> str | None:
-    """Return the first of the keys that is not spelled so, None where all are."""
+    """Return the first of the keys with another spelling, or None."""
     in_doubt = keys.filter(pc.invert(pc.match_substring_regex(keys, _SPELLED))).to_pylist()
     return next((key for key in in_doubt if _spelled(key, spelling) != key), None)
 
@@ -134,7 +134,7 @@ Restarts = Sequence[Mapping[int, int]]
 def identities_of(
     partitions: NDArray[np.int64], offsets: NDArray[np.int64], restarts: Restarts
 ) -> NDArray[np.int64]:
-    """Return by event how many restarts came before it, or began with it.
+    """Return, by event, the number of source restarts up to and including it.
 
     ``restarts`` are first offsets by partition; a partition that one does not name was added since.
     """
@@ -147,13 +147,13 @@ def identities_of(
 
 
 def identity_of(partition: int, offset: int, restarts: Restarts) -> int:
-    """Return how many restarts came before one event, or began with it."""
+    """Return the number of source restarts up to and including one event."""
     return sum(offset >= firsts.get(partition, 0) for firsts in restarts)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where the source's table was emptied: what stood below ``sequence`` in its log is gone.
+    """A truncate of the source's table: rows below ``sequence`` in its log no longer exist.
 
     So is all of the identities before.
     """
@@ -165,7 +165,7 @@ class Cut:
     def takes(
         self, partitions: NDArray[np.int64], offsets: NDArray[np.int64], sequences: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return which rows, or events, are gone by it."""
+        """Return the mask of rows or events that the truncate removes."""
         identities = identities_of(partitions, offsets, self.restarts)
         is_same = identities == self.identity
         gone: NDArray[np.bool_] = (identities < self.identity) | (is_same & (sequences < self.sequence))
@@ -176,7 +176,7 @@ class Cut:
 
 
 def each_once(numbers: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Return the numbers in order, each once.
+    """Return the distinct numbers in order.
 
     NumPy sorts when it is asked for counts, too. Without them it hashes: 1.3 µs a position, 50 times as long.
     """

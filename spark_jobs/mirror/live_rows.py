@@ -1,4 +1,4 @@
-"""Rows of a mirror where they stand: those of keys in its table, those of a batch's events in its files."""
+"""Locates rows of a mirror: keys' rows in its table, and a batch's rows in its files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Positions = Mapping[str, "NDArray[np.int64]"]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Positions of live rows by data file, and what was deleted before.
+    """Positions of live rows by data file, and earlier deletes.
 
     ``whole`` are files of which every row goes; ``delete_files`` is how many the table has.
     """
@@ -53,12 +53,12 @@ class Located:
 
     @property
     def rows(self) -> int:
-        """How many rows are found."""
+        """Number of located rows."""
         return sum(map(len, self.found.values()))
 
 
 def locate(table: Table, keys: pa.Array, cut: Cut | None = None) -> Located:
-    """Find the live rows of ``keys``, and those that ``cut`` takes.
+    """Find the live rows of ``keys``, and those that ``cut`` removes.
 
     Raises ``CorruptLog`` (``mirror-key-twice``) where a key has two, ``RetryableError`` when storage fails.
     """
@@ -105,7 +105,7 @@ class _Search:
         return cls(table, keys, ordered, cut, columns)
 
     def in_file(self, path: str, deleted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the positions of live rows that are looked for, and which of the keys those of keys are."""
+        """Return the positions of wanted live rows in the file, and which of them match keys."""
         positions, which = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         with self.table.io.new_input(path).open() as stream, pq.ParquetFile(stream) as file:
             names = {
@@ -123,7 +123,7 @@ class _Search:
         return np.concatenate(positions), of_keys[of_keys >= 0]
 
     def _runs(self, file: pq.ParquetFile, name: str) -> Iterator[tuple[int, list[int]]]:
-        """Yield where row groups begin that stand together and may have a key.
+        """Yield the starts of contiguous row groups that may contain a key.
 
         Each time the keys are hashed, so that is done for no fewer rows than there are keys.
         """
@@ -152,7 +152,7 @@ class _Search:
         return np.flatnonzero(found), keys[found]
 
     def _may_have(self, file: pq.ParquetFile, group: int, name: str) -> bool:
-        """Whether one of the keys lies between the least and the greatest of a row group."""
+        """True if a key is between a row group's least and greatest."""
         column = file.schema_arrow.get_field_index(name)
         statistics = file.metadata.row_group(group).column(_leaf(file, column)).statistics
         if self.sorted_keys is None or statistics is None or not statistics.has_min_max:
@@ -162,13 +162,13 @@ class _Search:
 
 
 def _leaf(file: pq.ParquetFile, column: int) -> int:
-    """Return the place of a column among the file's leaves."""
+    """Return the index of a column among the file's leaves."""
     name = file.schema_arrow.field(column).name
     return next(n for n in range(file.metadata.num_columns) if file.metadata.schema.column(n).path == name)
 
 
 def _deleted(table: Table, tasks: list[FileScanTask]) -> dict[str, NDArray[np.int64]]:
-    """Return by data file what is deleted of it, in order."""
+    """Return deleted positions by data file, in order."""
     found = _read_all_delete_files(table.io, tasks)
     paths = {task.file.file_path for task in tasks}
     return {
@@ -179,7 +179,7 @@ def _deleted(table: Table, tasks: list[FileScanTask]) -> dict[str, NDArray[np.in
 
 
 def _is_below(table: Table, file: DataFile, cut: Cut | None) -> bool:
-    """Whether every row of a file is of a sequence below, by the file's bounds."""
+    """True if all rows of a file have a lower sequence, by the file's bounds."""
     if cut is None or cut.restarts:
         return False
     bound = (file.upper_bounds or {}).get(table.schema().find_field(SEQUENCE).field_id)
@@ -203,7 +203,7 @@ def _refuse_twice(table: Table, keys: pa.Array, found: list[NDArray[np.int64]]) 
 
 
 def events_of(table: Table, files: Sequence[WrittenFile]) -> pa.Table:
-    """Return what a fold is of, of every row of the files: its columns, its file in ``files``, its row there.
+    """Return the fold's columns of every row of the files, with its file index and position.
 
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
@@ -247,7 +247,7 @@ def rows_at(table: Table, files: Sequence[WrittenFile], events: pa.Table, schema
 
 
 def _taken(table: Table, file: WrittenFile, schema: Schema, rows: np.ndarray) -> Iterator[pa.Table]:
-    """Yield the rows at these positions of a file, which are in order."""
+    """Yield the rows at these sorted positions of a file."""
     first = 0
     for part in rows_of_file(table.io, FileScanTask(to_scanned_file(file)), schema):
         begin, end = np.searchsorted(rows, [first, first + len(part)])

@@ -1,4 +1,4 @@
-"""Rows of a batch whole again: what their events did not tell is looked up in the batch, then in the mirror.
+"""Completes a batch's rows: values missing in events come from the batch, then from the mirror.
 
 Where the mirror has it no more, since the old key's row went with an earlier batch, the files have it that
 this batch's commit brought, as long as its snapshot is kept: they hold every event.
@@ -63,7 +63,7 @@ _NOWHERE = Position(-1, -1)  # before all events of a partition
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """``rows`` of the table's columns, in the place of those whose events did not tell everything.
+    """Complete ``rows`` of the table's columns, which replace those of incomplete events.
 
     ``missing`` says by partition and offset which value nobody has any more. ``waiting`` is by partition the
     first event whose old key's rows were not read yet. With either there are no rows.
@@ -77,7 +77,7 @@ class Whole:
 def made_whole(
     table: Table, files: Sequence[WrittenFile], folded: Folded, *, looks_in_table: bool = True
 ) -> Whole:
-    """Look up what the live rows of a batch lack, in the batch alone unless ``looks_in_table``.
+    """Complete the live rows of a batch, from the batch alone unless ``looks_in_table``.
 
     ``table`` stands at the batch's starts, ``files`` are the batch's. Raises as storage does.
     """
@@ -88,7 +88,7 @@ def made_whole(
 
 
 class _Lookup:
-    """The rows that were looked up so far: ``_parts`` one after the other, told by ``_tellings`` by key.
+    """Rows found so far: ``_parts`` in sequence, with their ``_tellings`` by key.
 
     They are of all events of the keys from now back to some commit, so the newest below a place is the one
     that was there then; in which commits compaction has left none, or that are not kept, nobody knows.
@@ -140,7 +140,7 @@ class _Lookup:
         return Whole(self._put_together(rows, found))
 
     def _is_sought(self, rows: Sequence[Telling], found: Mapping[int, Mapping[str, Telling | None]]) -> bool:
-        """Whether earlier commits may say more: of a value, or of an old key of which nothing is known."""
+        """True if earlier commits may have more: a value, or the unknown row of an old key."""
         if any(None in each.values() for each in found.values()):
             return True
         return any(row.index not in found for row in rows) and any(
@@ -148,7 +148,7 @@ class _Lookup:
         )
 
     def _found(self, rows: Sequence[Telling]) -> dict[int, dict[str, Telling | None]]:
-        """Return by row and column which one tells it; a row that has to wait is left out."""
+        """Return the source of each missing value, by row and column; a waiting row is left out."""
         found = {}
         for row in rows:
             with suppress(NotToldYetError):
@@ -159,7 +159,7 @@ class _Lookup:
         return found
 
     def _earlier(self, row: Telling, column: str) -> list[int]:
-        """Return the offsets of the batch's earlier changes of the key that lack the column as well.
+        """Return offsets of earlier changes of the key in the batch that lack the column too.
 
         Each of them would be the newest without those after it.
         """
@@ -182,7 +182,7 @@ class _Lookup:
         return pa.Table.from_arrays(columns, schema=every.schema)
 
     def _lacking(self) -> pa.Table:
-        """Return the live events that do not tell all: of snapshots none can be."""
+        """Return the live events with missing values; snapshot events have none."""
         live = self._folded.of(Fate.LIVES)
         live = live.filter(pc.not_equal(live.column(OPERATION), SNAPSHOT))
         if not self._columns or not len(live):
@@ -192,7 +192,7 @@ class _Lookup:
         return in_file_order(live).filter(pa.array(lacks))
 
     def _look_up(self, rows: Sequence[Telling]) -> None:
-        """Look up the rows' keys and old keys, and those of what is found, wherever others were looked up."""
+        """Look up the keys and old keys of rows, then those of the rows found."""
         while keys := keys_to_look_up(rows) - self._asked:
             self._asked |= keys
             events = self._folded.events
@@ -205,7 +205,7 @@ class _Lookup:
                 rows += self._take(self._events_of(snapshot, keys))
 
     def _events_of(self, snapshot: Snapshot, keys: Iterable[str]) -> pa.Table:
-        """Return the keys' rows among all that one commit brought, those that never lived with them."""
+        """Return the keys' rows among all events of one commit that never lived in the table."""
         if not summary_of(snapshot).is_of_sluice:
             return no_rows(arrow_schema(self._table.schema()))
         files = [
@@ -218,7 +218,7 @@ class _Lookup:
         return self._read_keys(keys, lambda _: [FileScanTask(file) for file in files])
 
     def _take(self, rows: pa.Table) -> list[Telling]:
-        """Keep rows and return what they tell."""
+        """Keep rows and return their values."""
         masks = {name: is_unavailable(rows.column(name)) for name in self._columns}
         said = rows.select(
             [ROW_ID, PARTITION, OFFSET, COMMIT_SEQUENCE, SEQUENCE, OPERATION, HEADERS]
@@ -260,7 +260,7 @@ class _Lookup:
 
 
 def _of_these_rows(table: Table) -> list[Snapshot]:
-    """Return the kept snapshots back to where the mirror was made anew: before, it was another log's."""
+    """Return the kept snapshots since the mirror was rebuilt: earlier ones are of another log."""
     snapshots = []
     for snapshot in ancestors_of(table.metadata.current_snapshot(), table.metadata):
         snapshots.append(snapshot)

@@ -1,4 +1,4 @@
-"""Values that an event does not tell because they were not changed: where they are told instead.
+"""Finds unchanged values that an event does not contain.
 
 PostgreSQL keeps long values beside the row, and its log has them only where they were written. Debezium puts
 a placeholder there; the value is in an earlier row of the key, or, where the key changed, of the old one.
@@ -29,7 +29,7 @@ _DAYS = [date(1970, 1, 1) + timedelta(code) for code in _CODES]
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """A row that may tell values of its key: an event, or a row of the mirror.
+    """A row that may contain values of its key: an event, or a row of the mirror.
 
     ``index`` is its place among the rows that were looked up. ``commit`` and ``sequence`` are where its
     source stood, ``commit`` None where that is not told. ``old_key`` is the key that its own had before,
@@ -50,16 +50,16 @@ class Telling:
 
     @property
     def stood(self) -> tuple[int, int]:
-        """Where its source stood, to be compared with that of any other row."""
+        """Position of its source, comparable with that of any other row."""
         return self.identity, self.sequence
 
 
 class NotToldYetError(Exception):
-    """The partition of a row's old key was not read up to where the key changed."""
+    """The partition of a row's old key has not been read up to the key's change."""
 
 
 def is_unavailable(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return which values of a column are the placeholder, as Debezium writes it into this type."""
+    """Return the mask of values that are Debezium's placeholder for the column's type."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _equal(column, pa.scalar(_TEXT, kind))
@@ -72,7 +72,7 @@ def is_unavailable(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def can_be_unavailable(kind: pa.DataType) -> bool:
-    """Whether values of this type may be kept beside the row."""
+    """True if events may leave out unchanged values of this type."""
     return bool(pa.types.is_nested(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
@@ -82,7 +82,7 @@ def source_of(
     tellings: Mapping[str, Sequence[Telling]],
     positions: Mapping[int, Position],
 ) -> Telling | None:
-    """Return the row that tells a column's value as ``row`` has it; None where none of ``tellings`` does.
+    """Return the row with ``row``'s value of a column; None if none of ``tellings`` has it.
 
     ``tellings`` are the rows of each key, in any order, of all events down to some point and none before it.
     ``positions`` are by partition what was read with the batch. What counts is where the source stood: a row
@@ -99,12 +99,12 @@ def source_of(
 
 
 def keys_to_look_up(rows: Iterable[Telling]) -> set[str]:
-    """Return the keys under which the rows' values may be."""
+    """Return the keys that the rows' values may be found under."""
     return {row.old_key or row.key for row in rows if row.lacks}
 
 
 def _is_read(row: Telling, of_old_key: Sequence[Telling], positions: Mapping[int, Position]) -> bool:
-    """Whether all of the old key was read up to the change: its own end of it is told at the same place.
+    """True if the old key's partitions were read up to the position of the change.
 
     Where nothing is known of the old key, it may be of any partition.
     """
@@ -117,7 +117,7 @@ def _is_read(row: Telling, of_old_key: Sequence[Telling], positions: Mapping[int
 
 
 def _before(row: Telling, tellings: Mapping[str, Sequence[Telling]]) -> Telling | None:
-    """Return the newest row of the key, or of the old key, that stood below ``row`` in the source's log."""
+    """Return the newest row of the key or old key before ``row`` in the source's log."""
     of_key = tellings.get(row.old_key or row.key, ())
     if row.commit is None and not any(each.stood == row.stood for each in of_key):
         # Where sources say no position it is the offset, which says nothing of other partitions; but where

@@ -1,1 +1,1 @@
-"""The table a topic would become, with the evidence; writes nothing."""
+"""Previews a topic's table with the evidence; writes nothing."""

@@ -1,4 +1,4 @@
-"""Preview a pipeline: read some records, decide columns, see what would be dead letters; write nothing.
+"""Previews a pipeline: reads some records, chooses columns, finds dead letters; writes nothing.
 
 In this process, without Spark: what a first batch decides from all of its records is decided here from few.
 """
@@ -65,7 +65,7 @@ KEY_ADVICE = " (key: {format: raw} keeps it as it is)"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterExample:
-    """A record that would be a dead letter; ``field`` is None when it concerns the record as a whole."""
+    """A record that would be a dead letter; ``field`` is None for the whole record."""
 
     partition: int
     offset: int
@@ -75,7 +75,7 @@ class DeadLetterExample:
 
 @dataclass(frozen=True, slots=True)
 class PartitionUse:
-    """One partition field; ``values``: how many different ones the records have, None: not looked at."""
+    """A partition field; ``values`` is its number of distinct values, or None if not counted."""
 
     term: str
     values: int | None
@@ -83,7 +83,7 @@ class PartitionUse:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the records read would become.
+    """The outcome for the records read.
 
     ``is_new``: there is no table yet. ``columns`` are the JSON's, with those that an existing table lacks;
     these are named in ``added``, dotted. ``ignored`` counts values without a column by the name of their
@@ -113,13 +113,13 @@ class Preview:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether a first batch of these records would be refused: none of them becomes a row."""
+        """True if a first batch of these records would be refused: none becomes a row."""
         rows = self.balance.kept - self.balance.dead_letters
         return self.is_new and bool(self.dead_letters) and not rows
 
 
 def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: int) -> Preview:
-    """Read up to ``max_records`` from where the next batch would start and decode them.
+    """Read up to ``max_records`` from the next batch's start and decode them.
 
     With ``start: latest`` and no table yet, the last records there are. Raises ``SluiceError`` as a drain
     does, ``ConfigError`` also for a partitioning that the table could not be made with.
@@ -188,7 +188,7 @@ def _starts(
 def _as_it_would_be(
     plan: ReadingPlan, table: Table | None, evidence: Evidence
 ) -> tuple[ReadingPlan, tuple[str, ...], tuple[str, ...]]:
-    """Return the plan for the table as a batch would leave it, what it would add, and notes."""
+    """Return the plan for the table after a batch, the columns it would add, and notes."""
     if table is None:
         plan, notes = new_table(plan, evidence)
         return plan, (), notes
@@ -200,7 +200,7 @@ def _as_it_would_be(
 
 
 def new_table(plan: ReadingPlan, evidence: Evidence) -> tuple[ReadingPlan, tuple[str, ...]]:
-    """Return the plan for a table that is made of these records, and notes."""
+    """Return the plan for a table created from these records, and notes."""
     lacks, notes = plan.first(evidence)
     plan = plan.with_columns(lacks)
     note = sort_note(plan.pipeline, plan.schema)
@@ -208,13 +208,13 @@ def new_table(plan: ReadingPlan, evidence: Evidence) -> tuple[ReadingPlan, tuple
 
 
 def _letters(pipeline: PipelineConfig) -> pa.Schema:
-    """Return the dead-letter table's columns as a batch would leave them."""
+    """Return the dead-letter table's columns after a batch."""
     own = dead_letter_schema()
     return arrow_schema(evolved(own, dead_letter_evolution(pipeline, own)))
 
 
 def _folded(made: Sequence[ChunkRows], cdc: Cdc) -> dict[int, Balance]:
-    """Return what a drain would make of these changes of a mirror: the newest of a key is its row."""
+    """Return a mirror's rows after these changes: the newest of each key."""
     counted: dict[int, Balance] = {}
     for partition, balance in (item for each in made for item in each.balances.items()):
         counted[partition] = counted.get(partition, Balance()) + balance
@@ -225,7 +225,7 @@ def _folded(made: Sequence[ChunkRows], cdc: Cdc) -> dict[int, Balance]:
 
 
 def _first_made(column: str, tables: Sequence[pa.Table]) -> str:
-    """Return the first value that was made for a column, with its coordinates; nothing where all are null."""
+    """Return a column's first computed value with its coordinates; empty if all are null."""
     for rows in (each.select([column, PARTITION, OFFSET]) for each in tables):
         for value, partition, offset in zip(*(each.to_pylist() for each in rows.columns), strict=True):
             if value is not None:

@@ -1,4 +1,4 @@
-"""What a topic's first records say of it before there is a pipeline."""
+"""Recognizes a topic's first records before it has a pipeline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IN_AVRO = {side: {"format": "avro", "registry": "main"} for side in ("value", "
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """What the first records of a topic look like.
+    """The findings on a topic's first records.
 
     ``unreadable`` says why no table is to be made of it: what the values are when there are some and none can
     be read, or whose own they are; it is empty otherwise. ``columns`` are those that a first batch of these
@@ -40,14 +40,14 @@ class Prospect:
 
     @property
     def are_changes(self) -> bool:
-        """Whether values are read as events, or as rows that a key has from then on."""
+        """True if values are change events, or a key's new rows."""
         return "layout" in together(self.found, Use.VALUES)
 
 
 def prospects(
     kafka: Mapping[str, str], topics: Iterable[str], *, max_records: int, registry: SchemaStore | None = None
 ) -> Iterator[tuple[str, Prospect | SluiceError]]:
-    """Yield each topic with what its first records look like, or why they could not be read.
+    """Yield each topic with the findings on its first records, or the error of reading them.
 
     The ``registry`` is asked for the schemas that values and keys name. Raises as
     ``KafkaAdmin.source_states`` does when the broker itself cannot be asked.
@@ -69,7 +69,7 @@ def prospects(
 def prospect(
     chunks: Sequence[Chunk], topic: str, registry: SchemaStore | None, *, is_compacted: bool = False
 ) -> Prospect:
-    """Return what these records look like: by themselves, or by their registry's schemas."""
+    """Return the findings on these records: by themselves, or by their registry's schemas."""
     evidence, columns = read_as({}, chunks, registry)
     unreadable = appearance(values_of(chunks)) if is_unreadable(evidence) else ""
     told = written_in(chunks, registry)

@@ -1,4 +1,4 @@
-"""Tries what a drain needs of its storage and of its tasks; leaves nothing behind."""
+"""Tests a drain's access to storage and from tasks; leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PACKAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a task must reach; ``kafka`` and ``storage`` are resolved properties and hold secrets.
+    """The endpoints a task must reach; ``kafka`` and ``storage`` are properties with secrets.
 
     ``location`` is empty while nobody can tell where files will go.
     """
@@ -45,7 +45,7 @@ class Target:
 
 
 def try_storage(location: str, properties: Mapping[str, str]) -> None:
-    """Put, get, list and delete one small file below ``location``, through the FileIO that tables use.
+    """Write, read, list and delete a small file below ``location``, through the tables' FileIO.
 
     Raises ``ConfigError`` (``storage-refused``) naming the step that failed.
     """
@@ -78,7 +78,7 @@ def try_storage(location: str, properties: Mapping[str, str]) -> None:
 
 
 def try_from_task(spark: SparkSession, target: Target) -> dict[str, str]:
-    """Have one Spark task ask the broker and try the storage; raises what the task met.
+    """Test broker and storage from one Spark task; raises the task's error.
 
     Returns the ``versions`` of the process it ran in.
     """
@@ -94,7 +94,7 @@ def try_from_task(spark: SparkSession, target: Target) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Return Python's version here, and those of the packages by which a task reads, decodes and writes."""
+    """Return the local versions of Python and of the packages that tasks use."""
     found = {PYTHON: platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
@@ -103,7 +103,7 @@ def versions() -> dict[str, str]:
 
 
 def reach(target: Target) -> str:
-    """Reach the broker and the storage from here; the error as JSON, empty when there is none."""
+    """Test broker and storage from here; return the error as JSON, or an empty text."""
     try:
         KafkaAdmin(target.kafka).source_state(target.topic)
         if target.location:
@@ -114,7 +114,7 @@ def reach(target: Target) -> str:
 
 
 def _missing_folders(folder: str, properties: Mapping[str, str]) -> list[Path]:
-    """On a local disk writing makes folders, which an object store has not: innermost first."""
+    """Return the local folders that writing would create, innermost first; object stores have none."""
     scheme, _, path = PyArrowFileIO.parse_location(folder, dict(properties))
     if scheme != "file":
         return []

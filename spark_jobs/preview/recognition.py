@@ -1,4 +1,4 @@
-"""What the first records of a topic show, and the lines of YAML that read them well: rules over a sample.
+"""Rules that recognize a topic's first records and propose YAML lines to read them.
 
 A rule looks at the sample alone and yields what it recognized; ``init``, ``preview`` and ``check`` tell the
 same. A new way in is a rule more in ``_RULES``.
@@ -47,7 +47,7 @@ _CONNECTS_NAME = re.compile(r"(.*[-_.])?connect([-_.].*)?[-_.](configs?|offsets?
 
 
 class Use(StrEnum):
-    """What proposed lines are for: saying what all ``VALUES`` or ``KEYS`` are, or going ``BESIDE`` others.
+    """Purpose of proposed lines: the format of all ``VALUES`` or ``KEYS``, or additions (``BESIDE``).
 
     ``INSTEAD`` is another table of the same records.
     """
@@ -59,7 +59,7 @@ class Use(StrEnum):
 
 
 class Recognized(NamedTuple):
-    """What was seen, with its evidence, and the ``settings`` of a pipeline that read it well."""
+    """A recognized property, with evidence, and the pipeline ``settings`` that suit it."""
 
     told: str
     settings: Mapping[str, Any]
@@ -67,7 +67,7 @@ class Recognized(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A JSON object, when Kafka took it, and whether it has NaN, which is no JSON: a fraction here."""
+    """A JSON object, its Kafka timestamp, and whether it contains NaN, which is read as a fraction."""
 
     fields: dict[str, Any]
     time_ms: int
@@ -76,7 +76,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """Records of a topic, what was seen of fields of JSON, and the columns of a flat table of them."""
+    """Sampled records, the evidence on their JSON fields, and columns of a flat table."""
 
     chunks: Sequence[Chunk]
     evidence: Evidence
@@ -85,29 +85,29 @@ class Sample:
 
     @cached_property
     def values(self) -> list[bytes]:
-        """The values, without those of tombstones."""
+        """The values, without tombstones."""
         return values_of(self.chunks)
 
     @cached_property
     def keys(self) -> list[bytes]:
-        """The keys that there are."""
+        """The existing keys."""
         return [key for chunk in self.chunks for key in chunk.keys if key is not None]
 
     @cached_property
     def documents(self) -> list[Document]:
-        """The JSON objects, those with NaN too."""
+        """The JSON objects, including those with NaN."""
         records = (
             each for chunk in self.chunks for each in zip(chunk.values, chunk.timestamps_ms, strict=True)
         )
         return [each for value, time_ms in records for each in _parsed(value or b"", time_ms)]
 
     def of_values(self, number: int) -> str:
-        """Return how many of the values these are, in words."""
+        """Return the share of values as text."""
         return f"{number:,} of {count(len(self.values), 'value')}"
 
 
 def recognize(sample: Sample, pipeline: PipelineConfig | None = None) -> tuple[Recognized, ...]:
-    """Return what the rules see; of a ``pipeline`` only what it does not say already."""
+    """Return the rules' findings; for a ``pipeline`` only those that it does not configure yet."""
     found = [each for rule in _RULES for each in rule(sample)]
     if any(each.use is Use.VALUES for each in found):  # what it is as JSON objects says nothing then
         found = [each for each in found if each.use in (Use.VALUES, Use.KEYS)]
@@ -117,7 +117,7 @@ def recognize(sample: Sample, pipeline: PipelineConfig | None = None) -> tuple[R
 
 
 def is_of_connect(topic: str, sample: Sample) -> bool:
-    """Whether workers of Kafka Connect keep settings, offsets or states there: by keys, else by name."""
+    """True if it is an internal topic of Kafka Connect, by its keys or else its name."""
     if not sample.keys:
         return not sample.values and _CONNECTS_NAME.fullmatch(topic) is not None
     are_tasks = all(key.startswith((b"task-", b"commit-")) for key in sample.keys)
@@ -125,7 +125,7 @@ def is_of_connect(topic: str, sample: Sample) -> bool:
 
 
 def together(found: Sequence[Recognized], *uses: Use) -> dict[str, Any]:
-    """Return the settings of these uses as one; where two say the same, the first stays."""
+    """Return the combined settings of these uses; the first of equal keys stays."""
     settings: dict[str, Any] = {}
     for each in found:
         for name, value in each.settings.items() if each.use in uses else ():
@@ -194,7 +194,7 @@ def _not_numbers(sample: Sample) -> Iterator[Recognized]:
 
 
 def _lines(sample: Sample) -> Iterator[Recognized]:
-    """CSV: all have as many fields by one character; a first line of names tells what these are called."""
+    """Recognize CSV: equal field counts for one delimiter; a first line of names is a header."""
     texts, encoding = _decoded(sample.values)
     if len(texts) < _FEWEST_LINES or any(text[:1] in _NO_LINE or not text.strip() for text in texts):
         return
@@ -237,7 +237,7 @@ def _mixed(sample: Sample) -> Iterator[Recognized]:
 
 
 def _spellings(sample: Sample) -> Iterator[Recognized]:
-    """Of several names of one column a path takes any; then every other column has to be declared."""
+    """Recognize several names of one column: a path accepts any, and others must be declared."""
     fields = sample.evidence.fields
     settings: dict[str, Any] = {each.name: _text(each.type) for each in sample.columns if each.name in fields}
     told = []
@@ -291,7 +291,7 @@ def _parsed(value: bytes | None, time_ms: int) -> Iterator[Document]:
 
 
 def _decoded(values: Sequence[bytes]) -> tuple[list[str], str]:
-    """Return texts without control characters, and what they are where it is not UTF-8; none of others."""
+    """Return texts without control characters, and their encoding if not UTF-8."""
     for encoding in ("utf-8", "latin-1"):
         with suppress(UnicodeDecodeError):
             texts = [value.decode(encoding) for value in values]
@@ -312,7 +312,7 @@ def _is_binary(key: bytes) -> bool:
 
 
 def _spelled(column: str, evidence: Evidence) -> list[str]:
-    """Return the names of fields that are the column's but for upper and lower case."""
+    """Return field names that differ from the column's only in case."""
     return [each for each in evidence.fields if each.lower() == column.lower()]
 
 

@@ -1,4 +1,4 @@
-"""Some records of a topic, what is seen of them, and what their values are written in."""
+"""Samples a topic's records, and finds the format of their values."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def read_sample(
 
 
 def is_compacted(admin: KafkaAdmin, topic: str) -> bool:
-    """Return whether the topic keeps the newest record of a key; False where its settings are not told."""
+    """True if the topic keeps the newest record of a key; False if its settings are unknown."""
     with suppress(SluiceError):  # a right of its own, which reading does not need
         return "compact" in admin.topic_config(topic).get("cleanup.policy", "")
     return False
 
 
 def look_at(plan: ReadingPlan, chunks: Sequence[Chunk]) -> tuple[ReadingPlan, Evidence]:
-    """Return how the records are read, by the schemas that they name too, and what was seen of them."""
+    """Return how the records are read, with the schemas that they name, and the evidence on them."""
 
     def observe(decoder: Decoder) -> Evidence:
         evidence = Evidence()
@@ -86,7 +86,7 @@ _END_OF_IDS = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Values that most can be read, by schemas of their registry; ``columns`` are what they would make."""
+    """The format of most values, by their registry's schemas; ``columns`` are the resulting ones."""
 
     format: ValueFormat
     evidence: Evidence
@@ -94,7 +94,7 @@ class Written:
 
 
 def written_in(chunks: Sequence[Chunk], registry: SchemaStore | None) -> Written | str:
-    """Return what the values are written in, or a sentence why that cannot be told; empty: they name nothing.
+    """Return the values' format, or a sentence why it is unknown; empty if they name no schema.
 
     Nothing is raised for what the registry answers, or does not.
     """
@@ -110,7 +110,7 @@ def written_in(chunks: Sequence[Chunk], registry: SchemaStore | None) -> Written
 
 
 def keys_as_values(chunk: Chunk) -> Chunk:
-    """Return the records with their keys as values, and what names the keys' schemas."""
+    """Return the records with keys as values, and the names of the keys' schemas."""
     headers: list[list[tuple[str, bytes | None]] | None] = [
         [(VALUE_HEADER, value) for name, value in each or () if name == KEY_HEADER] for each in chunk.headers
     ]
@@ -154,7 +154,7 @@ def _told(ids: Sequence[SchemaId]) -> str:
 def read_as(
     settings: Mapping[str, Any], chunks: Sequence[Chunk], registry: SchemaStore | None
 ) -> tuple[Evidence, tuple[Field, ...]]:
-    """Return what is seen of records by a pipeline with these settings, and the columns that they make."""
+    """Return the evidence on records read with these settings, and the resulting columns."""
     names = {"name": "any", "topic": "any", "table": "any.any"}
     pipeline = PipelineConfig.model_validate({**names, **settings})
     schemas = RecordSchemas(

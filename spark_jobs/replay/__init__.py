@@ -1,1 +1,1 @@
-"""Any offset range again, beside the live flow, in the place of its own rows."""
+"""Reads any offset range again, during normal drains, and replaces its rows."""

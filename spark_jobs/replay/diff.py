@@ -1,4 +1,4 @@
-"""What a replay would change, before anything is written: rows and columns added, removed, changed.
+"""Previews a replay without writing: added, removed and changed rows and columns.
 
 Works through the ranges in windows of offsets in this process, so memory does not grow with them. Reads only.
 """
@@ -84,7 +84,7 @@ def diff_replay(
     *,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ReplayDiff:
-    """Compare what is in the table with what a replay of the plan would put there.
+    """Compare the table's rows with those that the planned replay would write.
 
     ``on_progress`` gets offsets done and in all. Raises ``RetryableError`` and ``ConfigError`` when the table
     or the topic cannot be read.
@@ -103,7 +103,7 @@ def diff_replay(
 
 
 class _Differ:
-    """The comparison under way; its schema gets the columns that the replay would add."""
+    """A comparison in progress; its schema gets the columns that the replay would add."""
 
     def __init__(self, pipeline: PipelineConfig, connections: Connections, tables: PipelineTables) -> None:
         self._tables, self._table = tables, (table := tables.data)
@@ -136,7 +136,7 @@ class _Differ:
         self.found.records_gone += len(np.setdiff1d(np.union1d(before, dead), read))
 
     def _held(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
-        """The table's rows of the window in offset order, and the offsets of its dead letters."""
+        """Return the table's rows of the window by offset, and the offsets of its dead letters."""
         generation = progress_of(self._table).generation
         routed = routed_rows(self._table, self._tables.routed, window)
         rows = placed_rows(rows_in(self._table, window, generation), routed)

@@ -1,4 +1,4 @@
-"""What a replay of offset ranges would do, checked against the table and the topic; changes nothing."""
+"""Plans a replay of offset ranges, checked against table and topic; changes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What a replay would do: ``ranges`` are read again, ``ahead`` was asked for and is not drained yet."""
+    """A planned replay; ``ranges`` are read again, ``ahead`` was requested and is not drained yet."""
 
     table: Table
     source: SourceState
@@ -34,14 +34,14 @@ class ReplayPlan:
 
     @property
     def records(self) -> int:
-        """Offsets that are read again."""
+        """Number of offsets that are read again."""
         return sum(len(r) for r in self.ranges)
 
 
 def plan_replay(
     pipeline: PipelineConfig, connections: Connections, ranges: Sequence[OffsetRange]
 ) -> ReplayPlan:
-    """Check the ranges against the table and the topic; reads metadata, and at most a record a partition.
+    """Check the ranges against table and topic; reads metadata, and at most a record per partition.
 
     What is beyond the table's next offsets is the live flow's and left out. Raises ``OffsetsUnavailable``
     when Kafka no longer holds a range or the log lost its end since, ``ConfigError`` when nothing is left to
@@ -70,7 +70,7 @@ def plan_replay(
 
 
 def is_compacted(pipeline: PipelineConfig, connections: Connections) -> bool:
-    """True if the topic's settings let Kafka take out records that a newer one of their key replaces.
+    """True if Kafka may remove records that a newer one of their key replaces.
 
     Raises ``ConfigError`` when they cannot be read, which takes a right that draining does not need.
     """
@@ -79,21 +79,21 @@ def is_compacted(pipeline: PipelineConfig, connections: Connections) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """Data files with rows of the ranges: wholly ``inside``, or ``straddling``, which hold others too."""
+    """Data files with rows of the ranges: wholly ``inside``, or ``straddling`` with other rows."""
 
     inside: int
     straddling: int
 
 
 def files_to_replace(plan: ReplayPlan) -> FileCounts:
-    """How many files the plan's commits would drop and rewrite, by their bounds; reads manifests only."""
+    """Count files that the plan would drop and rewrite, by their bounds; reads manifests only."""
     replaced = ReplacedOffsets.of(progress_of(plan.table).generation, plan.ranges)
     found = [task_overlap(plan.table, task, replaced) for task in affected_files(plan.table, replaced)]
     return FileCounts(found.count(Overlap.INSIDE), found.count(Overlap.STRADDLES))
 
 
 def ranges_of_window(pipeline: PipelineConfig, connections: Connections, key: str) -> tuple[OffsetRange, ...]:
-    """What of a window is drained and still in Kafka, over all partitions.
+    """Return the drained part of a window that Kafka still holds, over all partitions.
 
     A window of which that is nothing is given whole: ``plan_replay`` then says why. Raises ``ConfigError``
     for a text that names no window, or when there is no table.

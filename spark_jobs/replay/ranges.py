@@ -1,4 +1,4 @@
-"""Which offsets can be replayed, and how they are cut into batches. Pure."""
+"""Computes replayable offsets, and splits them into batches. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WINDOW_OFFSETS = 500_000
 
 
 def parse_range(text: str) -> OffsetRange:
-    """Read ``PARTITION:START-END``; the end is exclusive. Raises ``ConfigError``."""
+    """Parse ``PARTITION:START-END``; the end is exclusive. Raises ``ConfigError``."""
     found = _RANGE.fullmatch(text.strip())
     if found is None or int(found[2]) >= int(found[3]):
         raise fault("replay-range-malformed", text=text)
@@ -30,7 +30,7 @@ def parse_range(text: str) -> OffsetRange:
 
 
 def parse_moment(text: str) -> int:
-    """Return a time in milliseconds since the epoch. Raises ``ConfigError`` for what is none."""
+    """Return a time in milliseconds since the epoch. Raises ``ConfigError`` for another text."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -40,12 +40,12 @@ def parse_moment(text: str) -> int:
 
 
 def window_key(start: int) -> str:
-    """Name of the window that begins at ``start``: ``000000000000-000000500000``."""
+    """Return the name of the window at ``start``: ``000000000000-000000500000``."""
     return f"{start:012d}-{start + WINDOW_OFFSETS:012d}"
 
 
 def window_bounds(key: str) -> tuple[int, int]:
-    """First offset and end (exclusive) of a window's name. Raises ``ConfigError`` for another text."""
+    """Return first offset and exclusive end of a window's name. Raises ``ConfigError`` for another text."""
     start, _, end = key.partition("-")
     if (
         not (start.isdigit() and end.isdigit())
@@ -59,7 +59,7 @@ def window_bounds(key: str) -> tuple[int, int]:
 
 
 def window_keys(source: SourceState, next_offsets: Mapping[int, int]) -> tuple[str, ...]:
-    """The windows, in order, that hold an offset which is drained and which Kafka has in any partition."""
+    """Return the windows, in order, with drained offsets that Kafka still holds in any partition."""
     held = [
         (source.low[p], end) for p, end in next_offsets.items() if p in source.low and source.low[p] < end
     ]
@@ -70,7 +70,7 @@ def window_keys(source: SourceState, next_offsets: Mapping[int, int]) -> tuple[s
 
 
 def window_ranges(key: str, source: SourceState, next_offsets: Mapping[int, int]) -> tuple[OffsetRange, ...]:
-    """What of a window is drained and still in Kafka; rows of offsets that are gone stay as they are."""
+    """Return the drained part of a window that Kafka still holds; other rows do not change."""
     start, end = window_bounds(key)
     bounds = ((p, max(start, source.low.get(p, at)), min(end, at)) for p, at in sorted(next_offsets.items()))
     return tuple(OffsetRange(p, first, last) for p, first, last in bounds if first < last)
@@ -79,7 +79,7 @@ def window_ranges(key: str, source: SourceState, next_offsets: Mapping[int, int]
 def span_ranges(
     progress: Progress, source: SourceState, starts: Mapping[int, int] | None, ends: Mapping[int, int] | None
 ) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
-    """What Kafka holds from ``starts`` to ``ends`` by partition, skipped offsets left out, and what is gone.
+    """Return what Kafka holds from ``starts`` to ``ends`` without skipped offsets, and what is lost.
 
     Without ``starts`` from the table's first offsets on, without ``ends`` up to the topic's end.
     """
@@ -99,7 +99,7 @@ def span_ranges(
 def cut_at(
     ranges: Iterable[OffsetRange], offsets: Mapping[int, int]
 ) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
-    """What of the ranges is before an offset of each partition (0 if it has none), and what is from it on."""
+    """Split the ranges at an offset of each partition (0 by default): before it, and from it on."""
     before, beyond = [], []
     for r in merge(ranges):
         offset = offsets.get(r.partition, 0)
@@ -111,7 +111,7 @@ def cut_at(
 
 
 def require_held(ranges: Iterable[OffsetRange], source: SourceState) -> None:
-    """Raise ``OffsetsUnavailable`` that says what is left when Kafka no longer holds all of the ranges."""
+    """Raise ``OffsetsUnavailable`` with the remaining ranges if Kafka no longer holds all of them."""
     for r in ranges:
         low = source.low.get(r.partition, r.end)
         if r.start >= low:
@@ -123,7 +123,7 @@ def require_held(ranges: Iterable[OffsetRange], source: SourceState) -> None:
 
 
 def cut_into_batches(ranges: Iterable[OffsetRange], max_records: int) -> Iterator[OffsetRanges]:
-    """Batches of at most ``max_records`` offsets, one range a partition, that together equal the ranges."""
+    """Return batches of at most ``max_records`` offsets, one range per partition, covering the ranges."""
     waiting = list(merge(ranges))
     while waiting:
         first = {r.partition: r for r in reversed(waiting)}

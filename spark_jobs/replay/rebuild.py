@@ -1,4 +1,4 @@
-"""A mirror made anew from its topic: all changes folded again, in one commit that replaces all rows."""
+"""Rebuilds a mirror from its topic in one commit that replaces all rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult(CommittedBatches):
-    """What a rebuild did, in its one commit."""
+    """The result of a rebuild, in its one commit."""
 
     pipeline: str
     table: str
@@ -38,17 +38,17 @@ class RebuildResult(CommittedBatches):
 
     @property
     def batch(self) -> BatchResult:
-        """The one batch."""
+        """The only batch."""
         return self.batches[0]
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
-        """What was read."""
+        """The ranges that were read."""
         return self.batch.batch.ranges.ranges
 
 
 def begins_at(pipeline: PipelineConfig, connections: Connections, time: str | None) -> dict[int, int] | None:
-    """Return by partition the first offset at or after a time, or the end; None without a time."""
+    """Return the first offsets at or after a time, or the ends; None without a time."""
     if not time:
         return None
     since_ms, ends = parse_moment(time), connections.admin.source_state(pipeline.topic).end
@@ -62,7 +62,7 @@ def rebuild_ranges(
     begins: Mapping[int, int] | None = None,
     force: bool = False,
 ) -> OffsetRanges:
-    """Return what a rebuild reads: from where the last one or the table began, or ``begins``, to the end.
+    """Return a rebuild's ranges: from ``begins``, or the last rebuild's or table's start, to the end.
 
     Reads no record. Raises ``ConfigError`` (``not-a-mirror``), ``OffsetsUnavailable``
     (``rebuild-would-lose``) without ``force`` where Kafka does not hold the beginning any more,
@@ -85,7 +85,7 @@ def rebuild(
     begins: Mapping[int, int] | None = None,
     force: bool = False,
 ) -> RebuildResult:
-    """Fold the topic anew and put what it comes to in the place of all rows and dead letters, in one commit.
+    """Rebuild the mirror from its topic and replace all rows and dead letters in one commit.
 
     Columns take the types that their source has them in by now, in the same commit; what was told before in
     others is converted where it says the same, else it is a bad change.

@@ -1,4 +1,4 @@
-"""Dead letters sent through today's configuration once more, without Kafka: rows with their own coordinates.
+"""Processes dead letters again by today's configuration, without Kafka, at their own coordinates.
 
 A batch goes through the six phases of a drain. Its data commit adds the rows, fenced like a replay by the
 table's replay epoch; then exactly its letters leave the dead-letter table, and those that failed again come.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RedriveResult(CommittedBatches):
-    """What one redrive did, one commit a batch; ``left`` counts by reason the letters that it cannot send."""
+    """The result of a redrive, one commit per batch; ``left`` counts unsuitable dead letters by reason."""
 
     pipeline: str
     table: str
@@ -61,7 +61,7 @@ def redrive(
     reason: str,
     on_progress: Callable[[BatchResult, int, int], None] = lambda _batch, _done, _all: None,
 ) -> RedriveResult:
-    """Make rows of the wanted dead letters where today's configuration can; the others say why once more.
+    """Turn the selected dead letters into rows where possible; the others get their new errors.
 
     ``on_progress`` gets each committed batch, the letters done and in all. Kafka is not asked. Safe beside
     drains and upkeep, and to repeat: killed anywhere, what was committed stays, and a second run does the
@@ -89,7 +89,7 @@ def redrive(
 
 
 def _tables(pipeline: PipelineConfig, connections: Connections) -> Tables:
-    """The tables as they are now, the dead letters no older than the data, which owes nothing by then."""
+    """Return the current tables: dead letters no older than the data, without pending changes."""
     source = _source(pipeline, progress_of(load_drained(pipeline, connections)))
     tables = ensure_tables(pipeline, connections, source, REDRIVE)
     if tables is None:
@@ -104,7 +104,7 @@ def _tables(pipeline: PipelineConfig, connections: Connections) -> Tables:
 
 
 def _source(pipeline: PipelineConfig, progress: Progress) -> SourceState:
-    """The topic as the table knows it."""
+    """Return the topic as recorded in the table."""
     return SourceState(
         pipeline.topic, progress.topic_id, progress.cluster_id, end=dict(progress.next_offsets)
     )
@@ -113,7 +113,7 @@ def _source(pipeline: PipelineConfig, progress: Progress) -> SourceState:
 def _plan_batch(
     pipeline: PipelineConfig, connections: Connections, tables: Tables, part: pa.Table, reason: str
 ) -> BatchRun:
-    """One batch of these letters, which are kept whole before anything is done to them."""
+    """Return a batch of these dead letters, which are stored whole before anything is done to them."""
     progress, letters = progress_of(tables.data), tables.dead_letters
     places = Coordinates.of_rows(part)
     source = _source(pipeline, progress)
@@ -132,7 +132,7 @@ def _plan_batch(
 
 
 def _splits(part: pa.Table, max_bytes: int, parallelism: int) -> tuple[Split, ...]:
-    """Cut the letters into tasks of about equal bytes, each within what a task holds."""
+    """Split the dead letters into tasks of about equal bytes, each within a task's memory."""
     weights = np.cumsum(part.column(BYTES).to_numpy() + 1)
     count = -(-int(weights[-1]) // max(1, max_bytes))
     if count > 1 or len(part) > ONE_TASK_RECORDS:

@@ -1,4 +1,4 @@
-"""Which dead letters a redrive sends through again, and which it cannot; changes nothing."""
+"""Selects the dead letters that a redrive can process; changes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BATCH_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters: those of any of the phases, fields and ranges that are given, the first ``limit``."""
+    """Selection by phases, fields and ranges; the first ``limit`` of them."""
 
     phases: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Wanted:
     limit: int | None = None
 
     def condition(self, generation: int) -> BooleanExpression:
-        """Return the filter for the letters that were asked for, whichever can be sent through again."""
+        """Return the filter for the selected dead letters, whether or not they can be processed."""
         parts: list[BooleanExpression] = [ALWAYS_TRUE]
         if self.phases:
             parts.append(is_among("phase", self.phases))
@@ -64,13 +64,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class RedrivePlan:
-    """``letters`` have partition, offset and bytes, in order; ``left`` counts by reason those that stay."""
+    """Sorted ``letters`` with partition, offset and bytes; ``left`` counts the others by reason."""
 
     letters: pa.Table
     left: dict[str, int]
 
     def batches(self, max_letters: int) -> Iterator[pa.Table]:
-        """Yield the letters in batches within both bounds."""
+        """Yield the dead letters in batches within both bounds."""
         first = 0
         while first < len(self.letters):
             weights = np.cumsum(self.letters.column(BYTES).slice(first, max_letters).to_numpy())
@@ -82,7 +82,7 @@ class RedrivePlan:
 def plan_redrive(
     pipeline: PipelineConfig, table: Table, dead_letters: Table | None, wanted: Wanted
 ) -> RedrivePlan:
-    """Look the letters up in the dead-letter table, which is no older than the data table.
+    """Look up the dead letters in their table, which is no older than the data table.
 
     Letters stay that are of an earlier generation or whose time was none that a table can hold, since the row
     would lack it; those at or past the table's offsets, whose records are drained again; and those whose
@@ -117,7 +117,7 @@ def plan_redrive(
 
 
 def _found(dead_letters: Table, condition: BooleanExpression) -> pa.Table:
-    """Return coordinates, time and size of each letter that was asked for."""
+    """Return coordinates, time and size of each selected dead letter."""
     schema = dead_letters.schema().select(
         PARTITION, OFFSET, GENERATION, TIMESTAMP, "key", "value", "phase", "field"
     )

@@ -1,4 +1,4 @@
-"""Drain offset ranges again with today's configuration and put their rows in the place of the earlier ones.
+"""Drains offset ranges again by today's configuration and replaces their earlier rows.
 
 Each batch goes through the six phases of a drain. Its commit replaces exactly the rows and dead letters of
 its offsets and moves no offset, so it needs another fence: the table's replay epoch.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult(CommittedBatches):
-    """What one replay did, one commit a batch."""
+    """The result of a replay, one commit per batch."""
 
     pipeline: str
     table: str
@@ -58,7 +58,7 @@ def replay(
     force: bool = False,
     on_progress: Callable[[BatchResult, int, int], None] = lambda _batch, _done, _all: None,
 ) -> ReplayResult:
-    """Replace the rows and dead letters of ``ranges`` by what today's configuration makes of the records.
+    """Replace rows and dead letters of ``ranges`` by decoding the records again.
 
     ``on_progress`` gets each committed batch, the offsets done and in all. Safe beside drains and upkeep, and
     to repeat: killed anywhere, what was committed stays, and a second run does all ranges again. Raises what
@@ -87,7 +87,7 @@ def replay(
 def _plan_batch(
     pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, reason: str
 ) -> BatchRun:
-    """One batch, on the table and the topic as they are now."""
+    """Return one batch, for the current table and topic."""
     planned = plan_replay(pipeline, connections, tuple(ranges))
     tables = ensure_tables(pipeline, connections, planned.source, REPLAY)
     if tables is None:

@@ -1,4 +1,4 @@
-"""Rows as today's configuration would make them of records, in this process; nothing is written."""
+"""Makes rows by today's configuration in this process, without writing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TrialRows:
-    """Makes rows of the table's columns and of those that it would get: ``columns_added``, ``name: type``."""
+    """Makes rows of the table's columns and of ``columns_added``, as ``name: type``."""
 
     def __init__(self, pipeline: PipelineConfig, connections: Connections, table: Table) -> None:
         self.columns_added: list[str] = []
@@ -39,7 +39,7 @@ class TrialRows:
         self._plan = self._with(plan, declared_evolution(pipeline, table.schema()))
 
     def make(self, chunk: Chunk) -> ChunkRows:
-        """Return the chunk as rows of the schema, which gets a column for each new field first."""
+        """Return the chunk as rows of the schema, after adding columns for new fields."""
         made, self._plan = self._plan.make(chunk, ReadingPlan.rows, self._evolved)
         return made
 
@@ -60,7 +60,7 @@ MAX_EXAMPLES = 20
 
 @dataclass(slots=True)
 class RedriveTrial:
-    """How many letters would become rows of any table, be ``filtered`` by reason, or fail again, by phase.
+    """Counts of a redrive's dry run: new rows by table, ``filtered`` by reason, failures by phase.
 
     ``examples`` say of some that would fail where they stand and why; ``left`` counts by reason the letters
     that cannot be sent. ``columns_added`` are columns the table would get, as ``name: type``.
@@ -74,7 +74,7 @@ class RedriveTrial:
     columns_added: list[str] = field(default_factory=list)
 
     def add(self, made_rows: int, dead_letters: pa.Table) -> None:
-        """Count what a chunk came to."""
+        """Add a chunk's results."""
         self.rows += made_rows
         columns = [PARTITION, OFFSET, "phase", "error"]
         for letter in dead_letters.select(columns).slice(0, MAX_EXAMPLES - len(self.examples)).to_pylist():
@@ -83,7 +83,7 @@ class RedriveTrial:
 
 
 def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Wanted) -> RedriveTrial:
-    """Make rows of the wanted letters in this process, batch by batch. Raises as ``plan_redrive``."""
+    """Process the selected dead letters in this process, by batch. Raises as ``plan_redrive``."""
     tables = tables_as_one(connections, pipeline.table)
     if tables is None:
         raise fault("no-table-yet", **pipeline.where)

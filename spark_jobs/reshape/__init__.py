@@ -1,1 +1,1 @@
-"""A table's columns and partitioning changed, beside the live flow."""
+"""Changes a table's columns and partitioning during normal drains."""

@@ -1,4 +1,4 @@
-"""Partitioning a table as ``partition_by`` says by now: what is written from then on; older files stay."""
+"""Repartitions a table by ``partition_by`` for future writes; existing files do not change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repartitioned:
-    """The terms of partitioning, in words, before and since."""
+    """The partition terms, as text, before and after."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -34,7 +34,7 @@ class Repartitioned:
 
 
 def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: str) -> Repartitioned:
-    """Give the table the partitioning that is declared; compaction brings older files over by and by.
+    """Set the declared partitioning; compaction rewrites existing files over time.
 
     Beside live drains, whose batches in flight are read again. Raises ``ConfigError`` where it is declared so
     already or a term does not fit, ``BatchHeld`` while a batch waits for an operator, and what a commit does.
@@ -56,7 +56,7 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
 
 
 def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the terms before and after; raises ``ConfigError`` when they are the same."""
+    """Return the terms before and after; raises ``ConfigError`` if they are equal."""
     schema = table.schema()
     wanted = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, table.spec()))
     there = partition_terms(schema, table.spec())

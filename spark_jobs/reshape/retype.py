@@ -1,4 +1,4 @@
-"""A column in another type: one commit renames the old column and adds the new one, then one a file fills it.
+"""Changes a column's type: one commit adds the new column, then one per file fills it.
 
 No record is read again. A value that does not fit leaves its row: null in the new column, as it was in the
 old. Killed anywhere, the same command goes on: the table says what is left.
@@ -56,7 +56,7 @@ _MAX_CONFLICTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Retyped:
-    """``files`` were made anew; what ``left`` rows hold fits only ``kept``."""
+    """Counts of a retype; ``files`` were rewritten; the values of ``left`` rows fit only ``kept``."""
 
     column: str
     kept: str
@@ -73,7 +73,7 @@ def retype(
     reason: str,
     on_progress: OnProgress = lambda _: None,
 ) -> Retyped:
-    """Give a top-level column of the records' another type, and go on with a change that was cut off.
+    """Change a top-level column's type, and finish an interrupted change.
 
     Beside live drains, whose batches in flight are read again. Raises ``ConfigError`` (``cannot-retype``),
     ``BatchHeld`` while a batch waits for an operator, and what commits raise; run it again then.
@@ -99,7 +99,7 @@ def retype(
 def _begin(
     pipeline: PipelineConfig, connections: Connections, column: str, type_name: str, reason: str
 ) -> KeptColumn:
-    """Return what to do: what an earlier command began, or what one commit begins now."""
+    """Return the change: an unfinished one, or a new one that one commit begins."""
     table = load_drained(pipeline, connections)
     check_properties(table)
     waiting = unfinished(progress_of(table).kept_columns)
@@ -135,14 +135,14 @@ def _exchange(transaction: Transaction, *, kept: KeptColumn, type_name: str) -> 
 
 
 def _planned(table: Table, exchange: Change) -> Table:
-    """Return the table as it will be; the ids that the new column gets are those of the commit."""
+    """Return the future table; the new column gets the ids of its commit."""
     rehearsal = table.transaction()
     exchange(rehearsal)
     return Table(table.name(), rehearsal.table_metadata, table.metadata_location, table.io, table.catalog)
 
 
 def _rehearse(planned: Table, connections: Connections, batch: Batch, refitted: _Refitted) -> None:
-    """Raise what would end the filling of files: once the columns are exchanged, values wait for it.
+    """Raise errors of filling in advance: after the exchange of columns, values wait for it.
 
     One file of each partitioning is made anew, committed nowhere and swept.
     """
@@ -155,7 +155,7 @@ def _rehearse(planned: Table, connections: Connections, batch: Batch, refitted: 
 
 
 def _moved(planned: Schema, progress: Progress, kept: KeptColumn) -> ColumnMap:
-    """Return which column takes which field then: what went into the old one goes into the new."""
+    """Return the map with the old column's fields bound to the new one."""
     columns = {field.name: field for field in planned.fields}
     return moved(progress.columns, columns[kept.kept], columns[kept.column])
 
@@ -167,7 +167,7 @@ def _refill(
     reason: str,
     on_progress: OnProgress,
 ) -> int:
-    """Fill the new column from the old one, file by file; return how many files."""
+    """Fill the new column from the old one, file by file; return the number of files."""
     done = conflicts = 0
     seen = set[str]()
     refitted = partial(_refitted, kept=kept, pipeline=pipeline)
@@ -196,7 +196,7 @@ def _refill(
 
 
 def _tasks(table: Table, kept: KeptColumn) -> list[FileScanTask]:
-    """Return the files that may have rows with a value in the kept column alone."""
+    """Return the files that may have values in the old column alone."""
     fields = (table.schema().find_field(name) for name in (kept.column, kept.kept))
     is_counted = all(each.field_type.is_primitive for each in fields)
     waiting = And(is_null(kept.column), Not(is_null(kept.kept))) if is_counted else ALWAYS_TRUE
@@ -213,7 +213,7 @@ def _is_waiting(rows: pa.Table, kept: KeptColumn) -> pa.ChunkedArray:
 
 
 def _refitted(rows: pa.Table, *, kept: KeptColumn, pipeline: PipelineConfig) -> pa.Table:
-    """Return the rows with what fits of the kept column in the new one, and there alone."""
+    """Return the rows with the old column's fitting values moved to the new one."""
     at, was = rows.schema.get_field_index(kept.column), rows.schema.get_field_index(kept.kept)
     before, refit = rows.column(was), refit_of(pipeline, kept.column)
     fitted = refit(before, rows.schema.field(at).type)
@@ -232,7 +232,7 @@ def _done(column: str, progress: Progress) -> Progress:
 
 
 def _kept_name(table: Table, column: str) -> str:
-    """Return a name that no column has and hardly a record's field will."""
+    """Return a name that no column has, and records' fields are unlikely to have."""
     kind = str(table.schema().find_type(column)).partition("<")[0].partition("(")[0]
     names, name, number = set(table.schema().column_names), f"_{column}_was_{kind}", 2
     while name in names:

@@ -1,4 +1,4 @@
-"""Whether a column can be given another type, and how the type is spelled."""
+"""Rules of type changes, and the spelling of types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def spelled(type_name: str) -> str:
-    """Return the type as ``type_of`` does; raises ``ConfigError`` (``cannot-retype``) where there is none."""
+    """Return the type as ``type_of`` does; raises ``ConfigError`` (``cannot-retype``) if invalid."""
     try:
         check_type_name(type_name)
     except UnreadableValueError as error:
@@ -33,14 +33,14 @@ def spelled(type_name: str) -> str:
 
 
 def type_of(table: Table, column: str) -> str:
-    """Return the column's type as it is declared."""
+    """Return the column's type in its declared form."""
     return type_text(table.schema().find_type(column))
 
 
 def refuse(
     pipeline: PipelineConfig, table: Table, column: str, type_name: str, waiting: KeptColumn | None
 ) -> None:
-    """Raise ``ConfigError`` where the column cannot be given the type."""
+    """Raise ``ConfigError`` if the column cannot get the type."""
     columns = {field.name: field for field in table.schema().fields}
     others = {each.kept for each in progress_of(table).kept_columns}
     others |= {pipeline.record_key.column} if pipeline.record_key.format.has_schema else set()
@@ -63,7 +63,7 @@ def refuse(
 
 
 def _refuse_partitioned(pipeline: PipelineConfig, table: Table, column: str, type_name: str) -> None:
-    """Another column of a name that partitioning has, or had, cannot be: Iceberg keeps past specs."""
+    """Refuse a column of a current or former partition field: Iceberg keeps old specs."""
     field_id = table.schema().find_field(column).field_id
     if any(field.source_id == field_id for field in table.spec().fields):
         raise fault("cannot-retype.partitioned", name=column, **pipeline.where)
@@ -72,7 +72,7 @@ def _refuse_partitioned(pipeline: PipelineConfig, table: Table, column: str, typ
 
 
 def _can_hold_any(pipeline: PipelineConfig, table: Table, column: str, type_name: str) -> bool:
-    """True if the type takes some values of the column's, or of a type that the column had before."""
+    """True if the type can hold some values of the column, or of one of its former types."""
     (made,) = arrow_schema(Schema(NestedField(1, column, declared_type(type_name), required=False)))
     after = shaping_of(pipeline).written(made).type
     had = [each.kept for each in progress_of(table).kept_columns if each.column == column]

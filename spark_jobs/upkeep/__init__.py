@@ -1,1 +1,1 @@
-"""Compaction, expiry, manifests and orphans: when they are due, and doing them beside the live flow."""
+"""Upkeep during normal drains: compaction, expiry, manifests and orphans, and when each is due."""

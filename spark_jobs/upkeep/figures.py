@@ -1,4 +1,4 @@
-"""What a table's metadata says about its health: the numbers upkeep is decided and judged by. Pure."""
+"""Figures of a table's metadata, by which upkeep is decided and judged. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIN_FILES_TO_MERGE = 5
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Data files below ``below_bytes`` are merged into ones of about ``target_bytes``."""
+    """A compaction tier: files below ``below_bytes`` are merged into ones of ``target_bytes``."""
 
     name: str
     below_bytes: int
@@ -26,7 +26,7 @@ MEDIUM = Tier("medium", 128 * MIB, 512 * MIB)
 
 @dataclass(frozen=True, slots=True)
 class TableFigures:
-    """Counts of one table's current metadata; files, rows, bytes and manifests are those of main.
+    """Counts of a table's current metadata; files, rows, bytes and manifests are those of main.
 
     ``small_files`` are below ``SMALL``, ``medium_files`` between it and ``MEDIUM``; the mergeable ones among
     them share their partition with enough others. ``rows`` are those in data files, ``deleted_rows`` of them

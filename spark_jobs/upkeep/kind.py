@@ -1,4 +1,4 @@
-"""What a kind of upkeep is: when it is due, what it does to a table, what it is called."""
+"""A kind of upkeep: its name, its condition, and its action on a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done to one table: counts by name, or in ``note`` why nothing was."""
+    """The result on one table: counts by name, or in ``note`` the reason why nothing was done."""
 
     counts: dict[str, int] = field(default_factory=dict)
     note: str = ""
@@ -23,7 +23,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What decides whether a pipeline is due: figures of its table, its dead-letter table and the books.
+    """Input of a condition: figures of the pipeline's table, its dead-letter table and the books.
 
     ``seconds_since_last`` is since the kind was last done, or waited for first; None when nobody knows.
     """
@@ -35,12 +35,12 @@ class State:
 
     @property
     def rewritable(self) -> Sequence[TableFigures]:
-        """Tables whose catalog shows the history that Iceberg's rewrites need."""
+        """Tables whose catalog exposes the history that Iceberg's rewrites need."""
         return [figures for figures in self.figures if figures.shows_history]
 
     @property
     def collectable(self) -> Sequence[TableFigures]:
-        """Tables whose catalog lets files be deleted that it may still show."""
+        """Tables whose catalog permits deleting files that it may still refer to."""
         return [figures for figures in self.figures if not figures.keeps_garbage]
 
 
@@ -68,7 +68,7 @@ class UpkeepKind:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A kind of upkeep that should run now, and why in words for people."""
+    """A kind of upkeep that should run now, with the reason for people."""
 
     kind: UpkeepKind
     reason: str

@@ -1,4 +1,4 @@
-"""Which of the files that Iceberg lists as orphans may be deleted. Pure: the facts come in, paths come out.
+"""Decides which files that Iceberg lists as orphans may be deleted. Pure.
 
 Iceberg knows what the table's metadata named when it looked. It does not know of batches under way, held or
 adopted later, nor of another table that shares the folder.
@@ -18,7 +18,7 @@ _MANIFEST_SUFFIX = ".avro"
 
 @dataclass(frozen=True, slots=True)
 class OrphanFacts:
-    """What a listed file is judged by.
+    """The facts by which a listed file is judged.
 
     ``named`` is everything that metadata read after the log names, as ``normalise_path`` spells it.
     ``unfinished`` are the attempts of the log that are not history, read after the listing, with the time
@@ -33,14 +33,14 @@ class OrphanFacts:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """``deletable`` as they were listed; ``kept`` counts the others by reason."""
+    """Listed files that are ``deletable``; ``kept`` counts the others by reason."""
 
     deletable: tuple[str, ...]
     kept: dict[str, int]
 
 
 def judge_orphans(listed: Mapping[str, int | None], facts: OrphanFacts) -> Verdicts:
-    """Judge every listed file; the mapping is from address to time modified in µs, None when it is gone."""
+    """Judge all listed files; the mapping is from address to modification time in µs, None if missing."""
     deletable: list[str] = []
     kept: Counter[str] = Counter()
     for address, modified_us in sorted(listed.items()):
@@ -53,7 +53,7 @@ def judge_orphans(listed: Mapping[str, int | None], facts: OrphanFacts) -> Verdi
 
 
 def overlaps(locations: Iterable[str], others: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """Names of the other tables with a location in, equal to or around one of these."""
+    """Return other tables with a location that is, contains or is inside one of these."""
     own = tuple(filter(None, locations))
     around = (
         name

@@ -1,4 +1,4 @@
-"""Reading a table's figures from its metadata: one pass over main's manifests, one in memory at a time."""
+"""Reads a table's figures from its metadata, one manifest in memory at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table_figures(table: Table) -> TableFigures:
 
 
 def snapshot_figures(metadata: TableMetadata, files: TableFigures) -> TableFigures:
-    """Return ``files``, which are of the same main snapshot, with what is known without a manifest."""
+    """Return ``files``, of the same main snapshot, with figures that need no manifest."""
     held = {ref.snapshot_id for ref in metadata.refs.values()}
     expirable = [s.timestamp_ms for s in metadata.snapshots if s.snapshot_id not in held]
     return replace(
@@ -44,7 +44,7 @@ def snapshot_figures(metadata: TableMetadata, files: TableFigures) -> TableFigur
 
 
 def file_figures(table: Table) -> TableFigures:
-    """Return the counts of main's files and manifests alone. Raises as ``table_figures``."""
+    """Return the counts of main's files and manifests only. Raises as ``table_figures``."""
     count = _Count(table.metadata)
     snapshot = table.metadata.current_snapshot()
     with manifests_readable(table):
@@ -57,7 +57,7 @@ def file_figures(table: Table) -> TableFigures:
 
 @dataclass(slots=True)
 class _Count:
-    """Sums under way, by the names of the figures; ``small`` and ``medium`` are by partition."""
+    """Sums in progress, by figure; ``small`` and ``medium`` are by partition."""
 
     metadata: TableMetadata
     small: Counter[Hashable] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""The kinds of upkeep that there are, and which of them are due: every module of ``kinds`` is one."""
+"""Registry of the kinds of upkeep, one per module of ``kinds``, and those that are due."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def due_upkeep(
     now_ms: int,
     seconds_since: Mapping[str, float],
 ) -> tuple[Due, ...]:
-    """Return what a pipeline is due for; ``figures`` are of its table, its dead-letter table and the books.
+    """Return the upkeep that is due; ``figures`` are of the table, its dead letters and the books.
 
     ``seconds_since`` is by name since a kind was last done, or waited for first; without it one that goes by
     the clock is due.

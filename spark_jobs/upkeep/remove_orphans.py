@@ -1,4 +1,4 @@
-"""Orphan removal: Iceberg lists, Sluice takes out what log and fresh metadata protect, and deletes.
+"""Orphan removal: Iceberg lists files, Sluice excludes protected ones and deletes the rest.
 
 The order is what makes it safe: first the listing, then the log, then the metadata. An attempt that lands in
 between is unfinished in the log or named by the metadata, never neither.
@@ -27,7 +27,7 @@ STILLBORN_AFTER_SECONDS = 24 * 3600
 
 
 def remove_orphans(work: TableWork) -> Done:
-    """Delete files below the table's location that nothing needs and that are old enough.
+    """Delete old files below the table's location that nothing refers to.
 
     A rehearsal does everything but the deleting. Safe to repeat and beside drains. Raises ``ConfigError``
     (``shared-location``) when another table of the catalog lies in, at or around the location, and every
@@ -51,7 +51,7 @@ def remove_orphans(work: TableWork) -> Done:
 
 
 def _check_catalog(work: TableWork) -> int:
-    """Refuse a shared location; drop tables that dead creators left, returning how many."""
+    """Refuse a shared location; drop tables of dead creators, and return their number."""
     with released(work.connections.open_catalog()) as catalog:
         others = locations_of_others(catalog, work.identifier)
         if shared := overlaps(locations_of(work.table), others):
@@ -68,7 +68,7 @@ def _check_catalog(work: TableWork) -> int:
 
 
 def _list_files(work: TableWork) -> dict[str, int | None]:
-    """Return what Iceberg's procedure lists, with the time each file was modified."""
+    """Return the files that Iceberg's procedure lists, with their modification times."""
     older_than = dt.datetime.fromtimestamp(_before_us(work) / 1e6, dt.UTC)
     rows = work.rows(
         "remove_orphan_files",

@@ -1,4 +1,4 @@
-"""One table under upkeep: Iceberg's procedures on it, and its anchor afterwards."""
+"""Iceberg's procedures on one table, and its anchor afterwards."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TableWork:
         return self.identifier != books_of(self.identifier)
 
     def make_anchor(self, change: Callable[[Progress], Progress] = lambda progress: progress) -> None:
-        """Make main the anchor again after snapshots of upkeep: expiry may then cut the chain between them.
+        """Make main the anchor again after upkeep's snapshots: expiry may remove the chain between them.
 
         Commits an empty snapshot of ours when main is not the anchor, or when ``change`` says more. Raises
         ``SourceChanged`` when main does not descend from the anchor by our commits and by compaction: nothing
@@ -75,7 +75,7 @@ class TableWork:
         land(connections, ChangeCommit(batch, change, summary))
 
     def call(self, procedure: str, *, conf: Mapping[str, str] = _NO_CONF, **arguments: Any) -> dict[str, Any]:
-        """Run a procedure on the table and give its one row; none is an empty one.
+        """Run a procedure on the table and return its one row, empty if there is none.
 
         ``conf`` holds for this call alone.
         """
@@ -90,7 +90,7 @@ class TableWork:
         return rows[0] if rows else {}
 
     def rows(self, procedure: str, **arguments: Any) -> list[dict[str, Any]]:
-        """Run a procedure on the table and give its rows; first stop one that a dead process left running."""
+        """Run a procedure and return its rows, after stopping one that a dead process left running."""
         self.connections.interrupt(self.tag)
         catalog = self.table.catalog.name
         named: Mapping[str, Any] = {"table": table_argument(catalog, self.identifier), **arguments}
@@ -98,9 +98,9 @@ class TableWork:
         return [row.asDict() for row in rows]
 
     def reload(self) -> Table:
-        """Return the table as it is now, through a new catalog object; if it was dropped, as it was."""
+        """Return the current table, through a new catalog object, or the old state if it was dropped."""
         return load_fresh(self.connections, self.identifier) or self.table
 
     def read_figures(self) -> TableFigures:
-        """Return the table's figures as they are now."""
+        """Return the table's current figures."""
         return table_figures(self.reload())

@@ -1,4 +1,4 @@
-"""What every kind of upkeep has in common: all tables, looked at before and after, never a foreign one."""
+"""Runs upkeep on all of a pipeline's tables, with figures before and after."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableUpkeep:
-    """One table before and after."""
+    """One table's figures before and after."""
 
     table: str
     before: TableFigures
@@ -37,14 +37,14 @@ class TableUpkeep:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepResult:
-    """One kind of upkeep of a pipeline: all of its tables and the books, as far as they exist."""
+    """One kind of upkeep of a pipeline: results of all existing tables, including the books."""
 
     kind: str
     tables: tuple[TableUpkeep, ...]
 
     @property
     def milliseconds(self) -> int:
-        """Time of all tables together."""
+        """Total time of all tables."""
         return sum(table.milliseconds for table in self.tables)
 
 
@@ -56,7 +56,7 @@ def run_upkeep(
     *,
     is_rehearsal: bool = False,
 ) -> UpkeepResult:
-    """Do one kind of upkeep to each of the pipeline's tables that exists, whether or not it is due.
+    """Run one kind of upkeep on each existing table of the pipeline, whether or not it is due.
 
     Raises every kind of ``SluiceError``: ``SourceChanged`` before a table is touched whose main branch is not
     what the last commit left. A ``RetryableError`` of one table keeps no other from its upkeep: it is said,
@@ -91,7 +91,7 @@ def run_upkeep(
 
 
 def tables_of(pipeline: PipelineConfig, connections: Connections) -> tuple[str, ...]:
-    """Return the pipeline's table, its dead letters, what it routes to, and the books of its namespace."""
+    """Return the pipeline's table, its dead-letter and routed tables, and its namespace's books."""
     table = load_fresh(connections, pipeline.table)
     routed = load_routed(partial(load_fresh, connections), table) if table is not None else ()
     return (pipeline.table, dead_letters_of(pipeline.table), *routed, books_of(pipeline.table))
@@ -103,7 +103,7 @@ def tables_of(pipeline: PipelineConfig, connections: Connections) -> tuple[str, 
 def upkeep_due(
     pipeline: PipelineConfig, connections: Connections, seconds_since: Mapping[str, float] | None = None
 ) -> tuple[Due, ...]:
-    """Return what the pipeline's tables are due for, in the order in which it is best done.
+    """Return the upkeep that the pipeline's tables need, in the best order.
 
     ``seconds_since`` is as for ``due_upkeep``; without it what goes by the clock is due.
     """
@@ -117,7 +117,7 @@ def upkeep_due(
 
 
 def log_due(pipeline: PipelineConfig, connections: Connections) -> str | None:
-    """Return why the pipeline's transaction log should be folded now, or None."""
+    """Return the reason to fold the pipeline's transaction log now, or None."""
     table = load_fresh(connections, pipeline.table)
     finished = len(connections.txlog.finished(str(table.metadata.table_uuid))) if table else 0
     return f"{finished:,} finished attempts" if is_due(finished) else None

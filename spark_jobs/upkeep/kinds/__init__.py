@@ -1,1 +1,1 @@
-"""The kinds of upkeep, one a file named like it; adding one touches nothing else."""
+"""The kinds of upkeep, one module each; adding one changes nothing else."""

@@ -1,4 +1,4 @@
-"""Compaction: small data files become larger ones by Iceberg's own procedure, tier by tier, cold data first.
+"""Compaction: Iceberg's procedure merges small data files, tier by tier, cold data first.
 
 Rows stay in the order in which they came, or get that of ``sort_by``. Where many rows are deleted by their
 positions, as every change of a mirror deletes one, all files with such rows are written anew. A drain that
@@ -40,7 +40,7 @@ _NO_MAXIMUM = 1 << 50
 
 
 def find_reason(state: State) -> str | None:
-    """Return why a table should be compacted, or None."""
+    """Return the reason to compact a table, or None."""
     for figures in state.rewritable:
         if are_deletes_due(figures):
             return (
@@ -54,14 +54,14 @@ def find_reason(state: State) -> str | None:
 
 
 def are_deletes_due(figures: TableFigures) -> bool:
-    """Whether so many rows are deleted, or so many files say which, that readers notice."""
+    """True if deleted rows or delete files are numerous enough to slow readers."""
     many_rows = max(FEW_DELETED_ROWS, MOST_DELETED_SHARE * figures.rows)
     many_files = max(FEW_DELETE_FILES + 1, figures.data_files)
     return figures.deleted_rows >= many_rows or figures.delete_files >= many_files
 
 
 def full_tiers(figures: TableFigures, least: int) -> tuple[Tier, ...]:
-    """Return the tiers with ``least`` files that can be merged, a multiple of it among medium ones."""
+    """Return the tiers with ``least`` files to merge; medium files need a multiple of it."""
     enough = {SMALL: least, MEDIUM: least * MEDIUM_FACTOR}
     return tuple(tier for tier, files in _mergeable(figures).items() if files >= enough[tier])
 
@@ -71,7 +71,7 @@ def _mergeable(figures: TableFigures) -> dict[Tier, int]:
 
 
 def compact(work: TableWork) -> Done:
-    """Merge small files of the table, or leave out deleted rows, then make main the anchor again.
+    """Merge the table's small files, or drop deleted rows, then make main the anchor again.
 
     Does what is due; where nothing is, every tier that has files to merge, and the deleted rows. Killed at
     any point it leaves a table that every reader and drain goes on with; what it wrote and did not commit is
@@ -134,7 +134,7 @@ KIND = UpkeepKind(
 def _rewrite(
     work: TableWork, tier: Tier, ingested_before: dt.datetime | None, *, leaves_out_deleted: bool = False
 ) -> tuple[dict[str, int], int]:
-    """Call the procedure; return counts of what it did, and the files of groups that failed.
+    """Call the procedure; return its counts, and the files of failed groups.
 
     With a time only over files that hold rows ingested before it; with ``leaves_out_deleted`` also over those
     of any size that hold deleted rows.
@@ -168,7 +168,7 @@ def _rewrite(
 
 
 def _forget_dangling(work: TableWork) -> None:
-    """Take out of delete files what is of data files that are there no more.
+    """Remove entries for data files that no longer exist from delete files.
 
     By ``remove-dangling-deletes`` a delete file goes only when it is older than every data file.
     """
@@ -180,7 +180,7 @@ def _quoted(column: str) -> str:
 
 
 def _conf(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return what overrides gzip's level as a number, which earlier versions wrote: Spark's is a word."""
+    """Return an override of a numeric gzip level, which earlier versions set: Spark's is a word."""
     is_misread = codec_of(properties) == "gzip" and LEVEL in properties
     return {"spark.sql.iceberg.compression-level": "BEST_SPEED"} if is_misread else {}
 

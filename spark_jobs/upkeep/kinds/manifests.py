@@ -1,4 +1,4 @@
-"""Manifest rewrite by Iceberg's own procedure: each commit adds one, each commit and query reads them all."""
+"""Manifest rewrite by Iceberg's procedure: commits add manifests, and every query reads all."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MANIFESTS_DUE = 50
 
 
 def find_reason(state: State) -> str | None:
-    """Return why manifests should be rewritten, or None."""
+    """Return the reason to rewrite manifests, or None."""
     counts = (figures.small_manifests for figures in state.rewritable)
     return next((f"{count:,} small manifests" for count in counts if count >= MANIFESTS_DUE), None)
 
 
 def rewrite_manifests(work: TableWork) -> Done:
-    """Merge the table's manifests, files of a partition together; no data file is touched."""
+    """Merge the table's manifests by partition; data files are not touched."""
     if work.figures.small_manifests < MIN_MANIFESTS:
         return Done(note="there are no manifests to merge")
     if not work.figures.shows_history:

@@ -1,4 +1,4 @@
-"""Orphan removal once a day: files below the tables' locations that nothing needs and that are old."""
+"""Daily orphan removal: old files below the tables' locations that nothing refers to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORPHANS_EVERY_SECONDS = 24 * 3600.0
 
 
 def find_reason(state: State) -> str | None:
-    """Return why orphans should be looked for, or None; what the tables show says nothing of them."""
+    """Return the reason to look for orphans, or None; the tables' metadata cannot show any."""
     seconds = state.seconds_since_last
     if not state.collectable or (seconds is not None and seconds < ORPHANS_EVERY_SECONDS):
         return None
@@ -23,7 +23,7 @@ def find_reason(state: State) -> str | None:
 
 
 def tidy(work: TableWork) -> Done:
-    """Delete what ``spark_jobs.upkeep.remove_orphans`` finds; a rehearsal only finds it."""
+    """Delete what ``spark_jobs.upkeep.remove_orphans`` finds; a dry run only finds it."""
     from spark_jobs.upkeep.remove_orphans import remove_orphans  # noqa: PLC0415  (imports the lake)
 
     return remove_orphans(work)

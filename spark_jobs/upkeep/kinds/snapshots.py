@@ -1,4 +1,4 @@
-"""Snapshot expiry by count and age, by Iceberg's own procedure; what a branch or tag holds stays.
+"""Snapshot expiry by count and age, by Iceberg's procedure; branches and tags are kept.
 
 Progress is in the table's properties and the books are a table of their own: nothing of Sluice's is lost with
 a snapshot.
@@ -24,7 +24,7 @@ SNAPSHOT_AGE_SLACK_SHARE = 0.1
 
 
 def find_reason(state: State) -> str | None:
-    """Return why snapshots should expire, or None; with some slack, so that it is worth a job."""
+    """Return the reason to expire snapshots, or None; with slack, so that a job is worthwhile."""
     reasons = (_reason(figures, state.settings, state.now_ms) for figures in state.collectable)
     return next(filter(None, reasons), None)
 
@@ -56,7 +56,7 @@ def expire_snapshots(work: TableWork) -> Done:
 
 
 def expiry_cutoff_ms(newest_first_ms: Sequence[int], settings: UpkeepSettings, now_ms: int) -> int | None:
-    """Return the time before which (exclusive) snapshots expire: beyond the count kept, or too old; or None.
+    """Return the time (exclusive) before which snapshots expire, by count or age; or None.
 
     ``newest_first_ms`` are the times of main's snapshots, its newest one first.
     """
