@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from assets.checks import HOT
 from cli.listing import COMMANDS
 from gateway.gateway import GATEWAY_FAMILIES
 from serving.service import SERVE_FAMILIES
@@ -34,7 +35,16 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-RUNBOOK = anchors((DOCS / "runbook.md").read_text(encoding="utf-8"))
+PAGE = (DOCS / "runbook.md").read_text(encoding="utf-8")
+RUNBOOK = anchors(PAGE)
+
+
+def section(anchor: str) -> str:
+    """The text under the runbook's heading with that anchor, up to the next heading."""
+    parts = re.split(r"^(#+ .+)$", PAGE, flags=re.MULTILINE)
+    return next(
+        text for heading, text in zip(parts[1::2], parts[2::2], strict=True) if anchor in anchors(heading)
+    )
 
 
 def samples() -> set[str]:
@@ -98,6 +108,14 @@ def test_every_check_has_an_alert_and_a_runbook_section() -> None:
         assert check.runbook.partition("#")[2] in RUNBOOK
 
 
+@pytest.mark.parametrize("name", [*(check.name for check in CHECKS), HOT])
+def test_every_check_has_a_symptom_and_what_to_type(name: str) -> None:
+    """A section without a command, or a link to one, helps nobody at night."""
+    text = section(f"check-{name}")
+    assert text.count("**Symptom.**") == text.count("**Urgency.**") == 1
+    assert "`./sluice " in text or "\n./sluice " in text or "](#check-" in text
+
+
 def test_every_state_that_is_not_live_is_told() -> None:
     """A pipeline that answers nothing fresh does so for ever otherwise."""
     asked = (re.findall(r'sluice_hot_state\{state=~"([^"]*)"', rule["expr"]) for rule in RULES)
@@ -115,6 +133,9 @@ def test_every_alert_can_be_loaded_and_says_what_to_do(rule: dict[str, Any]) -> 
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert page == "docs/runbook.md"
     assert anchor in RUNBOOK
+    own = section(anchor)
+    assert anchor.startswith("check-") or f"`{rule['alert']}`" in own
+    assert "**Symptom.**" in own
     command = rule["annotations"]["command"].split()
     assert command[0] == "./sluice"
     assert command[1] in {entry.name for entry in COMMANDS} | {"query", "held"}
