@@ -26,6 +26,7 @@ from prove.soak.soak import Soak
 from servers.environment import clean_environment
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "reliability.md"
+COUNTS_HEADING = "## Counts\n\n"
 EXIT_BROKEN = 1
 
 
@@ -55,6 +56,13 @@ def _shard(_context: click.Context, _option: click.Parameter, text: str | None) 
     help="Leave out rows that are kept from the same product code, and keep new ones.",
 )
 @click.option("--shard", metavar="I/N", callback=_shard, help="Part I of N of the scenarios, from 1.")
+@click.option(
+    "--report",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Run nothing: write the stored rows as HTML and JSON into this folder.",
+)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object as the last line.")
 def main(
     *,
@@ -65,15 +73,22 @@ def main(
     seed: int | None,
     resume: bool,
     shard: tuple[int, int] | None,
+    folder: Path | None,
     is_json: bool,
 ) -> None:
-    """Strike real pipelines at every point, restart them, and count what was lost or doubled.
+    """Strike real pipelines at every point, restart them, and count lost and doubled records.
 
-    The whole matrix takes about two hours and writes docs/explanation/reliability.md. It keeps each row in
-    prove/rows.jsonl as it comes: --resume goes on with what is missing, also elsewhere and by shards.
-    A row counts for the product code and lock files it was made with.
+    The whole matrix takes about two hours. Each row is stored in prove/rows.jsonl as soon as it is there:
+    --resume continues with the missing ones, also on another machine and by shards. A row is valid for the
+    product code and lock files that it was made with. A complete matrix updates the counts in
+    docs/explanation/reliability.md; --report writes all rows.
     """
     is_part = quick or only != "*" or resume or shard is not None
+    if folder is not None:
+        if is_part or soak is not None or is_json:
+            raise click.UsageError("--report runs nothing: leave out every other choice")
+        _write_report(folder)
+        return
     if soak is not None and is_part:
         raise click.UsageError("--soak runs one soak and nothing else: leave out every other choice")
     if quick and resume:
@@ -96,14 +111,14 @@ def main(
     else:
         outcomes = _run(chosen, jobs)
     if is_json:
-        print(report.as_json(outcomes, _machine()))
+        print(report.as_json(outcomes, {"machine": _machine()}))
     sys.exit(0 if all(outcome.is_kept for outcome in outcomes) else EXIT_BROKEN)
 
 
 def _run_and_keep(
     chosen: list[Scenario], jobs: int, everything: dict[str, Scenario], *, is_new: bool
 ) -> list[Outcome]:
-    """Run those without a row, keep theirs, and write the page once every scenario has one."""
+    """Run those without a row, store theirs, and update the page once every scenario has one."""
     digest = kept.product_digest()
     rows = {} if is_new else kept.read_rows(kept.ROWS, digest, everything)
     kept.write_rows(kept.ROWS, rows.values())
@@ -120,17 +135,29 @@ def _run_and_keep(
     print(f"{len(in_order)} of {len(everything)} rows are kept: {kept.ROWS}")
     if len(in_order) == len(everything):
         kept.write_rows(kept.ROWS, in_order)
-        PAGE.write_text(report.as_page([row.outcome for row in in_order], _made(digest, in_order)))
+        counts = report.as_counts([row.outcome for row in in_order], kept.origin(in_order))
+        PAGE.write_text(with_counts(PAGE.read_text(), counts))
         print(f"written: {PAGE}")
     return outcomes
 
 
-def _made(digest: str, rows: list[Row]) -> str:
-    machine = _machine()
-    about = f"{machine['processors']} processors, {machine['system']}, Python {machine['python']}"
-    first, last = (pick(row.ended for row in rows).date() for pick in (min, max))
-    days = f"{first}" if first == last else f"{first} to {last}"
-    return f"{kept.covered_minutes(rows):.0f} minutes on {about}, {days}, product code {digest}"
+def with_counts(page: str, counts: str) -> str:
+    """Return the page with these counts in its section of that name, the last one."""
+    before, heading, _ = page.partition(COUNTS_HEADING)
+    return f"{before}{heading}{counts}"
+
+
+def _write_report(folder: Path) -> None:
+    rows = kept.stored_rows(kept.ROWS)
+    if not rows:
+        raise click.UsageError(f"{kept.ROWS} has no rows: run ./sluice prove first")
+    outcomes, origin = [row.outcome for row in rows], kept.origin(rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "prove-report.html").write_text(report.as_html(outcomes, origin), encoding="utf-8")
+    (folder / "prove-report.json").write_text(report.as_json(outcomes, {"run": origin}), encoding="utf-8")
+    print(
+        f"{report.summary(outcomes)}\nwritten: {folder / 'prove-report.html'}, {folder / 'prove-report.json'}"
+    )
 
 
 def _run(

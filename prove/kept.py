@@ -69,16 +69,34 @@ def read_rows(path: Path, digest: str, scenarios: Mapping[str, Scenario]) -> dic
     A last line that a kill cut off is left out.
     """
     rows: dict[str, Row] = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            written = json.loads(line)
-        except json.JSONDecodeError:
-            continue
+    for written in _lines(path):
         scenario = scenarios.get(written["name"])
         texts = (written["title"], written["promise"])
         if written["digest"] == digest and scenario and (scenario.title, scenario.promise) == texts:
-            rows[scenario.name] = _read(written, scenario)
+            rows[scenario.name] = _read(written, group=scenario.group, again=scenario.again)
     return rows
+
+
+def stored_rows(path: Path) -> list[Row]:
+    """Return every stored row, whatever code it is of and whatever scenarios there are today."""
+    by_name = {written["name"]: written for written in _lines(path)}
+    return [_read(written, group=written["group"], again="") for written in by_name.values()]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            continue
+
+
+def origin(rows: Collection[Row]) -> str:
+    """Return how long the rows took, when they were made, and of what code."""
+    first, last = (pick(row.ended for row in rows).date() for pick in (min, max))
+    days = f"{first}" if first == last else f"{first} to {last}"
+    digests = ", ".join(sorted({row.digest for row in rows}))
+    return f"{covered_minutes(rows):.0f} minutes, {days}, product code {digests}"
 
 
 def write_rows(path: Path, rows: Collection[Row]) -> None:
@@ -116,7 +134,8 @@ def _written(row: Row) -> Iterator[tuple[str, Any]]:
     outcome = row.outcome
     yield "digest", row.digest
     yield "ended", row.ended.astimezone(UTC).isoformat(timespec="seconds")
-    yield from (("name", outcome.name), ("title", outcome.title), ("promise", outcome.promise))
+    yield from (("name", outcome.name), ("group", outcome.group))
+    yield from (("title", outcome.title), ("promise", outcome.promise))
     yield "seconds", round(outcome.seconds, 1)
     if outcome.left_out:
         yield "left_out", outcome.left_out
@@ -125,18 +144,18 @@ def _written(row: Row) -> Iterator[tuple[str, Any]]:
         yield "findings", {name: value for name, value in found.items() if value != _DEFAULTS.get(name)}
 
 
-def _read(written: Mapping[str, Any], scenario: Scenario) -> Row:
+def _read(written: Mapping[str, Any], *, group: str, again: str) -> Row:
     found = written.get("findings")
     if found is not None:
         found = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
     outcome = Outcome(
-        name=scenario.name,
-        group=scenario.group,
-        title=scenario.title,
-        promise=scenario.promise,
+        name=written["name"],
+        group=group,
+        title=written["title"],
+        promise=written["promise"],
         seconds=written["seconds"],
         findings=None if found is None else Findings(**found),
         left_out=written.get("left_out", ""),
-        again=scenario.again,
+        again=again,
     )
     return Row(written["digest"], datetime.fromisoformat(written["ended"]), outcome)

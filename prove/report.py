@@ -1,41 +1,22 @@
-"""What was found, for people on the terminal, for machines, and for docs/explanation/reliability.md."""
+"""Results of scenarios for the terminal and for programs, as an HTML report, and as the counts of a page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from html import escape
 from typing import Any
 
 from prove.scenario import LEFT, Outcome
 
-INTRODUCTION = """\
-# Reliability
-
-What happens to a table when Sluice is killed at each point, and under each outcome of a commit. \
-`./sluice prove` wrote this page: every row is a real pipeline over a real Kafka, with a table of its own, \
-that was struck, started again in a new process, given more records and then audited against the topic, its \
-metadata and its storage.
-
-- **lost**, **doubled**: records that are not in the table exactly once and unchanged (dead letters included).
-- **unreadable**: what the metadata names and cannot be read, or the log and the history do not agree on.
-- **stray**: data files that nothing names and nobody promised.
-- **left**: files whose promise is that orphan removal takes them days later, the row's verdict then. A \
-compaction whose commit never landed leaves its own, which the row names: all dates are set back (in the \
-object store, too), and orphan removal then takes these files and no other. A fold that died leaves one \
-in the books, whose removal is a section of its own.
-- **read again**: records that tasks of the runs that put things right took from Kafka a second time.
-- **recovery**: seconds that run took, the start of its Python and Spark left out.
-
-`./sluice prove --only NAME` runs one row (`*` matches anything), `./sluice prove --quick` a selection in a \
-few minutes. Most run the job's code without a Spark server. The waits of the process that is struck are \
-shortened, since the next run is what is looked at.
-"""
 COLUMNS = (
-    "struck by",
-    "promised",
+    "name",
+    "fault",
+    "promise",
     "verdict",
-    "happened",
+    "what happened",
     "lost",
     "doubled",
     "unreadable",
@@ -44,15 +25,47 @@ COLUMNS = (
     "read again",
     "recovery",
 )
+MEANINGS = {
+    "lost, doubled": "records that are not in the table exactly once and unchanged, dead letters included",
+    "unreadable": "files that metadata names and that cannot be read, and contradictions of log and history",
+    "stray": "data files that nothing names",
+    "left": "files that orphan removal may take days later, as the row's promise allows",
+    "read again": "records that the repairing runs read from Kafka a second time",
+    "recovery": "seconds of the repairing runs, without the start of Python and Spark",
+}
+# By what a scenario's name holds, first match first.
+KINDS = (
+    ("random events against a live producer", r"/soak\b"),
+    ("a run that sleeps while others act, and continues", r"^\w+/(zombie|beside|beside-redrive)/"),
+    ("kill -9 of a process at a named point", r"/(\w+-)*kill-"),
+    (
+        "a commit that is cut off, refused, or answered late or wrongly",
+        r"/(cut|disk|ended|failed|half|killed-after|landed|late|locked|refused)-",
+    ),
+    ("queries that include Kafka, during faults", r"^\w+/(fresh|followed|served)/"),
+    ("hostile topics, records, tables, logs, stores, catalogs, clocks and machines", r""),
+)
+CATALOGS = {
+    "sqlite": "SQLite, local folder",
+    "postgres": "Postgres, local folder",
+    "rest": "Iceberg's REST server, S3",
+    "nessie": "Nessie, S3",
+    "secured": "SQLite; Kafka over TLS with rights on the topic alone",
+}
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em;color-scheme:light dark}"
+    "table{border-collapse:collapse;font-size:13px}td,th{border:1px solid #8884;padding:.3em .6em;"
+    "text-align:left;vertical-align:top}.broken{background:#f004}"
+)
 
 
 def line(outcome: Outcome, number: int, of: int) -> str:
-    """One line of progress."""
+    """Return one line of progress."""
     return f"{number:>4}/{of}  {outcome.verdict:<8}  {outcome.seconds:5.1f} s  {outcome.name}"
 
 
 def complaint(outcome: Outcome) -> str:
-    """Why a promise was not kept, and the command that shows it again."""
+    """Return why a promise was broken, and the command that reproduces it."""
     counts = outcome.findings
     if counts is None:
         what = outcome.failure.rstrip()
@@ -66,13 +79,13 @@ def complaint(outcome: Outcome) -> str:
 
 
 def command_of(outcome: Outcome) -> str:
-    """Return what runs the scenario once more, alone."""
+    """Return the command that runs the scenario again, alone."""
     again = outcome.again or f"--only '{outcome.name}'"
     return f"  ./sluice prove {again}"
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return the table's last line."""
+    """Return the sums of all counts."""
     found = [outcome.findings for outcome in outcomes if outcome.findings]
     seconds = sorted(each.recovery_seconds for each in found)
     return {
@@ -91,7 +104,7 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """Return all of it in two lines."""
+    """Return the totals in two lines."""
     sums = totals(outcomes)
     history = f"{sums['kept']} kept, {sums['broken']} broken, {sums['left_out']} left out"
     counts = ", ".join(f"{name} {sums[name]}" for name in ("lost", "doubled", "unreadable", "stray"))
@@ -99,11 +112,11 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     return f"{sums['scenarios']} scenarios: {history}\n{counts}; {LEFT} {sums['left']}; {times}"
 
 
-def as_json(outcomes: Sequence[Outcome], machine: Mapping[str, Any]) -> str:
-    """Return everything as one line."""
+def as_json(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
+    """Return everything as one line; ``about`` describes the machine, or the run."""
     return json.dumps(
         {
-            "machine": machine,
+            **about,
             "totals": totals(outcomes),
             "scenarios": [{**asdict(each), "verdict": each.verdict} for each in outcomes],
         },
@@ -111,61 +124,80 @@ def as_json(outcomes: Sequence[Outcome], machine: Mapping[str, Any]) -> str:
     )
 
 
-def as_page(outcomes: Sequence[Outcome], made: str) -> str:
-    """Return the page of reliability; ``made`` says how long it took, where, when and of what code."""
-    head = f"{INTRODUCTION}\n{summary(outcomes)}; {made}.\n"
-    return "\n".join((head, *_overview(outcomes), *_sections(outcomes)))
+def kind_of(name: str) -> str:
+    """Return which kind of fault a scenario of this name is."""
+    return next(kind for kind, pattern in KINDS if re.search(pattern, name))
 
 
-def _overview(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    names = ("scenarios", "kept", "broken", "left_out", "lost", "doubled", "unreadable", "stray", "left")
-    yield _row(("what is struck", *(name.replace("_", " ") for name in names), "slowest recovery"))
-    yield _row(["---"] * (len(names) + 2))
-    for group, members in _by_group(outcomes).items():
+def _catalog_of(name: str) -> str:
+    first = name.partition("/")[0]
+    return CATALOGS.get(first, first)
+
+
+def as_counts(outcomes: Sequence[Outcome], origin: str) -> str:
+    """Return the counts of the docs page, in Markdown; ``origin`` names the run."""
+    kinds = _grouped(outcomes, lambda each: kind_of(each.name))
+    catalogs = _grouped(outcomes, lambda each: _catalog_of(each.name))
+    tables = (
+        "\n".join(_count_table(title, groups)) for title, groups in (("fault", kinds), ("catalog", catalogs))
+    )
+    return "\n\n".join((summary(outcomes).replace("\n", "; ") + f". The run: {origin}.", *tables)) + "\n"
+
+
+def as_html(outcomes: Sequence[Outcome], origin: str) -> str:
+    """Return a page of all rows by group, which needs no other file; ``origin`` names the run."""
+    groups = _grouped(outcomes, lambda each: each.group)
+    return "".join(
+        (
+            "<!doctype html><html lang=en><meta charset=utf-8><title>Sluice: crash matrix</title>",
+            f"<style>{_STYLE}</style><h1>Crash matrix</h1>",
+            f"<p>{escape(summary(outcomes)).replace(chr(10), '<br>')}</p><p>{escape(origin)}</p><dl>",
+            *(f"<dt>{escape(term)}<dd>{escape(meaning)}" for term, meaning in MEANINGS.items()),
+            "</dl><ul>",
+            *(
+                f"<li><a href='#g{number}'>{escape(group)}</a>: {len(members)}"
+                for number, (group, members) in enumerate(groups.items())
+            ),
+            "</ul>",
+            *(_section(number, group, members) for number, (group, members) in enumerate(groups.items())),
+            "</html>\n",
+        )
+    )
+
+
+def _count_table(title: str, groups: Mapping[str, Sequence[Outcome]]) -> Iterator[str]:
+    names = ("scenarios", "kept", "lost", "doubled", "unreadable", "stray", "left")
+    yield f"| {title} | {' | '.join(names)} | slowest recovery |"
+    yield f"|{'---|' * (len(names) + 2)}"
+    for group, members in groups.items():
         sums = totals(members)
-        title = _title(group)
-        link = "".join(c for c in title.lower() if c.isalnum() or c in " -").replace(" ", "-")
         slowest = sums["recovery_worst_seconds"]
-        seconds = "" if slowest is None else f"{slowest:.1f} s"
-        yield _row([f"[{title}](#{link})", *(str(sums[name]) for name in names), seconds])
-    yield ""
+        cells = (group, *(f"{sums[name]:,}" for name in names), "" if slowest is None else f"{slowest:.1f} s")
+        yield f"| {' | '.join(cells)} |"
 
 
-def _sections(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    for group, members in _by_group(outcomes).items():
-        yield f"## {_title(group)}\n"
-        yield _row(COLUMNS)
-        yield _row(["---"] * len(COLUMNS))
-        yield from (_row(_cells(outcome)) for outcome in members)
-        yield ""
+def _section(number: int, group: str, members: Iterable[Outcome]) -> str:
+    heads = "".join(f"<th>{column}" for column in COLUMNS)
+    rows = "".join(_html_row(each) for each in members)
+    return f"<h2 id=g{number}>{escape(group)}</h2><table><tr>{heads}{rows}</table>"
 
 
-def _by_group(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+def _html_row(outcome: Outcome) -> str:
+    cells = "".join(f"<td>{escape(cell)}" for cell in _cells(outcome))
+    return f"<tr>{cells}" if outcome.is_kept else f"<tr class=broken>{cells}"
+
+
+def _grouped(outcomes: Sequence[Outcome], group_of: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        groups.setdefault(outcome.group, []).append(outcome)
+        groups.setdefault(group_of(outcome), []).append(outcome)
     return groups
-
-
-def _title(group: str) -> str:
-    return f"{group[0].upper()}{group[1:]}"
 
 
 def _cells(outcome: Outcome) -> list[str]:
     found = outcome.findings
+    about = [outcome.name, outcome.title, outcome.promise, outcome.verdict]
     if found is None:
-        reason = outcome.left_out or "the case could not be made"
-        return [outcome.title, outcome.promise, outcome.verdict, reason, *[""] * 7]
+        return [*about, outcome.left_out or "the case could not be made", *[""] * 7]
     counts = (found.lost, found.doubled, found.unreadable, found.stray, found.left, found.read_again)
-    return [
-        outcome.title,
-        outcome.promise,
-        outcome.verdict,
-        found.happened,
-        *map(str, counts),
-        f"{found.recovery_seconds:.1f} s",
-    ]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    return [*about, found.happened, *map(str, counts), f"{found.recovery_seconds:.1f} s"]

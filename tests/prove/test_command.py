@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from prove.__main__ import main
+from prove import kept
+from prove.__main__ import COUNTS_HEADING, PAGE, main
 from prove.catalogue import QUICK, all_scenarios, choose
 from prove.checker import check
 from prove.crash.jobs import DRAIN
@@ -21,7 +22,7 @@ from prove.crash.matrix import Cell
 from prove.crash.nemeses import Kill
 from prove.crash.promises import ADOPTED
 from prove.lab.pipeline_lab import named_files
-from prove.report import as_page, complaint
+from prove.report import as_counts, as_html, complaint
 from prove.scenario import Findings, Outcome
 from prove.soak.events import EVENTS
 from prove.soak.soak import Soak, drawn_events
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
 
 ROOT = Path(__file__).resolve().parents[2]
-MADE = "3 minutes on 2 processors, a system, Python 3.11, 2026-11-28, product code 0123"
+MADE = "3 minutes, 2026-11-28, product code 0123"
 KEPT = Outcome("sqlite/drain/kill-x", "a drain, here", "killed at x", "nothing", 1.0, Findings("died"))
 
 
@@ -157,20 +158,62 @@ def test_a_soak_that_fails_names_its_seed() -> None:
     assert "./sluice prove --soak 10 --seed 7" in complaint(broken)
 
 
-def test_the_page_has_a_row_for_each_scenario() -> None:
-    """Those that could not be made say why instead of counts."""
+def test_the_report_has_a_row_for_each_scenario() -> None:
+    """Those that could not be run have a reason instead of counts; texts cannot be markup."""
     left_out = replace(KEPT, findings=None, left_out="only root may")
-    page = as_page([KEPT, left_out], MADE)
-    assert "2 scenarios: 1 kept, 0 broken, 1 left out" in page
-    assert "| killed at x | nothing | kept | died | 0 | 0 | 0 | 0 | 0 | 0 | 0.0 s |" in page
+    page = as_html([KEPT, left_out, replace(KEPT, title="<b>")], MADE)
+    assert "3 scenarios: 2 kept, 0 broken, 1 left out" in page
+    assert (
+        page.count("<td>killed at x<td>nothing<td>kept<td>died<td>0<td>0<td>0<td>0<td>0<td>0<td>0.0 s") == 1
+    )
     assert "only root may" in page
-    assert "| [A drain, here](#a-drain-here) | 2 | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0.0 s |" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
 
 
 def test_a_group_that_comes_twice_is_one_section() -> None:
-    """Kills and answers of one job stand in one table, wherever the catalogue lists them."""
+    """Kills and answers of one job are in one table, wherever the catalogue lists them."""
     other = replace(KEPT, name="sqlite/fold/kill-x", group="a fold, here")
-    page = as_page([KEPT, other, replace(KEPT, name="sqlite/drain/kill-y", title="killed at y")], MADE)
-    assert page.count("## A drain, here") == 1
-    assert "| [A drain, here](#a-drain-here) | 2 |" in page
-    assert page.index("killed at y") < page.index("## A fold, here")
+    page = as_html([KEPT, other, replace(KEPT, name="sqlite/drain/kill-y", title="killed at y")], MADE)
+    assert page.count(">a drain, here</h2>") == 1
+    assert page.index("killed at y") < page.index(">a fold, here</h2>")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("sqlite/drain/kill-commit.before-swap", "kill -9"),
+        ("sqlite/gateway/away-kill-after-begin", "kill -9"),
+        ("rest/drain/landed-409", "a commit that is cut off"),
+        ("sqlite/beside/asleep/publish", "a run that sleeps"),
+        ("sqlite/fresh/drain-commit.after-swap", "queries that include Kafka"),
+        ("rest/soak", "random events"),
+        ("rest/lake/renamed", "hostile"),
+    ],
+)
+def test_a_fault_is_counted_with_its_kind(name: str, kind: str) -> None:
+    """By its scenario's name."""
+    counts = as_counts([replace(KEPT, name=name)], MADE)
+    assert counts.count(f"| {kind}") == 1
+    assert counts.count(" | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0.0 s |") == 2
+
+
+def test_the_page_has_the_counts_of_the_stored_rows() -> None:
+    """Its last section is what the rows come to, whatever code they are of, which it names."""
+    rows = kept.stored_rows(kept.ROWS)
+    counts = PAGE.read_text(encoding="utf-8").partition(COUNTS_HEADING)[2]
+    assert counts == as_counts([row.outcome for row in rows], kept.origin(rows))
+    assert f"product code {rows[0].digest}." in counts
+
+
+def test_the_report_is_written_from_the_stored_rows(tmp_path: Path) -> None:
+    """As HTML that needs nothing from elsewhere and as JSON, with every row; nothing is run."""
+    done = CliRunner().invoke(main, ["--report", str(tmp_path / "new")])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "new/prove-report.html").read_text(encoding="utf-8")
+    told = json.loads((tmp_path / "new/prove-report.json").read_text(encoding="utf-8"))
+    rows = kept.stored_rows(kept.ROWS)
+    assert page.count("<tr><td>") == len(told["scenarios"]) == told["totals"]["scenarios"] == len(rows)
+    assert "://" not in page
+    refused = CliRunner().invoke(main, ["--report", str(tmp_path), "--quick"])
+    assert refused.exit_code == 2

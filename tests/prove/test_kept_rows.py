@@ -110,12 +110,14 @@ def test_a_run_that_is_resumed_makes_what_is_missing_and_then_the_page(
     monkeypatch.setattr(command, "choose", lambda **_: list(SCENARIOS.values()))
     monkeypatch.setattr(command, "PAGE", tmp_path / "page.md")
     monkeypatch.setattr(kept, "ROWS", tmp_path / "rows")
+    (tmp_path / "page.md").write_text("# Reliability\n\n## Counts\n\nearlier counts\n")
     assert CliRunner().invoke(command.main, ["--resume", "--shard", "1/2"]).exit_code == 1
     assert ran == ["a", "c", "e"]
-    assert not (tmp_path / "page.md").exists()
+    assert "earlier" in (tmp_path / "page.md").read_text()
     is_broken = False
     ended = CliRunner().invoke(command.main, ["--resume"])
     assert (ended.exit_code, ran[3:]) == (0, ["b", "c", "d"]), ended.output
     page = (tmp_path / "page.md").read_text()
-    assert "5 scenarios: 5 kept" in page
+    assert page.startswith("# Reliability\n\n## Counts\n\n5 scenarios: 5 kept")
     assert f"product code {product_digest()}" in page
+    assert "earlier" not in page
