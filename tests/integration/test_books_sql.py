@@ -17,8 +17,8 @@ from spark_jobs.txlog.entries import Attempt
 from tests.support.lake import Lake
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "deploy.md"
-SECTION = GUIDE.read_text().partition("\n## The books\n")[2].partition("\n## ")[0]
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "history-and-trace.md"
+SECTION = GUIDE.read_text().partition("\n## Read the history by SQL\n")[2].partition("\n## ")[0]
 COMPLETE, BALANCED, COST, SERVICE_LEVEL, BY_HAND = re.findall(r"```sql\n(.*?)```", SECTION, re.DOTALL)
 START_US = 1_767_225_600_000_000
 SECOND_US = 1_000_000

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SECRET = "0123456789abcdef-signs"
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "webhooks.md"
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def _documented() -> Callable[[str, bytes, str], bool]:
-    """What docs/how-to/deploy.md has a receiver do."""
+    """What docs/how-to/webhooks.md has a receiver do."""
     code = re.search(r"```python\n(import hashlib, hmac, time.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert code is not None
     names: dict[str, Any] = {}
