@@ -77,7 +77,7 @@ class ColumnSettings(Frozen):
 
     type: TypeName = key(..., "Iceberg type.")
     sql: Annotated[str, parsed(str)] | None = key(
-        None, "DuckDB expression over one record that computes the column (docs/how-to/transform-and-route.md)."
+        None, "DuckDB expression over one record that computes the column (docs/reference/expressions.md)."
     )
     jmespath: Annotated[str, parsed(str)] | None = key(
         None, "JMESPath expression on the record's JSON document that computes the column."
@@ -122,7 +122,7 @@ class LetterColumn(Frozen):
 
     type: TypeName = key(..., "Iceberg type.")
     sql: Annotated[str, parsed(str)] = key(
-        ..., "DuckDB expression over one dead letter that computes the column (docs/how-to/transform-and-route.md)."
+        ..., "DuckDB expression over one dead letter that computes the column (docs/reference/expressions.md)."
     )
 
 

@@ -103,7 +103,7 @@ class CdcSettings(Frozen):
 
 
 class RouteSettings(Frozen):
-    """Rows of one topic in several tables (docs/how-to/transform-and-route.md)."""
+    """Rows of one topic in several tables (docs/reference/expressions.md)."""
 
     by: Annotated[str, parsed(str)] | None = key(
         None,
@@ -152,7 +152,7 @@ class DeadLetterSettings(Frozen):
     columns: dict[values.ColumnName, LetterColumn] = Field(
         default_factory=dict,
         description="Additional columns of the dead-letter table, each by an expression:"
-        ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/how-to/transform-and-route.md).',
+        ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/reference/expressions.md).',
     )
     partition_by: values.OneOrMany[values.PartitionField] = key(
         (), "Partition fields of the dead-letter table, in the form of the pipeline's `partition_by`."

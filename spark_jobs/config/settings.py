@@ -179,12 +179,12 @@ class PipelineSettings(Frozen):
     columns: Columns = Field(
         default_factory=dict,
         description="Iceberg types by column; they override derived types. A map also sets the source of the"
-        ' values: `{type: "decimal(12,2)", sql: "amount * quantity"}` (docs/how-to/transform-and-route.md).',
+        ' values: `{type: "decimal(12,2)", sql: "amount * quantity"}` (docs/reference/expressions.md).',
     )
     filter: str | None = key(
         None,
         "DuckDB expression over one record. Records for which it is not true are dropped and counted as"
-        " `filtered` (docs/how-to/transform-and-route.md).",
+        " `filtered` (docs/reference/expressions.md).",
     )
     route: RouteSettings = key(RouteSettings(), "Records that become rows of other tables.")
     table_schema: SchemaSettings = key(
