@@ -122,7 +122,8 @@ class LetterColumn(Frozen):
 
     type: TypeName = key(..., "Iceberg type.")
     sql: Annotated[str, parsed(str)] = key(
-        ..., "DuckDB expression over one dead letter that computes the column (docs/reference/expressions.md)."
+        ...,
+        "DuckDB expression over one dead letter that computes the column (docs/reference/expressions.md).",
     )
 
 

@@ -275,7 +275,7 @@ _WISHES = {
     **dict.fromkeys(("port", "host"), "Write listen: HOST:PORT, or listen: off."),
     **dict.fromkeys(
         ("transform", "transforms", "where", "rename", "condition"),
-        "A column's `sql` makes its values, `filter` says which records are rows: docs/reference/expressions.md.",
+        "`sql` computes a column, `filter` selects records: docs/reference/expressions.md.",
     ),
 }
 
