@@ -180,8 +180,8 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
 
 def _clash_with_itself(entry: PipelineConfig) -> Finding | None:
     """Return which routed table is one that the pipeline writes otherwise."""
-    beside = {entry.table.lower(): "the pipeline's own table, written otherwise"}
-    beside |= {entry.dead_letter_table.lower(): "the table of its dead letters"}
+    beside = {entry.table.lower(): "the pipeline's own table in another spelling"}
+    beside |= {entry.dead_letter_table.lower(): "the pipeline's dead-letter table"}
     for value, routed in entry.route.tables.items():
         if routed != entry.table and (otherwise := beside.get(routed.lower())) is not None:
             path = ("route", "tables", value)

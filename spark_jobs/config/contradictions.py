@@ -111,7 +111,7 @@ def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
     for path, value in _texts_at(_REFERENCES, content):
         wrong = wrong_reference(value)
         if not wrong and path[0] in LISTENERS and value.startswith("$") and "{" not in value:
-            wrong = "begins as a reference and is none"
+            wrong = "begins with $ but is not a reference"
         if wrong:
             yield mistake("reference", path, why=wrong)
 

@@ -267,8 +267,8 @@ def retired(path: Path, value: object) -> tuple[SluiceError, str] | None:
 
 
 # What other tools have under these names: a wish deserves more than the nearest key.
-_FORMAT = "What values are written in is a pipeline's `value`: `value: {format: avro, registry: main}`."
-_MIRROR = "A table that is as its database's is `layout: mirror`: docs/how-to/debezium-mirror.md."
+_FORMAT = "Use `value` in the pipeline for the format: `value: {format: avro, registry: main}`."
+_MIRROR = "For a copy of a database table use `layout: mirror`: docs/how-to/debezium-mirror.md."
 _WISHES = {
     **dict.fromkeys(("format", "value_format", "schema_registry", "decoder", "value_converter"), _FORMAT),
     **dict.fromkeys(("mode", "upsert", "merge", "primary_key", "identifier_fields", "cdc"), _MIRROR),

@@ -81,7 +81,9 @@ _MAX_PRECISION = 38
 _QUOTE = "`"
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`", re.DOTALL)
 _PLAIN = re.compile(r"[^\s,:<>()\[\]`]+( +[^\s,:<>()\[\]`]+)*")
-_HINT = f"One of {', '.join(PRIMITIVES)}, decimal(p, s), fixed[n], list<…>, map<…, …>, struct<name: type>."
+_HINT = (
+    f"Use one of {', '.join(PRIMITIVES)}, decimal(p, s), fixed[n], list<…>, map<…, …>, struct<name: type>."
+)
 
 
 def check_type_name(text: str) -> None:
@@ -216,11 +218,11 @@ def misfit(term: PartitionTerm, type_name: str) -> tuple[str, str] | None:
     """Return why a column of this type cannot be partitioned so, and what to do; None where it can."""
     if type_name.partition("(")[0].partition("[")[0].strip() in _TAKES[term.transform]:
         return None
-    told = f"{term.transform} does not take the type of {term.column}, {type_name}"
+    told = f"{term.transform} cannot be used with {term.column}, which is {type_name}"
     if term.transform == "identity" and type_name in {"float", "double"}:
         return told, (
-            "Leave it out, or declare a decimal: engines do not agree on -0.0 and NaN. A table that was"
-            " partitioned so stays as it is until `repartition`."
+            "Remove it, or declare a decimal: engines do not agree on -0.0 and NaN. A table that is already"
+            " partitioned this way does not change until `repartition`."
         )
     return told, "Use another transform, or declare the column's type under `columns:`."
 

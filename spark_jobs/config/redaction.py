@@ -52,9 +52,9 @@ def wrong_reference(value: str) -> str | None:
             if not reference.startswith(f"{FILE}/"):
                 return "${file:…} needs an absolute path"
         elif not _ENVIRONMENT_NAME.fullmatch(reference):
-            return "a ${…} holds no name of an environment variable"
+            return "a ${…} does not contain the name of an environment variable"
         elif reference.startswith(SPARKS_VARIABLES):
-            return f"{reference} begins as Spark's own variables do, which runs forget"
+            return f"{reference} begins like Spark's own variables, which runs do not keep"
     return None
 
 

@@ -221,7 +221,7 @@ def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int,
         return
     partition = min(firsts)
     offset, why = firsts[partition]
-    told = f"{count(bad, 'change')} of {run.batch.ranges.records:,} offsets"
+    told = f"{count(bad, 'change')} in {run.batch.ranges.records:,} offsets"
     at = {**run.where, "ranges": run.batch.ranges, "partition": partition, "offset": offset}
     if run.batch.kind.kept(run.tables) is None:
         raise fault("bad-change.rebuild", told=told, why=why, **at)
@@ -244,9 +244,9 @@ def _of_another_type(run: BatchRun, why: str) -> str:
     rebuilt = mends.act("rebuild", run.pipeline.name, "--from TIME")
     is_beside = run.pipeline.table_schema.incompatible is Incompatible.NEW_COLUMN
     return (
-        " Where the source gave the column another type, declare that in `columns:`, have all rows told anew"
-        f" and make the mirror anew from there: {rebuilt}."
-        + " `schema: {incompatible: new_column}` does nothing for events without schemas."
+        " If the source gave the column another type, declare that type in `columns:` and take a new snapshot"
+        f" with the connector. Then rebuild the mirror from there: {rebuilt}."
+        + " `schema: {incompatible: new_column}` has no effect on events without schemas."
         * is_beside
     )
 
@@ -296,5 +296,5 @@ def tell_first_source(run: BatchRun, progress: Progress, folded: Folded) -> None
 
 def _named(source: str | None) -> str:
     if source is None:  # an earlier version filled the mirror
-        return "a source that its changes name"
-    return "a source that it does not name" if source == NAMELESS else source
+        return "the source of its earlier changes"
+    return "a source without a name" if source == NAMELESS else source

@@ -10,7 +10,7 @@ from spark_jobs.layouts.flat import Flat
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.work import Above, Layout
 
-_HAS_ALL = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
+_HAS_ALL = "Remove it: an archive holds every record. Use a second pipeline for selected rows."
 
 
 class Archive(Flat):
@@ -30,14 +30,14 @@ class Archive(Flat):
     unread = "what could not be read is in the bytes alone"
     called = "an archive"
     not_said = {
-        "columns": "Leave it out: its columns are those of every archive.",
+        "columns": "Remove it: every archive has the same columns.",
         "filter": _HAS_ALL,
         "route": _HAS_ALL,
-        "partition_by": "Leave it out: an archive is partitioned by _kafka_partition.",
-        "sort_by": "Leave it out: an archive's rows stand in the order of their offsets.",
-        "hot": "Write hot: false: it says of each row when it came in, which nobody knows yet.",
+        "partition_by": "Remove it: an archive is always partitioned by _kafka_partition.",
+        "sort_by": "Remove it: an archive's rows are always in the order of their offsets.",
+        "hot": "Set hot: false: an archive stores when each row was ingested, unknown before the commit.",
     }
-    no_row_may_go = "Write on_failure: hold: an archive has every record."
+    no_row_may_go = "Set on_failure: hold: an archive holds every record."
     refused = {
         "rebuild": Layout.refused["rebuild"],
         "redrive": lambda **at: fault("redrive-archive", **at),
@@ -48,7 +48,7 @@ class Archive(Flat):
         """See ``Layout``."""
         if "column" in entry.record_key.model_fields_set:
             yield mistake(
-                "not-said-of", ("key", "as"), called=self.called, how="Leave it out: the column is `key`."
+                "not-said-of", ("key", "as"), called=self.called, how="Remove it: the column is always `key`."
             )
 
     def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:

@@ -14,7 +14,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.work import Above
 
-_BESIDE = "Leave it out: a view, or a pipeline of layout: changes, can have some rows alone."
+_BESIDE = "Remove it: use a view, or a pipeline with layout: changes, for selected rows."
 
 
 class Mirror(Changes):
@@ -38,12 +38,12 @@ class Mirror(Changes):
     called = "a mirror"
     not_said = {
         "filter": _BESIDE,
-        "route": "Leave it out: the rows of a key would be in two tables.",
-        "partition_by": "Leave it out: a change would take its row from one partition to another.",
-        "sort_by": "Leave it out: compaction sorts its rows by key.",
-        "hot": "Write hot: false: what Kafka has beyond it changes rows in it.",
+        "route": "Remove it: the rows of one key would be in two tables.",
+        "partition_by": "Remove it: a change could move its row to another partition.",
+        "sort_by": "Remove it: compaction sorts the rows of a mirror by key.",
+        "hot": "Set hot: false: newer records in Kafka change rows that are already in the table.",
     }
-    no_row_may_go = "Write on_failure: hold: without its newest change a row is wrong."
+    no_row_may_go = "Set on_failure: hold: without its newest change a row would be wrong."
     anew = ("rebuild",)
     dead_letters_anew = ("rebuild",)
     own_checks = frozenset({"exact"})

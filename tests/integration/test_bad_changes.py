@@ -60,7 +60,7 @@ def test_a_bad_change_stops_a_mirror_unless_it_may_be_a_dead_letter(new_lab: New
         with pytest.raises(BadRecord) as raised:
             lab.drain()
         assert raised.value.code == "bad-change"
-        assert f"2 changes of {offsets}" in raised.value.message
+        assert f"2 changes in {offsets}" in raised.value.message
         assert "0:2 (decode, column qty)" in raised.value.message
         assert ids(lab) == {1, 2}
     configure(lab, f"pipelines/{PIPELINE}", {"mirror": {"bad_changes": "dead_letters"}})

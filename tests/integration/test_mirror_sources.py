@@ -206,4 +206,4 @@ def test_changes_that_name_no_source_are_of_another_than_those_that_do(new_lab: 
         new_lab.produce(lab, [second])
         found, words = stopped(lab)
         assert (found, keys(lab)) == ("another-source", {1: 7})
-        assert "a source that it does not name" in words
+        assert "a source without a name" in words

@@ -179,7 +179,7 @@ def test_what_is_for_json_alone_says_so() -> None:
         (
             {"route": {"by": "n", "tables": {"1": "l.a", "2": "lake.t_dead_letters"}}},
             "route.tables.2",
-            "is the table of its dead letters",
+            "is the pipeline's dead-letter table",
         ),
         (
             {"layout": "archive", "columns": {}, "route": {"by": "_kafka_partition", "tables": {"1": "l.a"}}},

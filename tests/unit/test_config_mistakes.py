@@ -61,7 +61,7 @@ def pipeline(lines):
             HEAD + "kafka:\n  sasl.password: ${A B}\n",
             3,
             "kafka.sasl.password",
-            "no name of an environment variable",
+            "not contain the name of an environment variable",
         ),
         (
             HEAD + "kafka_auth: {aws_msk_iam: {region: eu-central-1}}\nkafka:\n  sasl.mechanism: PLAIN\n",
@@ -115,7 +115,7 @@ def pipeline(lines):
             "inside the transaction log",
         ),
         (HEAD + "ui:\n  tokens: ['${UI_TOKEN']\n", 3, "ui.tokens.0", "no closing brace"),
-        (HEAD + "metrics:\n  tokens: $METRICS_TOKEN\n", 3, "metrics.tokens", "is none"),
+        (HEAD + "metrics:\n  tokens: $METRICS_TOKEN\n", 3, "metrics.tokens", "is not a reference"),
         (
             HEAD + "spark:\n  remote: 'sc://a:1/;token=${SPARK_TOKEN}'\n",
             3,
@@ -169,7 +169,7 @@ def pipeline(lines):
                 pipeline(["table: l.a", f"columns: {{x: {kind}}}", f"partition_by: {term}"]),
                 7,
                 "pipelines.a.partition_by",
-                f"of x, {kind}",
+                f"x, which is {kind}",
             )
             for kind, term in (
                 ("double", "x"),

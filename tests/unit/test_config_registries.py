@@ -68,7 +68,7 @@ def test_a_registry_is_read_with_references_unresolved(tmp_path: Path) -> None:
         (
             f"{{url: 'http://r', auth: {{bearer: '${{-{PASSWORD}}}'}}}}",
             f"{AUTH}.bearer",
-            "holds no",
+            "does not contain the name",
         ),
         (
             f"{{url: 'http://r', auth: {{basic: 'a:{PASSWORD}', bearer: t}}}}",
