@@ -1,1 +1,1 @@
-"""How a table is: facts from its metadata for the checks, judged with its pipeline's limits."""
+"""The health of a pipeline: facts from its table's metadata, judged by the checks with its limits."""

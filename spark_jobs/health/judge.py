@@ -1,4 +1,4 @@
-"""Judging a pipeline by the built-in checks that its configuration leaves on. Pure."""
+"""Judges a pipeline by the built-in checks that its configuration enables. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.checks.registry import BY_NAME, CHECKS
 from spark_jobs.config.settings import PipelineConfig
 
-_SAYS_NOTHING = PipelineConfig(name="n", topic="t", table="a.b")
+_DEFAULTS = PipelineConfig(name="n", topic="t", table="a.b")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A check's verdict at the severity that the pipeline gives it; ``mend`` is empty when all is well."""
+    """A check's verdict with the pipeline's severity for it; ``mend`` is empty if it passed."""
 
     name: str
     severity: Severity
@@ -26,28 +26,28 @@ class CheckResult:
 
     @property
     def is_failed_error(self) -> bool:
-        """True if it wants a person now."""
+        """True if the check failed with severity ``error``."""
         return not self.passed and self.severity is Severity.ERROR
 
     @property
     def runbook(self) -> str:
-        """Where docs/runbook.md tells what to do."""
+        """The check's section of the runbook."""
         return BY_NAME[self.name].runbook
 
 
 def checks_of(pipeline: PipelineConfig) -> tuple[Check, ...]:
-    """Return the checks that are not switched off, of a key only where it says something else than none."""
+    """Return the pipeline's checks that are not off; those of a key only if the key is set."""
     on = (check for check in CHECKS if pipeline.checks.severity_of(check) is not Severity.OFF)
-    return tuple(check for check in on if not check.only_with or _says(pipeline, check.only_with))
+    return tuple(check for check in on if not check.only_with or _is_set(pipeline, check.only_with))
 
 
-def _says(pipeline: PipelineConfig, key: str) -> bool:
-    said = attrgetter(key)
-    return bool(said(pipeline) != said(_SAYS_NOTHING))
+def _is_set(pipeline: PipelineConfig, key: str) -> bool:
+    value = attrgetter(key)
+    return bool(value(pipeline) != value(_DEFAULTS))
 
 
 def judge(pipeline: PipelineConfig, facts: HealthFacts) -> tuple[CheckResult, ...]:
-    """Return the result of every check that is on, in their order."""
+    """Return the result of every enabled check, in their order."""
     return tuple(_result(pipeline, check, facts) for check in checks_of(pipeline))
 
 

@@ -1,10 +1,10 @@
-"""When Kafka would delete a record that waits: what is knowable from outside the broker. Pure.
+"""Estimates when Kafka may delete a record that waits, from what clients can know. Pure.
 
 Kafka deletes whole segments: by time when the newest record of one is older than ``retention.ms``, by size
-when the partition without it still holds ``retention.bytes``. Nobody outside sees where segments begin or
-end, so both are judged by the waiting record itself, which gives the earliest moment it may go: the real one
+when the partition without it still has ``retention.bytes``. Clients cannot see where segments begin or end,
+so both limits are applied to the waiting record itself. This gives the earliest possible time: the real one
 is later by up to a segment and the broker's own interval, never sooner. A person who deletes records or
-lowers a limit is not foreseen.
+lowers a limit cannot be foreseen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """A topic's limits: milliseconds a record is kept, bytes a partition keeps; None is without limit."""
+    """A topic's retention: milliseconds of a record, bytes of a partition; None is without limit."""
 
     keeps_ms: int | None
     keeps_bytes: int | None
@@ -23,7 +23,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in a partition that the table is behind on.
+    """The records that wait in a partition.
 
     ``first_at_ms`` is the time of the record at the table's next offset; None when it has none or was not
     read.
@@ -35,7 +35,7 @@ class Waiting:
 
 
 def retention_of(topic_config: Mapping[str, str]) -> Retention:
-    """Return the limits in a topic's settings; compaction alone (``cleanup.policy=compact``) has none."""
+    """Return the retention in a topic's settings; none with compaction alone (``cleanup.policy=compact``)."""
     if "delete" not in topic_config.get("cleanup.policy", "delete"):
         return Retention(None, None)
     return Retention(_limit(topic_config.get("retention.ms")), _limit(topic_config.get("retention.bytes")))
@@ -44,10 +44,10 @@ def retention_of(topic_config: Mapping[str, str]) -> Retention:
 def headroom_ms(
     retention: Retention, waiting: Iterable[Waiting], *, bytes_per_record: int, now_ms: int
 ) -> int | None:
-    """Return the milliseconds until Kafka may delete the first waiting record; None when none is at risk.
+    """Return the milliseconds until Kafka may delete the first waiting record; None if none is at risk.
 
-    ``bytes_per_record`` is what a record weighed unpacked, so the limit by size looks nearer than it is where
-    producers compress.
+    ``bytes_per_record`` is the uncompressed size of a record, so with compressing producers the limit by size
+    is reached later than estimated.
     """
     left = [
         ms
@@ -65,7 +65,7 @@ def _by_time(retention: Retention, waiting: Waiting, now_ms: int) -> int | None:
 
 
 def _by_size(retention: Retention, waiting: Waiting, bytes_per_record: int, now_ms: int) -> int | None:
-    """Return what is left of the limit, at the pace of the arrivals since the first waiting record."""
+    """Return the time until the limit by size, at the rate of arrivals since the first waiting record."""
     if retention.keeps_bytes is None:
         return None
     waiting_bytes = waiting.records * bytes_per_record

@@ -1,4 +1,4 @@
-"""What a table's metadata tells the built-in checks; nothing but the loaded metadata is read."""
+"""The facts for the built-in checks in a table's loaded metadata; nothing else is read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
-    """Return the facts of one table; schema changes are those after ``schema_since_ms`` (since the epoch).
+    """Return the facts of a table; schema changes are those after ``schema_since_ms`` (since the epoch).
 
-    A catalog that shows no history shows the newest snapshot only: its batch is judged, older ones are not.
+    If a catalog returns no history, only the newest snapshot's batch is judged.
     """
     progress = progress_of(table)
     last = progress.last_drain
@@ -46,7 +46,7 @@ def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
 
 
 def shows_history(metadata: TableMetadata) -> bool:
-    """True if main's origin is shown; else a rewritten table looks like one that was rolled back."""
+    """True if the catalog returns parent snapshots; else a rewritten table looks like a rolled back one."""
     snapshot = metadata.current_snapshot()
     if snapshot is None:
         return False
@@ -54,12 +54,12 @@ def shows_history(metadata: TableMetadata) -> bool:
 
 
 def main_history(table: Table) -> list[Snapshot]:
-    """Return the kept snapshots that main descends from, oldest first."""
+    """Return the kept ancestors of the main branch, oldest first."""
     return list(ancestors_of(table.metadata.current_snapshot(), table.metadata))[::-1]
 
 
 def removals(snapshots: Sequence[Snapshot]) -> Iterator[Removal]:
-    """Yield the snapshots of other writers that took rows out, oldest first; compaction takes none."""
+    """Yield the snapshots of other writers that removed rows, oldest first; compaction removes none."""
     for snapshot in snapshots:
         summary = summary_of(snapshot)
         operation = snapshot.summary.operation if snapshot.summary else None
@@ -69,11 +69,11 @@ def removals(snapshots: Sequence[Snapshot]) -> Iterator[Removal]:
 
 
 def _rows_removed(summary: CommitSummary) -> int | None:
-    """Return the rows that left: an overwrite writes back what it keeps. None for an equality delete."""
+    """Return the number of removed rows, without rewritten ones; None for an equality delete."""
     if summary.count("added-equality-deletes"):
         return None
-    gone = summary.count("deleted-records") + summary.count("added-position-deletes")
-    return max(0, gone - summary.count("added-records"))
+    removed = summary.count("deleted-records") + summary.count("added-position-deletes")
+    return max(0, removed - summary.count("added-records"))
 
 
 def _batches(snapshots: Sequence[Snapshot], progress: Progress) -> Iterator[DrainedBatch]:
@@ -92,7 +92,7 @@ def _batches(snapshots: Sequence[Snapshot], progress: Progress) -> Iterator[Drai
 
 
 def _holes(snapshots: Sequence[Snapshot]) -> Iterator[str]:
-    """Name our commits that do not begin where the one before them, in the same generation, had ended."""
+    """Yield the commits of drains that do not begin where the previous one of their generation ended."""
     reached: dict[int, int] = {}
     generation = 0
     for snapshot in snapshots:
@@ -105,13 +105,13 @@ def _holes(snapshots: Sequence[Snapshot]) -> Iterator[str]:
             if reached.get(partition, start) != start:
                 yield (
                     f"snapshot {snapshot.snapshot_id} begins at {partition}:{start},"
-                    f" {partition}:{reached[partition]} was reached"
+                    f" but the previous one ended at {partition}:{reached[partition]}"
                 )
         reached = summary.next_offsets
 
 
 def _changes_since(table: Table, snapshots: Sequence[Snapshot], since_ms: int) -> tuple[str, ...]:
-    """Compare with the schema in force then; a younger table with the one of its first batch."""
+    """Return the changes since the schema of that time, or since the first batch's if that is later."""
     with_schema = [snapshot for snapshot in snapshots if snapshot.schema_id is not None]
     before = [snapshot for snapshot in with_schema if snapshot.timestamp_ms <= since_ms]
     first_batches = [snapshot for snapshot in with_schema if summary_of(snapshot).attempt]
@@ -122,18 +122,18 @@ def _changes_since(table: Table, snapshots: Sequence[Snapshot], since_ms: int) -
     return schema_changes(_columns(schemas[base.schema_id]), _columns(table.schema()))
 
 
-# By field id, which outlives a rename, the dotted name and the type.
+# Dotted name and type by field id, which does not change with a rename.
 _Columns: TypeAlias = Mapping[int, tuple[str, str]]
 
 
 def _columns(schema: Schema) -> _Columns:
-    """Return leaves and the nested columns around them; a type in brackets would repeat its fields."""
+    """Return all columns, nested ones included; a nested type is named without its fields."""
     names, fields = index_name_by_id(schema), index_by_id(schema).items()
     return {number: (names[number], str(field.field_type).partition("<")[0]) for number, field in fields}
 
 
 def schema_changes(before: _Columns, after: _Columns) -> tuple[str, ...]:
-    """One phrase per column that was added, dropped, renamed or given another type, in column order."""
+    """Return a phrase for each column that was added, dropped, renamed or retyped, in column order."""
     changes = []
     for number, (name, kind) in after.items():
         if number not in before:

@@ -1,9 +1,9 @@
-"""The bounded audit behind the check ``complete``, at most once an hour, and the note it leaves.
+"""The bounded audit of the check ``complete``, at most once an hour, and its stored result.
 
-Comparing with Kafka costs a read of every record, so each pass looks at the newest offsets only; whatever was
-drained since the pass before is among them unless more than a million records come in an hour. `./sluice
-audit` compares all. The note lies under ``state:`` beside the log, where the command line, the checks and the
-metrics of every machine read it; losing it costs one more audit.
+An audit reads every record from Kafka, so each pass compares only the newest offsets. They include all that
+was drained since the last pass, up to a million records an hour. `./sluice audit` compares all. The note is
+stored under ``state:`` next to the log, where the command line, checks and metrics of every machine read it;
+if it is lost, the audit runs again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AS_FOUND = (
 
 
 def read_note(store: CreateOnlyStore, table_uuid: str) -> AuditNote | None:
-    """Return the last note about this very table; None when there is none that can be read."""
+    """Return the last note about this table, by its uuid; None if there is no readable one."""
     try:
         return _NOTE.from_json(read_latest(store, _folder(table_uuid)) or "")
     except ValueError:
@@ -43,7 +43,7 @@ def read_note(store: CreateOnlyStore, table_uuid: str) -> AuditNote | None:
 
 
 def is_due(note: AuditNote | None, now_ms: int) -> bool:
-    """True if an hour has passed since the last one, or it had no offset or found something to be mended."""
+    """True if the last note is older than an hour, has no offset, or has a finding to fix."""
     if note is None or not note.offsets or not note.is_clean:
         return True
     if note.source_events is not None and (note.source_events.gaps or note.source_events.doubles):
@@ -85,7 +85,7 @@ def audit_newest(pipeline: PipelineConfig, connections: Connections, table_uuid:
 
 
 def _note_of_damage(found: Sequence[Finding], now_ms: int) -> AuditNote | None:
-    """Files that cannot be read: the rows could not be compared, so that is the whole note."""
+    """Return the note of unreadable files, or None; rows are not compared then."""
     if not found:
         return None
     damaged = tuple(f"{each.what}: {each.where}" for each in found)

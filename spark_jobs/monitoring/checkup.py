@@ -1,7 +1,8 @@
-"""One look at every pipeline for the built-in checks: facts from topic, table and log, and their judgement.
+"""One look at every pipeline for the built-in checks: facts from topic, table and log, and their results.
 
-Cheap enough for every few minutes: a table's metadata is loaded, a topic's ends and settings asked for, and
-one record read of each partition that waits. Only ``spark_jobs.monitoring.audit_notes`` compares records.
+A look is cheap enough for every few minutes: it loads the tables' metadata, requests the topics' ends and
+settings, and reads one record of each partition that waits. Only ``spark_jobs.monitoring.audit_notes``
+compares records.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A pipeline's facts and what its checks make of them; ``table`` is None while there is none to read."""
+    """A pipeline's facts and the results of its checks; ``table`` is None if there is no readable one."""
 
     pipeline: PipelineConfig
     facts: HealthFacts
@@ -44,7 +45,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class _TableLook:
-    """What one load of a table gave; ``audit`` is the note of its last audit."""
+    """The result of one load of a table; ``audit`` is the note of its last audit."""
 
     state: TableState
     facts: TableFacts
@@ -53,7 +54,7 @@ class _TableLook:
 
 
 def check_up(surveyor: Surveyor) -> list[Health]:
-    """Return one ``Health`` per pipeline, in the configuration's order; none hides another."""
+    """Return one ``Health`` per pipeline, in the configuration's order; errors do not affect the others."""
     now_ms = int(time.time() * 1000)
     tables = _tables(surveyor, now_ms)
     sources = surveyor.sources()
@@ -99,7 +100,7 @@ def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | Sluice
 def _settings(
     surveyor: Surveyor, sources: Mapping[str, SourceState | SluiceError]
 ) -> dict[str, dict[str, str]]:
-    """Return the settings of the topics that answered; without the right to read them there are none."""
+    """Return the settings of the topics that answered; empty without the right to read them."""
     topics = [topic for topic, source in sources.items() if not isinstance(source, SluiceError)]
     try:
         answers = surveyor.kafka_admin().topic_configs(topics)
@@ -158,20 +159,20 @@ def _facts(
 
 
 def waits_since_ms(surveyor: Surveyor, look: Surveyed) -> int | None:
-    """Return the time of the first record that waits, milliseconds since the epoch; reads one a partition."""
+    """Return the time of the first record that waits, in ms since the epoch; reads one per partition."""
     positions = look.source.positions(look.table.progress.next_offsets if look.table else {})
     behind = [p for p, start in positions.items() if look.source.end[p] > start]
     return _first_ms(_waiting(surveyor, look.source, positions), behind)
 
 
 def _first_ms(waiting: Sequence[Waiting], partitions: Collection[int]) -> int | None:
-    """Return the oldest time in these partitions, None when none is known."""
+    """Return the oldest time in these partitions; None if none is known."""
     times = (each.first_at_ms for each in waiting if each.partition in partitions)
     return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
 
 def _waiting(surveyor: Surveyor, source: SourceState, positions: Mapping[int, int]) -> list[Waiting]:
-    """What Kafka may delete before it is drained, what an open transaction holds back among it."""
+    """Return the records that Kafka may delete before they are drained, also behind open transactions."""
     from spark_jobs.kafka.times import first_record_times  # noqa: PLC0415  (librdkafka, never at import)
 
     ends = {**source.end, **source.high}
@@ -180,7 +181,7 @@ def _waiting(surveyor: Surveyor, source: SourceState, positions: Mapping[int, in
     return [Waiting(p, ends[p] - start, times.get(p)) for p, start in behind.items()]
 
 
-# What lies in the gateway's spool on this machine, read beside the gateway that has it, or without one.
+# The gateway's spool on this machine, read while its gateway runs or not.
 
 
 _BYTES = f"coalesce(sum(length(events) + {SPOOLED_BYTES}), 0)"
@@ -189,7 +190,7 @@ _SIZES = f"""SELECT count(*), {_BYTES}, min(at_ms), (SELECT {_BYTES} FROM batche
 
 
 def spool_facts(config: SluiceConfig, topic: str) -> SpoolFacts | None:
-    """Return what it has of a topic, None where there is no spool."""
+    """Return the spool's batches of a topic; None if there is no spool."""
     spool = config.gateway.spool
     path = Path(config.home) / spool.path
     if not path.exists():

@@ -1,7 +1,7 @@
-"""What Prometheus is told: a collector that looks at every pipeline when it is scraped, at most every 15 s.
+"""The Prometheus collector: looks at every pipeline when it is scraped, at most every 15 s.
 
-Nothing is counted here while things happen: gauges come from tables, topics and logs, counters from the books
-and the log, so that an exporter that was restarted, or runs on another machine, tells the same.
+It keeps no counts of its own: gauges come from tables, topics and logs, counters from the books and the log,
+so that a restarted exporter, or one on another machine, returns the same values.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 
 CACHE_SECONDS = 15.0
-PATIENCE_SECONDS = 3.0  # with each server that is asked: Prometheus waits for ten in all
-# A topic of a thousand partitions would be a thousand series: above this they are one, `partition="all"`.
+PATIENCE_SECONDS = 3.0  # for each server; Prometheus waits ten seconds in total
+# A topic with more partitions than this gets one series, `partition="all"`.
 MAX_PARTITION_SERIES = 64
 MILLISECONDS = 1000
 _KINDS: Mapping[str, Callable[..., Metric]] = {
@@ -56,7 +56,7 @@ _KINDS: Mapping[str, Callable[..., Metric]] = {
 
 
 class SluiceCollector(Collector):
-    """Registered with Prometheus' client; thread-safe, since scrapes may overlap."""
+    """The collector of all pipelines' metrics; thread-safe, since scrapes may overlap."""
 
     def __init__(self, config: SluiceConfig) -> None:
         self._config = config
@@ -68,7 +68,7 @@ class SluiceCollector(Collector):
         self._totals = TotalsReader(self._log)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: registering must not look at anything."""
+        """Return nothing, so that registering sends no request."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -88,11 +88,11 @@ class SluiceCollector(Collector):
             name = health.pipeline.name
             for code, failures in read_failures(self._config.home, name).counts.items():
                 families["sluice_failures_total"].add_metric([name, code], failures)
-        # What cannot be read now has no sample now: a counter that fell to 0 would look like a reset.
+        # An unreadable value has no sample: a counter that fell to 0 would look like a reset.
         with suppress(SluiceError):
             self._log.store.use(resolve(self._config.log_properties))
             if all(health.table is None for health in found):
-                return list(families.values())  # no table, or a catalog that would be waited for once more
+                return list(families.values())  # no table, or a catalog that does not answer
             with released(open_catalog(self._config)) as catalog:
                 for health in found:
                     self._add_totals(families, catalog, health)
@@ -111,7 +111,7 @@ def _family(name: str) -> Metric:
 
 
 def _add_health(families: dict[str, Any], health: Health, ticked_ms: int | None) -> None:
-    """Add the gauges of one look; what is not known has no sample, so that nothing looks like zero."""
+    """Add the gauges of one look; an unknown value has no sample, so that it does not look like zero."""
     name, facts = health.pipeline.name, health.facts
     for result in health.results:
         labels = [name, result.name, result.severity.value]
@@ -145,7 +145,7 @@ def _gauges(facts: HealthFacts) -> dict[str, float]:
 
 
 def _table_gauges(facts: HealthFacts, table: TableState | None) -> dict[str, float]:
-    """Return what the table itself says, with Iceberg's totals as the newest snapshot repeats them."""
+    """Return the gauges of the table, with Iceberg's totals from the newest snapshot."""
     if table is None or facts.table is None:
         return {}
     summary = CommitSummary(table.summary)
@@ -203,16 +203,16 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
         families["sluice_kafka_rtt_p99_seconds"].add_metric([name], found.rtt_p99_us / 1_000_000)
 
 
-# What all finished attempts of a table came to, exact whenever an exporter is started.
+# The totals of all finished attempts of a table, exact after any restart.
 #
-# Attempts are in the log until a checkpoint folds them into the books, so the sums are the books' and those
-# of the log that the books do not have. The books are summed again only when they changed, and an attempt of
-# the log is read once.
+# Attempts are in the log until a checkpoint moves them into the books, so the totals are those of the books
+# plus those of attempts that are only in the log. The books are read again only when they have changed, and
+# an attempt of the log is read once.
 
 
 @dataclass(slots=True)
 class TableTotals:
-    """Sums since the table was made, and what is remembered between looks; the rest is since the first."""
+    """Totals since the table was created, and the state between looks; ``lifetime`` is since the first."""
 
     totals: Totals = field(default_factory=Totals)
     logged: dict[str, BookEntry] = field(default_factory=dict)
@@ -224,16 +224,16 @@ class TableTotals:
 
 
 class TotalsReader:
-    """Looks again and again."""
+    """Reads the totals of tables, incrementally between looks."""
 
     def __init__(self, store: TxlogStore) -> None:
         self._store = store
         self._kept: dict[str, TableTotals] = {}
 
     def read(self, catalog: Catalog, pipeline: PipelineConfig, table_uuid: str) -> TableTotals:
-        """Return the sums as of now. Raises ``RetryableError``, ``ConfigError`` and ``CorruptLog``."""
+        """Return the current totals. Raises ``RetryableError``, ``ConfigError`` and ``CorruptLog``."""
         kept = self._kept.setdefault(table_uuid, TableTotals())
-        # The log first: what a checkpoint folds in between is then in both, never in neither.
+        # The log first: an attempt that a checkpoint moves meanwhile is then in both, never in neither.
         self._read_log(kept, table_uuid)
         books = load_table(catalog, books_of(pipeline.table))
         snapshot_id = books.metadata.current_snapshot_id if books is not None else None
@@ -253,7 +253,7 @@ class TotalsReader:
         for attempt in self._store.read(table_uuid, unread) if unread else ():
             entry = entry_of(attempt)
             if entry is None:
-                continue  # folded meanwhile: it is in the books
+                continue  # moved into the books meanwhile
             kept.logged[attempt.uuid] = entry
             written, created = attempt.entry(ParquetWritten), attempt.entry(IcebergSnapshotCreated)
             kafka = CommitSummary(written.summary).kafka if written else {}

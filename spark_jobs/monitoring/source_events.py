@@ -1,7 +1,7 @@
-"""Gaps and doubles in a table by the numbers that the gateway gave to the events of each source.
+"""Finds missing and duplicated events in a table by the gateway's event numbers of each source.
 
-It looks at the newest rows, of batches that are told of still: what these made no rows of, as a dead letter,
-a tombstone or a filter does, is no gap.
+It looks at the newest rows, of batches whose snapshots are kept: events that became dead letters or
+tombstones, or were filtered, are not gaps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Clocks of gateways differ, and a transaction may take as long until it is decided.
 _UNSURE_MS = 60_000
 _EXAMPLES = 3
-# `edge` is the first time of which every partition has its rows, `sure` the last one.
+# `edge` is the first time from which every partition has its rows, `sure` the last one.
 _SQL = """
 WITH told AS (
   SELECT decode(list_filter(_kafka_headers, lambda h: h.key = 'sluice-source')[1].value) AS source,
@@ -48,11 +48,11 @@ FROM told JOIN ends USING (source) GROUP BY source
 
 
 def source_events(pipeline: PipelineConfig, connections: Connections, newest_offsets: int) -> SourceEvents:
-    """Look at so many of the newest offsets at most. Raises what reading the table raises."""
+    """Return the event counts of at most ``newest_offsets``. Raises the errors of reading the table."""
     table = load_drained(pipeline, connections)
     progress = progress_of(table)
     sure = progress.last_drain.valid_through_ms if progress.last_drain else None
-    starts, without_rows = _told_of(table, progress.generation)
+    starts, without_rows = _kept_drains(table, progress.generation)
     without_rows += sum(
         each.end - each.start for each in progress.skipped if each.generation == progress.generation
     )
@@ -73,8 +73,8 @@ def source_events(pipeline: PipelineConfig, connections: Connections, newest_off
     with query(pipeline, connections, sql) as answer:
         rows = [row for batch in answer.batches for row in batch.to_pylist()]
     gaps = sum(max(0, row["gaps"]) for row in rows)
-    told = [
-        f"source {row['source']!r}: {row['gaps']:,} missing, {row['doubles']:,} doubled"
+    examples = [
+        f"source {row['source']!r}: {row['gaps']:,} missing, {row['doubles']:,} duplicated"
         for row in rows
         if row["gaps"] > 0 or row["doubles"]
     ]
@@ -82,12 +82,12 @@ def source_events(pipeline: PipelineConfig, connections: Connections, newest_off
         events=sum(row["events"] for row in rows),
         gaps=max(0, gaps - without_rows),
         doubles=sum(row["doubles"] for row in rows),
-        examples=tuple(told[:_EXAMPLES]),
+        examples=tuple(examples[:_EXAMPLES]),
     )
 
 
-def _told_of(table: Table, generation: int) -> tuple[dict[int, int], int]:
-    """Return where the first drain that is told of began, and how many records have no row since."""
+def _kept_drains(table: Table, generation: int) -> tuple[dict[int, int], int]:
+    """Return the start offsets of the oldest kept drain, and the number of records without a row since."""
     starts: dict[int, int] = {}
     without_rows = 0
     for snapshot in main_history(table):

@@ -1,7 +1,7 @@
-"""One look at every pipeline: what its topic holds and where its table stands.
+"""One look at every pipeline: the state of its topic and its table.
 
-All topics are asked about in one round, tables are read side by side; a pipeline that cannot be read is a
-``Problem`` of its own and never hides the others.
+All topics are queried in one round, tables are read in parallel. A pipeline that cannot be read is a
+``Problem`` and does not affect the others.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Where a table stands; ``committed_at_ms`` (since the epoch) is when its last drain landed.
+    """The state of a table; ``committed_at_ms`` is the time of its last drain's commit, since the epoch.
 
-    ``summary`` is that of main's snapshot: Iceberg's own counts. ``clash`` is the error with which a drain
-    would refuse it, whatever the topic has.
+    ``summary`` is that of the main branch's snapshot, with Iceberg's counts. ``clash`` is the error of the
+    table with which a drain would fail, independent of the topic.
     """
 
     uuid: str
@@ -67,7 +67,7 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a pipeline could not be looked at; ``table`` is what could be read all the same."""
+    """The error that prevented a look at a pipeline; ``table`` is its state if that could be read."""
 
     pipeline: PipelineConfig
     error: SluiceError
@@ -75,14 +75,14 @@ class Problem:
 
     @property
     def reason(self) -> str:
-        """Return why, fit to be logged and kept: an error may quote a server that quotes a secret."""
+        """The error's text without secrets, since an error may quote a server's answer."""
         return scrub(str(self.error))
 
 
 class Surveyor:
-    """Looks again and again; keeps its Kafka connection between looks until its properties change.
+    """Looks at all pipelines; keeps its Kafka connection between looks until its properties change.
 
-    With ``patience_seconds`` it waits no longer for Kafka, or for a table, than that.
+    ``patience_seconds`` limits the wait for Kafka and for each table.
     """
 
     def __init__(self, config: SluiceConfig, *, patience_seconds: float | None = None) -> None:
@@ -161,7 +161,7 @@ class Surveyor:
         return drain_refusal(progress, look.source, table=look.pipeline.table, ask_leader=ask_leader)
 
     def refusals(self, looks: Sequence[Surveyed | Problem]) -> list[SluiceError | None]:
-        """Return what ``refusal`` says of each, in their order; a problem is its own."""
+        """Return ``refusal`` of each look, in their order; for a problem its own error."""
 
         def judge(look: Surveyed | Problem) -> SluiceError | None:
             return look.error if isinstance(look, Problem) else self.refusal(look)
@@ -170,7 +170,7 @@ class Surveyor:
             return list(readers.map(judge, looks))
 
     def sources(self) -> Mapping[str, SourceState | SluiceError]:
-        """Return every topic's state, or why there is none, by topic."""
+        """Return every topic's state, or the error of reading it, by topic."""
         topics = sorted({pipeline.topic for pipeline in self.config.pipelines})
         try:
             states: Mapping[str, SourceState | SluiceError] = self.kafka_admin().source_states(topics)
@@ -179,7 +179,7 @@ class Surveyor:
         return states
 
     def kafka_admin(self) -> KafkaAdmin:
-        """Return the connection that is kept; a new one when the properties changed."""
+        """Return the kept connection; a new one if the properties changed."""
         # librdkafka, never at import
         from spark_jobs.kafka.admin import TIMEOUT_SECONDS, KafkaAdmin  # noqa: PLC0415
 
@@ -193,7 +193,7 @@ class Surveyor:
             return self._admin[1]
 
     def for_each_table(self, read: Callable[[PipelineConfig, Table | None], T]) -> dict[str, T | SluiceError]:
-        """Return ``read`` of every pipeline and its table, or why it failed, by pipeline."""
+        """Return the result of ``read`` for every pipeline and its table, or its error, by pipeline."""
         pipelines = self.config.pipelines
         slices = [pipelines[start::CATALOG_READERS] for start in range(min(CATALOG_READERS, len(pipelines)))]
         with ThreadPoolExecutor(CATALOG_READERS) as readers:
@@ -221,7 +221,7 @@ class Surveyor:
         for pipeline in pipelines:
             try:
                 found[pipeline.name] = self._in_time(partial(look, pipeline))
-            except TimeoutError as error:  # who is silent for one table is asked for no other
+            except TimeoutError as error:  # a catalog that is silent for one table is asked for no other
                 return {each.name: _unreadable(each, error) for each in pipelines} | found
             except SluiceError as error:
                 found[pipeline.name] = error
@@ -231,7 +231,7 @@ class Surveyor:
         return found
 
     def _in_time(self, ask: Callable[[], T]) -> T:
-        """Return the answer, or raise ``TimeoutError`` when it takes longer than there is patience for."""
+        """Return the answer, or raise ``TimeoutError`` after ``patience_seconds``."""
         if self._patience_seconds is None:
             return ask()
         answer: Future[T] = Future()
@@ -239,7 +239,7 @@ class Surveyor:
         def wait() -> None:
             try:
                 answer.set_result(ask())
-            except BaseException as error:  # noqa: BLE001  (whoever waits is told)
+            except BaseException as error:  # noqa: BLE001  (raised in the waiting thread)
                 answer.set_exception(error)
 
         threading.Thread(target=wait, daemon=True).start()
@@ -247,7 +247,7 @@ class Surveyor:
 
 
 def state_of(pipeline: PipelineConfig, table: Table | None) -> TableState | None:
-    """Read the progress and when a drain last moved it; before the first one, when the table last changed."""
+    """Return a table's progress and the time of its last drain, else of its last change; None without one."""
     if table is None:
         return None
     progress = progress_from_properties(table.properties, table=pipeline.table)
@@ -280,9 +280,9 @@ def _clash(pipeline: PipelineConfig, table: Table, progress: Progress) -> Sluice
 
 
 def _refuse_misfits(pipeline: PipelineConfig, schema: Schema, bound: ColumnMap) -> None:
-    """Raise ``ConfigError`` where an expression no longer goes together with the columns there are.
+    """Raise ``ConfigError`` if an expression does not fit the table's columns any more.
 
-    One that speaks of more is left: a column that is declared or comes with the next records may go with it.
+    An expression that names further columns is not checked: these may be added with the next records.
     """
     from spark_jobs.records.decoder import shaping_of  # noqa: PLC0415  (pyarrow, never at import)
     from spark_jobs.schema.arrow_schema import arrow_schema  # noqa: PLC0415
@@ -290,24 +290,24 @@ def _refuse_misfits(pipeline: PipelineConfig, schema: Schema, bound: ColumnMap) 
 
     shaping, columns = shaping_of(pipeline), {field.name.lower() for field in schema.fields}
     expressions = [*shaping.expressions.values(), *shaping.of_rows.values()]
-    spoken = {name.lower() for each in expressions for name in (*each.names, *shaping.expressions)}
-    if expressions and spoken <= columns:
+    named = {name.lower() for each in expressions for name in (*each.names, *shaping.expressions)}
+    if expressions and named <= columns:
         from spark_jobs.records.shaped_rows import checked_shaping  # noqa: PLC0415  (DuckDB)
 
         checked_shaping(pipeline, arrow_schema(schema), field_names(schema, bound))
 
 
 def held_batches(store: TxlogStore, table: TableState, now_us: int) -> tuple[HeldBatch, ...]:
-    """Return the batches that a quality gate holds back, by the log."""
+    """Return the batches that failed a quality gate and wait for a decision, by the log."""
     unfinished = store.unfinished(table.uuid, now_us=now_us)
     waiting = [attempt for attempt in unfinished if is_waiting(attempt, table.progress)]
     return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
 
 
 def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
-    """Return the attempts that a drain's recovery settles: no replays, nor what waits for an operator.
+    """Return the attempts that a drain's recovery settles: neither replays nor held batches.
 
-    While the pipeline is paused its drains settle nothing.
+    Drains of a paused pipeline settle nothing.
     """
     progress = progress_from_properties(data.properties, table=".".join(data.name()))
     if progress.paused is not None:
@@ -317,7 +317,7 @@ def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt
 
 
 def _owed_notices(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tuple[int, Attempt | None]:
-    """Return how many bear no word of their notice, and the oldest that owes one; few are read."""
+    """Return the number of attempts without a mark of their notice, and the oldest pending one."""
     if pipeline.notify.webhook is None:
         return 0, None
     unmarked = store.untold(uuid)

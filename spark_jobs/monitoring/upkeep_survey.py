@@ -1,4 +1,4 @@
-"""What upkeep is decided by, kept between looks: manifests are read only when a table has grown."""
+"""The figures that decide about upkeep, kept between looks: manifests are read only if a table has grown."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 class UpkeepState:
     """A pipeline's transaction log and tables.
 
-    ``finished`` attempts a checkpoint may fold, ``unfinished`` ones a drain has to settle. ``figures`` are
-    of the table, its dead-letter table and the books, empty without tables. With a webhook
-    ``without_notice`` of the finished bear no word of it; ``oldest_owed`` is the first that owes one.
+    ``finished`` is the number of attempts that a checkpoint may move into the books, ``unfinished`` are those
+    that a drain has to settle. ``figures`` are of the table, its dead-letter table and the books; empty
+    without tables. With a webhook, ``without_notice`` finished attempts have no mark of their notice, and
+    ``oldest_owed`` is the oldest with a pending one.
     """
 
     pipeline: PipelineConfig
@@ -38,13 +39,13 @@ class _Known:
 
 
 class FigureCache:
-    """Figures by table; safe between threads, of which each asks for tables of its own."""
+    """Figures by table; thread-safe if each thread reads tables of its own."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
 
     def figures(self, identifier: str, table: Table, compact_above: int) -> TableFigures:
-        """Return the table's figures, its files as of at most half of ``compact_above`` new files ago."""
+        """Return the table's figures; file counts may lag by up to half of ``compact_above`` new files."""
         from spark_jobs.upkeep.read_figures import (  # noqa: PLC0415  (imports the lake)
             file_figures,
             snapshot_figures,

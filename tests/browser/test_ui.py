@@ -68,7 +68,7 @@ def test_a_table_shows_itself(scene: Scene, page: Page, screenshots: Path) -> No
 def test_checks_tell_what_they_found(scene: Scene, page: Page, screenshots: Path) -> None:
     """All pass on a healthy table; one's page has the fact, the numbers, plots and the way to the runbook."""
     page.open(f"{scene.table_url}?view=checks&checkDetail=complete")
-    page.wait_for("0 missing, 0 doubled", BY_NAME["complete"].runbook, "audited_offsets", *EVERY)
+    page.wait_for("0 missing, 0 duplicated", BY_NAME["complete"].runbook, "audited_offsets", *EVERY)
     page.wait_for("Succeeded", times=len(EVERY))
     page.screenshot(screenshots / "checks.png", height=1180)
 

@@ -129,7 +129,7 @@ def _its_events_are_judged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
         row = lab.table().scan(row_filter=EqualTo("id", 5)).to_arrow()
         lab.table().append(row, snapshot_properties={"sluice.attempt": "a defect"})
         doubled = source_events(lab.pipeline, connections, 10**6)
-        assert (doubled.doubles, doubled.examples) == (1, ("source 'browser-1': 0 missing, 1 doubled",))
+        assert (doubled.doubles, doubled.examples) == (1, ("source 'browser-1': 0 missing, 1 duplicated",))
         lab.table().delete(EqualTo("id", 5), snapshot_properties={"sluice.attempt": "a defect"})
         # What may be under way is no gap, until the table is known to have all of that time.
         assert source_events(lab.pipeline, connections, 10**6).gaps == 0
