@@ -90,7 +90,7 @@ def _filtered(seen: Preview) -> str:
 
 
 def _print_columns(seen: Preview) -> None:
-    from spark_jobs.schema.column_source import told_ignored
+    from spark_jobs.schema.column_source import ignored_notes
     from spark_jobs.schema.iceberg_types import iceberg_type, type_text
 
     added = {name.split(".")[0] for name in seen.added}
@@ -112,7 +112,7 @@ def _print_columns(seen: Preview) -> None:
             "no column yet (nothing but nulls or empty, integers past 64 bits, a name clash, one too many): "
             f"{', '.join(without[:EXAMPLES])}{', ...' if len(without) > EXAMPLES else ''}"
         )
-    output.say(*told_ignored(seen.ignored, seen.layout.unread), *seen.notes)
+    output.say(*ignored_notes(seen.ignored, seen.layout.unread), *seen.notes)
 
 
 def _told(evidence: FieldEvidence) -> tuple[str, str]:

@@ -33,7 +33,7 @@ from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import json_columns
-from spark_jobs.schema.column_source import told_ignored
+from spark_jobs.schema.column_source import ignored_notes
 from spark_jobs.txlog.entries import (
     BufferSnapshot,
     FlushComplete,
@@ -67,7 +67,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     run.reach("after-tasks")
     with run.steps.step("verify"):
         check(run, written)
-    written = run.pipeline.layout.settled(run, written, _again)
+    written = run.pipeline.layout.settled(run, written, _write_again)
     with run.steps.step("gate"):
         written, verdict = _through_gates(run, written)
     with run.steps.step("log-written"):
@@ -107,7 +107,7 @@ def _warn(run: BatchRun, written: Written) -> None:
             batch.table,
             batch.batch_id,
         )
-    for told in told_ignored(written.ignored, run.pipeline.layout.unread):
+    for told in ignored_notes(written.ignored, run.pipeline.layout.unread):
         _log.warning("%s (table %s, batch %s)", told, batch.table, batch.batch_id)
     _warn_of_memory(run, written.peak_task_rss_bytes)
 
@@ -154,7 +154,7 @@ def _log_intent(run: BatchRun) -> None:
     run.log(FlushStart(batch.attempt, data_location(table), data_location(run.tables.dead_letters), routed))
 
 
-def _again(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None) -> Written:
+def _write_again(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None) -> Written:
     """Write a batch again with these records as dead letters."""
     written = read_and_write(run, rejected)
     check(run, written)
@@ -168,7 +168,7 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
     _log.info("judging the rows by %s", ", ".join(suite.name for suite in run.pipeline.gates))
     verdict = judge_written(run, written)
     if can_reject(run, verdict):
-        written = _again(run, verdict.rejected)
+        written = _write_again(run, verdict.rejected)
         verdict = judge_written(run, written)
     run.connections.fail_points.reach("drain.after-gate")
     return written, verdict

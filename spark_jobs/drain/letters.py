@@ -40,7 +40,7 @@ CHUNK_LETTERS = 5_000
 
 
 @dataclass(slots=True)
-class LetterChunk(Chunk):
+class DeadLetterChunk(Chunk):
     """Records from dead letters; ``letters`` are their rows, in the same order."""
 
     letters: pa.Table = field(default_factory=lambda: pa.table({}), kw_only=True)
@@ -61,7 +61,7 @@ class DeadLetterSource:
     task_memory_bytes: int
     is_kafka: ClassVar[bool] = False
 
-    def read(self, split: Split, tally: Tally) -> Iterator[LetterChunk]:
+    def read(self, split: Split, tally: Tally) -> Iterator[DeadLetterChunk]:
         """Yield the split's dead letters by partition and offset; a split fits a task's memory."""
         places = self.places.within(OffsetRanges(split.ranges))
         with tally.step("fetch"):
@@ -78,7 +78,7 @@ class DeadLetterSource:
 
     def with_past(self, letters: pa.Table, chunk: Chunk) -> pa.Table:
         """Return the dead letters with one more failure in their history."""
-        if not (isinstance(chunk, LetterChunk) and len(letters)):
+        if not (isinstance(chunk, DeadLetterChunk) and len(letters)):
             return letters
         index = {place: row for row, place in enumerate(_places(chunk.letters))}
         before = chunk.letters.take([index[place] for place in _places(letters)])
@@ -91,12 +91,12 @@ class DeadLetterSource:
         return letters
 
 
-def chunk_of_dead_letters(letters: pa.Table) -> LetterChunk:
+def chunk_of_dead_letters(letters: pa.Table) -> DeadLetterChunk:
     """Return dead letters, ordered by partition and offset, as records."""
     partitions, counts = np.unique(letters.column(PARTITION).to_numpy(), return_counts=True)
     runs = tuple(zip(partitions.tolist(), counts.tolist(), strict=True))
     times = letters.column(TIMESTAMP).cast(pa.int64())
-    return LetterChunk(
+    return DeadLetterChunk(
         runs[0][0],
         letters.column(OFFSET).to_pylist(),
         pc.fill_null(pc.divide(times, 1000), -1).to_pylist(),

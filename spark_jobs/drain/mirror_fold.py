@@ -26,7 +26,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.mirror.fold import Fate, Folded, first_new, fold, had_by
 from spark_jobs.mirror.keys import first_of_others, refuse_other_spellings
 from spark_jobs.mirror.live_rows import events_of, rows_at
-from spark_jobs.mirror.lookup import made_whole
+from spark_jobs.mirror.lookup import complete_rows
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Written
 from spark_jobs.protocol.cdc import Cdc
@@ -73,7 +73,7 @@ def fold_written(
     _refuse_without_snapshot(run, table, folded)
     # A rebuild may read partitions that the table does not know yet.
     _refuse_unplaced_truncate(run, folded, len({*progress_of(table).next_offsets, *run.batch.ranges.ends}))
-    whole = made_whole(table, written.data_files, folded, looks_in_table=kept is not None)
+    whole = complete_rows(table, written.data_files, folded, looks_in_table=kept is not None)
     if whole.waiting:
         partition, offset = next(iter(whole.waiting.items()))
         error = fault("change-not-told-yet", record=f"{partition}:{offset}", **run.where)
@@ -230,14 +230,14 @@ def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int,
         told=told,
         why=why,
         at=str(OffsetRange(partition, offset, offset + 1)),
-        advice=_of_another_type(run, why),
+        advice=_changed_type_hint(run, why),
         **at,
     )
     error.before = run.batch.ranges.before({each: first for each, (first, _) in firsts.items()})
     raise error
 
 
-def _of_another_type(run: BatchRun, why: str) -> str:
+def _changed_type_hint(run: BatchRun, why: str) -> str:
     """Return a hint if a source without schemas may have changed a column's type."""
     if ", column " not in why:
         return ""

@@ -87,7 +87,7 @@ def ensure_tables(
         table = load_table(catalog, pipeline.table)
         if table is not None and work.asks_anew:
             connections.schemas(pipeline).ask_for_versions(progress_of(table))
-        if table is None and (table := _made(pipeline, connections, catalog, source)) is None:
+        if table is None and (table := _create_table(pipeline, connections, catalog, source)) is None:
             return None
         check_declared(pipeline, table, takes_types=work.kept(table) is None)
         _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
@@ -115,7 +115,7 @@ def ensure_tables(
         return Tables(table, _with_declared_dead_letters(pipeline, connections, dead_letters), routed)
 
 
-def _made(
+def _create_table(
     pipeline: PipelineConfig, connections: Connections, catalog: Catalog, source: SourceState
 ) -> Table | None:
     """Create the table for its first records; return None while it waits for them."""

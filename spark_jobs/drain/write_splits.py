@@ -325,10 +325,10 @@ def _first_dead_letters(run: BatchRun, written: Written) -> dict[int, tuple[int,
                     own = rows.filter(pc.equal(rows.column(PARTITION), partition))
                     (first,) = own.sort_by(OFFSET).slice(0, 1).to_pylist()
                     firsts[partition] = min(first, firsts.get(partition, first), key=itemgetter(OFFSET))
-    return {partition: (first[OFFSET], _told(first)) for partition, first in firsts.items()}
+    return {partition: (first[OFFSET], _describe(first)) for partition, first in firsts.items()}
 
 
-def _told(letter: Mapping[str, Any]) -> str:
+def _describe(letter: Mapping[str, Any]) -> str:
     where = f"{letter['phase']}, column {letter['field']}" if letter["field"] else letter["phase"]
     return shorten(f"({where}), {letter['error']}", 200, placeholder=" …")
 
@@ -357,7 +357,7 @@ def _refuse_loss(run: BatchRun, written: Written) -> None:
         return  # nothing can be lost, or the commit says that the table is gone
     try:
         held = {r: _held(run, r, tables) for r in gapped}
-        lost = {r: np.setdiff1d(held[r], _written(r, tables.data, written)) for r in gapped}
+        lost = {r: np.setdiff1d(held[r], _written_offsets(r, tables.data, written)) for r in gapped}
     except OSError as error:
         raise storage_error(error, "reading the offsets to replace", table=run.batch.table) from error
     if any(len(offsets) for offsets in lost.values()):
@@ -371,7 +371,7 @@ def _held(run: BatchRun, r: OffsetRange, tables: PipelineTables) -> NDArray[np.i
     return np.unique(np.concatenate([offsets_in(table, r, generation), letters, *routed]))
 
 
-def _written(r: OffsetRange, table: Table, written: Written) -> NDArray[np.int64]:
+def _written_offsets(r: OffsetRange, table: Table, written: Written) -> NDArray[np.int64]:
     return offsets_in_files(table.io, written.every_file, r)
 
 

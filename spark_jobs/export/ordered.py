@@ -41,7 +41,7 @@ class OrderedProducer:
     def send(self, chunk: Chunk) -> None:
         """Send records consecutively, whatever their offsets; raises errors of earlier ones."""
         self._raise_failure()
-        hand_over(self._producer, self._topic, chunk, self._told)
+        hand_over(self._producer, self._topic, chunk, self._on_delivery)
         self.ends[chunk.partition] += len(chunk.offsets)
 
     def finish(self) -> None:
@@ -59,7 +59,7 @@ class OrderedProducer:
         """Expect the next record at this offset: all were delivered, and the gap before it is filled."""
         self.ends[partition] = self._arrived[partition] = offset
 
-    def _told(self, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failure = self._failure or error
             return

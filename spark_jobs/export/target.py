@@ -100,7 +100,7 @@ def find_left(
     if filled := [p for p in sorted(others) if state.end[p]]:
         raise fault("export-target.filled", number=filled[0], topic=target)
     with open_reader(connections.kafka, target, chunk_bytes=_CHUNK_BYTES) as reader:
-        return [_left(_Wanted(plan, each, keep_offsets), reader, state) for each in plan.ranges]
+        return [_find_left_of(_Wanted(plan, each, keep_offsets), reader, state) for each in plan.ranges]
 
 
 def make_topic(connections: Connections, target: str, partitions: int) -> None:
@@ -109,7 +109,7 @@ def make_topic(connections: Connections, target: str, partitions: int) -> None:
         connections.admin.make_topic(target, partitions, SETTINGS)
 
 
-def _left(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:
+def _find_left_of(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:
     partition, target = wanted.offsets.partition, state.topic
     low, end = state.low[partition], state.end[partition]
     if end > wanted.end:

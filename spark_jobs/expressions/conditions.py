@@ -143,16 +143,16 @@ class _Former:
             case ast.Constant(value=bool() as value):
                 return str(value).upper()
             # SQL's 'it''s' is two texts in Python, which nobody wrote.
-            case ast.Constant(value=str() as value) if _TEXT_OR_QUOTED.fullmatch(self._written(node)):
+            case ast.Constant(value=str() as value) if _TEXT_OR_QUOTED.fullmatch(self._source_of(node)):
                 return text(value)
             case ast.Constant(value=int() | float() as value):
-                written = self._written(node)
+                written = self._source_of(node)
                 return written if _NUMBER.fullmatch(written) else repr(value)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as value):
                 return f"-{self._literal(value)}"
         raise ValueError(node)
 
-    def _written(self, node: ast.expr) -> str:
+    def _source_of(self, node: ast.expr) -> str:
         return ast.get_source_segment(self._source, node) or ""
 
 

@@ -70,7 +70,7 @@ class Map(Generic[_Type]):
     key: Any = None
 
 
-def fields_told(
+def fields_in_forms(
     fields: Iterable[_Field], told: Forms, in_form: Callable[[_Field, Form], Any]
 ) -> tuple[_Field, ...]:
     """Return the fields with the types that ``in_form`` gives for configured forms."""

@@ -138,7 +138,7 @@ _SAME_AGAIN = (
 
 def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
     """Return the error for a catalog's exception when nothing was committed."""
-    said = _said(error)
+    said = _describe(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
         return fault("catalog-refused", action=action, why=said, **where)
     if (told := told_by_store(error, f"the catalog {action}", said, **where)) is not None:
@@ -187,7 +187,7 @@ def staging(table: Table) -> Iterator[None]:
         raise catalog_error(error, "could not take the commit's manifests", table=name) from error
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if not isinstance(error, InvalidAnswer):
         return first_line(error)
     first = error.errors(include_input=False)[0]

@@ -20,7 +20,7 @@ from spark_jobs.lake.moments import Moment, iso_of_ms
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import Progress, has_progress, progress_from_properties
-from spark_jobs.schema.declared import held_names, order_to_set, partition_spec, partition_terms
+from spark_jobs.schema.declared import order_to_set, partition_spec, partition_terms, reserved_names
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def _changed_if_any(
 
 def refuse_held(table: Table, paths: Iterable[Path]) -> None:
     """Raise ``ConfigError`` if a new column has the name of a current or earlier partition field."""
-    held = held_names(table.schema(), table.specs().values())
+    held = reserved_names(table.schema(), table.specs().values())
     if (name := next((each for each in map(".".join, paths) if each in held), None)) is not None:
         raise fault("column-clash.partitioning", table=".".join(table.name()), column=name)
 

@@ -121,7 +121,7 @@ def fold(events: pa.Table, cdc: Cdc) -> Folded:
     is_op = {name: operations.indices.to_numpy() == names.index(name) for name in names}
     nothing = np.zeros(len(events), bool)
     is_truncate = is_op.get(TRUNCATE, nothing)
-    told_again, ranks, is_where_it_stood, positions = _told_again(events, cdc)
+    told_again, ranks, is_where_it_stood, positions = _repeated(events, cdc)
     source, is_foreign = _source(events, cdc)
     cut = _cut(events.filter(pa.array(is_truncate & ~told_again)), cdc)
     below = _further(cut, cdc)
@@ -187,7 +187,7 @@ def _in_order(events: pa.Table) -> pa.Table:
     return events if (np.diff(order) > 0).all() else events.take(pa.array(order))
 
 
-def _told_again(
+def _repeated(
     events: pa.Table, cdc: Cdc
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.bool_], dict[int, Position]]:
     """Return repeated events, below their partition's earlier position, with their ranks.
@@ -306,15 +306,15 @@ def had_by(table: Table, events: pa.Table) -> NDArray[np.bool_]:
         for task in table.scan(between).plan_files():
             for rows in rows_of_file(table.io, FileScanTask(task.file), schema, between):
                 there = rows.filter(pc.is_in(rows.column(SEQUENCE), events.column(SEQUENCE).combine_chunks()))
-                found.update(_told_at(there))
+                found.update(_positions_of(there))
     except OSError as error:
         raise storage_error(
             error, "looking for what was told before", table=".".join(table.name())
         ) from error
-    return np.array([place in found for place in _told_at(events)])
+    return np.array([place in found for place in _positions_of(events)])
 
 
-def _told_at(rows: pa.Table) -> list[tuple[str, int]]:
+def _positions_of(rows: pa.Table) -> list[tuple[str, int]]:
     return [*zip(rows.column(ROW_ID).to_pylist(), rows.column(SEQUENCE).to_pylist(), strict=True)]
 
 

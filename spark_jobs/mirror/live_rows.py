@@ -209,7 +209,9 @@ def events_of(table: Table, files: Sequence[WrittenFile]) -> pa.Table:
     """
     there = [name for name in FOLDED_COLUMNS if name in table.schema().column_names]
     schema = table.schema().select(*there)
-    return pa.concat_tables([_placed(no_rows(arrow_schema(schema)), 0, 0), *_parts(table, files, schema)])
+    return pa.concat_tables(
+        [_with_positions(no_rows(arrow_schema(schema)), 0, 0), *_parts(table, files, schema)]
+    )
 
 
 def _parts(table: Table, files: Sequence[WrittenFile], schema: Schema) -> Iterator[pa.Table]:
@@ -217,13 +219,13 @@ def _parts(table: Table, files: Sequence[WrittenFile], schema: Schema) -> Iterat
         first = 0
         try:
             for rows in rows_of_file(table.io, FileScanTask(to_scanned_file(file)), schema):
-                yield _placed(rows, number, first)
+                yield _with_positions(rows, number, first)
                 first += len(rows)
         except OSError as error:
             raise storage_error(error, "reading a batch's events", file=file.path) from error
 
 
-def _placed(rows: pa.Table, number: int, first: int) -> pa.Table:
+def _with_positions(rows: pa.Table, number: int, first: int) -> pa.Table:
     if SOURCE in rows.column_names:  # one text for all
         encoded = pc.dictionary_encode(rows.column(SOURCE))
         rows = rows.set_column(rows.column_names.index(SOURCE), SOURCE, encoded)
@@ -242,11 +244,13 @@ def rows_at(table: Table, files: Sequence[WrittenFile], events: pa.Table, schema
     numbers, rows = ordered.column(FILE).to_numpy(), ordered.column(ROW).to_numpy()
     parts = [no_rows(arrow_schema(schema))]
     for number in each_once(numbers).tolist():
-        parts += _taken(table, files[number], schema, rows[numbers == number])
+        parts += _rows_at_positions(table, files[number], schema, rows[numbers == number])
     return pa.concat_tables(parts)
 
 
-def _taken(table: Table, file: WrittenFile, schema: Schema, rows: np.ndarray) -> Iterator[pa.Table]:
+def _rows_at_positions(
+    table: Table, file: WrittenFile, schema: Schema, rows: np.ndarray
+) -> Iterator[pa.Table]:
     """Yield the rows at these sorted positions of a file."""
     first = 0
     for part in rows_of_file(table.io, FileScanTask(to_scanned_file(file)), schema):

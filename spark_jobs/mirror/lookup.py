@@ -74,7 +74,7 @@ class Whole:
     waiting: dict[int, int] = field(default_factory=dict)
 
 
-def made_whole(
+def complete_rows(
     table: Table, files: Sequence[WrittenFile], folded: Folded, *, looks_in_table: bool = True
 ) -> Whole:
     """Complete the live rows of a batch, from the batch alone unless ``looks_in_table``.
@@ -82,7 +82,7 @@ def made_whole(
     ``table`` stands at the batch's starts, ``files`` are the batch's. Raises as storage does.
     """
     try:
-        return _Lookup(table, files, folded, looks_in_table=looks_in_table).made_whole()
+        return _Lookup(table, files, folded, looks_in_table=looks_in_table).complete_rows()
     except OSError as error:
         raise storage_error(error, "looking up values", table=".".join(table.name())) from error
 
@@ -98,7 +98,7 @@ class _Lookup:
         self, table: Table, files: Sequence[WrittenFile], folded: Folded, *, looks_in_table: bool
     ) -> None:
         self._table, self._files, self._folded = table, files, folded
-        self._snapshots = _of_these_rows(table) if looks_in_table else []
+        self._snapshots = _snapshots_since_rebuild(table) if looks_in_table else []
         self._walked = 0
         unread = dict.fromkeys(progress_of(table).next_offsets, _NOWHERE)
         self._positions = unread | folded.cdc.positions
@@ -113,18 +113,18 @@ class _Lookup:
         self._tellings: defaultdict[str, list[Telling]] = defaultdict(list)
         self._asked: set[str] = set()
 
-    def made_whole(self) -> Whole:
+    def complete_rows(self) -> Whole:
         nothing = no_rows(arrow_schema(self._table.schema()))
-        lacking = self._lacking()
+        lacking = self._incomplete_events()
         if not len(lacking):
             return Whole(nothing)
         rows = self._take(self._rows_at(lacking))
         self._look_up(rows)
-        found = self._found(rows)
+        found = self._find_sources(rows)
         while self._is_sought(rows, found) and self._walked < len(self._snapshots):
             self._walked += 1
             self._look_up(self._take(self._events_of(self._snapshots[self._walked - 1], self._asked)))
-            found = self._found(rows)
+            found = self._find_sources(rows)
         places = lacking.select([PARTITION, OFFSET]).to_pylist()
         waiting: dict[int, int] = {}
         missing: defaultdict[int, dict[int, str]] = defaultdict(dict)
@@ -147,7 +147,7 @@ class _Lookup:
             not self._tellings[key] for key in self._asked
         )
 
-    def _found(self, rows: Sequence[Telling]) -> dict[int, dict[str, Telling | None]]:
+    def _find_sources(self, rows: Sequence[Telling]) -> dict[int, dict[str, Telling | None]]:
         """Return the source of each missing value, by row and column; a waiting row is left out."""
         found = {}
         for row in rows:
@@ -181,7 +181,7 @@ class _Lookup:
             columns.append(every.column(name).take(pa.array([each.index for each in tellers])))
         return pa.Table.from_arrays(columns, schema=every.schema)
 
-    def _lacking(self) -> pa.Table:
+    def _incomplete_events(self) -> pa.Table:
         """Return the live events with missing values; snapshot events have none."""
         live = self._folded.of(Fate.LIVES)
         live = live.filter(pc.not_equal(live.column(OPERATION), SNAPSHOT))
@@ -259,7 +259,7 @@ class _Lookup:
         return pa.concat_tables(parts)
 
 
-def _of_these_rows(table: Table) -> list[Snapshot]:
+def _snapshots_since_rebuild(table: Table) -> list[Snapshot]:
     """Return the kept snapshots since the mirror was rebuilt: earlier ones are of another log."""
     snapshots = []
     for snapshot in ancestors_of(table.metadata.current_snapshot(), table.metadata):

@@ -162,7 +162,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         found=() if table is not None else recognize(sample, pipeline),
         layout=pipeline.layout,
         sources=sources,
-        made={name: _first_made(name, [each.rows for each in made]) for name in sources},
+        made={name: _first_value(name, [each.rows for each in made]) for name in sources},
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),
         routed_tables=sum((Counter(each.routed_rows) for each in made), Counter()),
     )
@@ -224,7 +224,7 @@ def _folded(made: Sequence[ChunkRows], cdc: Cdc) -> dict[int, Balance]:
     return fold(placed.append_column(ROW, pa.array(np.arange(len(rows)))), cdc).balances(counted)
 
 
-def _first_made(column: str, tables: Sequence[pa.Table]) -> str:
+def _first_value(column: str, tables: Sequence[pa.Table]) -> str:
     """Return a column's first computed value with its coordinates; empty if all are null."""
     for rows in (each.select([column, PARTITION, OFFSET]) for each in tables):
         for value, partition, offset in zip(*(each.to_pylist() for each in rows.columns), strict=True):

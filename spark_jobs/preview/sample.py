@@ -102,9 +102,9 @@ def written_in(chunks: Sequence[Chunk], registry: SchemaStore | None) -> Written
     if not ids:
         return ""
     if registry is None:
-        return f"they name schema {_told(ids)} of a registry. {ASK_THE_REGISTRY}"
+        return f"they name schema {_shown_ids(ids)} of a registry. {ASK_THE_REGISTRY}"
     try:
-        return _asked(chunks, ids, registry)
+        return _look_up(chunks, ids, registry)
     except SluiceError as error:
         return error.message
 
@@ -130,11 +130,11 @@ def _named(chunk: Chunk) -> Iterator[SchemaId]:
                 yield key.schema_id
 
 
-def _asked(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: SchemaStore) -> Written | str:
+def _look_up(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: SchemaStore) -> Written | str:
     found = registry.schemas_of(ids[:_ASKED_FIRST])
     languages = sorted({text.language.name for text in found.values()})
     if not languages:
-        return f"the registry has no schema {_told(ids)}"
+        return f"the registry has no schema {_shown_ids(ids)}"
     # Formats are called as the languages of schemas are.
     format_ = ValueFormat.__members__.get(languages[0])
     if len(languages) > 1 or format_ is None:
@@ -147,7 +147,7 @@ def _asked(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: SchemaSto
     return Written(format_, evidence, columns)
 
 
-def _told(ids: Sequence[SchemaId]) -> str:
+def _shown_ids(ids: Sequence[SchemaId]) -> str:
     return f"{', '.join(map(str, ids[:_ASKED_FIRST]))}{', ...' if len(ids) > _ASKED_FIRST else ''}"
 
 

@@ -90,7 +90,7 @@ def mistakes(suite: Suite) -> tuple[str, ...]:
         try:
             configuration(expectation.type, expectation.arguments).to_domain_obj()
         except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
-            found.append(f"{expectation.type}: {_told(error)}")
+            found.append(f"{expectation.type}: {_describe(error)}")
     return tuple(found)
 
 
@@ -134,7 +134,7 @@ def _validator() -> Any:
             }
             (answer,) = batch.validate(suite, result_format=result_format).results
         except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
-            return _Answer(is_met=False, error=_told(error))
+            return _Answer(is_met=False, error=_describe(error))
         failure = _failure(answer.exception_info)
         return _Answer(bool(answer.success) and failure is None, dict(answer.result), failure)
 
@@ -191,7 +191,7 @@ def _shown(value: object) -> str:
     return "null" if text in _NULLS and not isinstance(value, str) else _cut(text, VALUE_CHARACTERS)
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return _one_line(str(error) or type(error).__name__)
 
 

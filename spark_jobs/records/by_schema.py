@@ -82,7 +82,7 @@ class SchemaDecoder:
         if self._new(framed):
             return True
         schemas = self.schemas.of(_named(framed)) if growth.room else ()
-        return any(_lacks(columns, schema, growth.room) for schema in schemas)
+        return any(_needs_columns(columns, schema, growth.room) for schema in schemas)
 
     def _of_one_schema(
         self, key: SchemaKey | None, framed: Framed, columns: pa.Schema, growth: Growth
@@ -110,7 +110,7 @@ class SchemaDecoder:
 
 
 @lru_cache(_MOST_LOOKED_AT)
-def _lacks(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
+def _needs_columns(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
     """True if columns can be added for the schema; an existing column takes its field, whatever its type."""
     rules = Rules(room, takes_all_but=frozenset())
     lacks, _ = place([schema.columns], pyarrow_to_schema(columns), {}, rules)

@@ -108,18 +108,18 @@ class Encoded:
     @property
     def partitions(self) -> np.ndarray:
         """The partition of each record."""
-        return self._taken(self.records.partitions)
+        return self._take(self.records.partitions)
 
     @property
     def offsets(self) -> np.ndarray:
         """The offset of each record."""
-        return self._taken(np.asarray(self.records.offsets, np.int64))
+        return self._take(np.asarray(self.records.offsets, np.int64))
 
     @property
     def _is_all(self) -> bool:
         return len(self.rows) == len(self.records.offsets)
 
-    def _taken(self, column: np.ndarray) -> np.ndarray:
+    def _take(self, column: np.ndarray) -> np.ndarray:
         return column if self._is_all else column[np.asarray(self.rows, np.intp)]
 
 
@@ -337,7 +337,7 @@ def shaping_of(pipeline: PipelineConfig) -> Shaping:
     )
 
 
-def told_of(pipeline: PipelineConfig) -> Forms:
+def configured_forms(pipeline: PipelineConfig) -> Forms:
     """Return the form in which configured times are read; a truncated one is read as text."""
     forms = {
         name: Form.TEXT if column.fit else _FORMS.get(column.type)

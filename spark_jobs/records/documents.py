@@ -46,17 +46,17 @@ def along(path: str, values: Sequence[bytes], kind: pa.DataType) -> tuple[pa.Arr
             at = found(path, _WITH_DECIMALS.decode(value.decode()))
         except (ExpressionError, ValueError) as error:
             raise MisfitError(str(error)) from None
-        return None if at is None else fit(_written(at))
+        return None if at is None else fit(_lossless(at))
 
     return column_read(values, kind, read)
 
 
-def _written(value: Any) -> Any:
+def _lossless(value: Any) -> Any:
     """Return a value as lossless JSON."""
     if isinstance(value, dict):
-        return {name: _written(each) for name, each in value.items()}
+        return {name: _lossless(each) for name, each in value.items()}
     if isinstance(value, list):
-        return list(map(_written, value))
+        return list(map(_lossless, value))
     return FractionLiteral(value) if isinstance(value, float | Decimal) else value
 
 

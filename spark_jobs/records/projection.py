@@ -68,7 +68,7 @@ def _projected(rows: pa.Table, columns: pa.Schema, growth: Growth, leaves: Mappi
             tables.append(part)
     left = [position for position in range(rows.num_rows) if position not in misfits] if misfits else None
     ignored = (
-        dict(_beside(rows if left is None else rows.take(pa.array(left, pa.int64())), columns))
+        dict(_unknown_fields(rows if left is None else rows.take(pa.array(left, pa.int64())), columns))
         if growth.ignores
         else {}
     )
@@ -109,7 +109,7 @@ def _fitting(
 
 def _converted(columns: pa.Schema, growth: Growth, leaves: Mapping[str, _Leaf], rows: pa.Table) -> pa.Table:
     if not growth.ignores:
-        for name, _values in _beside(rows, columns):
+        for name, _values in _unknown_fields(rows, columns):
             raise MisfitError("no column", tuple(name.split(".")), is_unknown=True)
     made = [
         _named(one_array(rows.column(column.name)), column.type, column.name, leaves[column.name])
@@ -187,7 +187,7 @@ def _as_by_source(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _misfit(have: pa.DataType, kind: pa.DataType, why: str = "") -> MisfitError:
-    return MisfitError(f"the schema's {_told(have)} in a column of {_told(kind)}{why}")
+    return MisfitError(f"the schema's {_type_name(have)} in a column of {_type_name(kind)}{why}")
 
 
 def _may_hold(kind: pa.DataType, column: pa.DataType) -> bool:
@@ -201,7 +201,7 @@ def _may_hold(kind: pa.DataType, column: pa.DataType) -> bool:
     return bool(pa.types.is_float32(kind) and pa.types.is_float64(column))
 
 
-def _beside(rows: pa.Table, columns: pa.Schema) -> Iterator[tuple[str, int]]:
+def _unknown_fields(rows: pa.Table, columns: pa.Schema) -> Iterator[tuple[str, int]]:
     """Yield fields without a column, by dotted name, and their number of non-null values."""
     kinds = {column.name: column.type for column in columns}
     for name, values in zip(rows.column_names, rows.columns, strict=True):
@@ -212,7 +212,7 @@ def _beside(rows: pa.Table, columns: pa.Schema) -> Iterator[tuple[str, int]]:
 def _beside_in(name: str, values: pa.Array, kind: pa.DataType | None) -> Iterator[tuple[str, int]]:
     have = values.type
     if kind is None:
-        if said := _said(values):
+        if said := _count_values(values):
             yield name, said
     elif pa.types.is_struct(have) and pa.types.is_struct(kind):
         inside = {field.name: field.type for field in kind}
@@ -224,16 +224,16 @@ def _beside_in(name: str, values: pa.Array, kind: pa.DataType | None) -> Iterato
         yield from _beside_in(f"{name}.value", entries_of(values)[1], kind.item_type)
 
 
-def _said(values: pa.Array) -> int:
+def _count_values(values: pa.Array) -> int:
     """Count the non-null values."""
     if pa.types.is_list(values.type) or pa.types.is_map(values.type):
         return int(pc.sum(pc.greater(pc.list_value_length(as_lists(values)), 0)).as_py() or 0)
     if pa.types.is_struct(values.type):
-        return max(map(_said, values.flatten()), default=0)
+        return max(map(_count_values, values.flatten()), default=0)
     return len(values) - int(values.null_count)
 
 
-def _told(kind: pa.DataType) -> str:
+def _type_name(kind: pa.DataType) -> str:
     if pa.types.is_nested(kind):
         return str(kind).partition("<")[0]
     return {"int32": "int", "int64": "long", "extension<arrow.uuid>": "uuid"}.get(str(kind), str(kind))

@@ -22,7 +22,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.progress_parts import kept_names
-from spark_jobs.records.decoder import Decoder, Format, Shaping, shaping_of, told_of
+from spark_jobs.records.decoder import Decoder, Format, Shaping, configured_forms, shaping_of
 from spark_jobs.records.layouts.change_columns import ChangeColumns
 from spark_jobs.records.layouts.changes import takes_all_types
 from spark_jobs.records.layouts.flat import FlatDecoder, JsonDecoder, PlainFlatDecoder, PlainJsonDecoder
@@ -75,7 +75,7 @@ def format_of(
         shaping.converted,
         pipeline.layout,
         takes_all_but if takes_all_but is not None and takes_all_types(pipeline) else None,
-        told_of(pipeline),
+        configured_forms(pipeline),
         retyped,
     )
     if cdc is not None and takes_all_but is not None:  # made anew it may be of another source

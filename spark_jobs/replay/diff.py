@@ -114,7 +114,7 @@ class _Differ:
 
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:
         """Compare one window of one partition."""
-        rows, dead = self._held(window)
+        rows, dead = self._current_rows(window)
         new_rows, new_dead, left_out = [_NO_OFFSETS], [_NO_OFFSETS], [_NO_OFFSETS]
         for chunk in reader.read(window):
             made = self._rows.make(chunk)
@@ -135,7 +135,7 @@ class _Differ:
         read = np.concatenate([after, dead_after, *left_out])
         self.found.records_gone += len(np.setdiff1d(np.union1d(before, dead), read))
 
-    def _held(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
+    def _current_rows(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
         """Return the table's rows of the window by offset, and the offsets of its dead letters."""
         generation = progress_of(self._table).generation
         routed = routed_rows(self._table, self._tables.routed, window)

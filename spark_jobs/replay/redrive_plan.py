@@ -95,7 +95,7 @@ def plan_redrive(
         return RedrivePlan(_NO_LETTERS, {})
     check_anchor(dead_letters)
     progress = progress_of(table)
-    found = _found(dead_letters, wanted.condition(progress.generation))
+    found = _select(dead_letters, wanted.condition(progress.generation))
     is_current = of_generation(found, progress.generation)
     current = first_of_each(found.filter(pa.array(is_current)))
     has_time = current.column(TIMESTAMP).is_valid().to_numpy()
@@ -116,7 +116,7 @@ def plan_redrive(
     return RedrivePlan(chosen.slice(0, wanted.limit), dict(+left))
 
 
-def _found(dead_letters: Table, condition: BooleanExpression) -> pa.Table:
+def _select(dead_letters: Table, condition: BooleanExpression) -> pa.Table:
     """Return coordinates, time and size of each selected dead letter."""
     schema = dead_letters.schema().select(
         PARTITION, OFFSET, GENERATION, TIMESTAMP, "key", "value", "phase", "field"

@@ -23,7 +23,7 @@ from pyiceberg.types import (
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.column_source import SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution, Path, made_of
+from spark_jobs.schema.evolution import Evolution, Path, additions_of
 from spark_jobs.schema.iceberg_types import headers_type, optional_columns
 from spark_jobs.schema.inference import Field
 
@@ -51,9 +51,9 @@ class ArchiveColumns:
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; an archive has no declared columns."""
         of_values, told = self.values.first(evidence, declared)
-        columns = made_of(_every_archive()).then(of_values.under(_of_value))
+        columns = additions_of(_every_archive()).then(of_values.under(_of_value))
         if self.keys is not None:
-            columns = columns.then(self.keys.beside(made_of(key_alone(Schema()))))
+            columns = columns.then(self.keys.beside(additions_of(key_alone(Schema()))))
         return columns.under(_not_own), told
 
     def evolution(

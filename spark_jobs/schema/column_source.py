@@ -17,13 +17,13 @@ from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.texts import count
 from spark_jobs.protocol.work import Layout
 from spark_jobs.schema.arrow_schema import project
-from spark_jobs.schema.declared import free_name, held_names
+from spark_jobs.schema.declared import free_name, reserved_names
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution, evolved, made_of
+from spark_jobs.schema.evolution import Evolution, additions_of, evolved
 from spark_jobs.schema.iceberg_types import TIMESTAMP, changes_to, iceberg_schema, iceberg_type, known_fields
 from spark_jobs.schema.inference import RESERVED_COLUMNS, Field, choose_types, evolve
 from spark_jobs.schema.placing import Rules, place
-from spark_jobs.schema.proposals import minorities, told_of_columns
+from spark_jobs.schema.proposals import column_notes, minorities
 from spark_jobs.schema.schema_views import placed
 from spark_jobs.schema.unknown_fields import MOST_ALONE, without_bursts
 from spark_jobs.schema.writer_schema import Forms, WriterSchema, under
@@ -129,14 +129,14 @@ class SeenColumns:
         """See ``ColumnSource``."""
         evidence = evidence.without(self.made)
         if self.is_exact:
-            return made_of(iceberg_schema(declared)), ()
+            return additions_of(iceberg_schema(declared)), ()
         most = self.growth.max_columns
         # A table's only record is no exception from others.
         alone = MOST_ALONE if evidence.records > 1 else most
         taken = without_bursts(evidence, tuple(declared), most, most_alone=alone)
         columns = choose_types(taken, tuple(declared), max_columns=most)
-        return made_of(iceberg_schema(columns)), tuple(
-            told_of_columns(columns, declared, evidence, self.growth)
+        return additions_of(iceberg_schema(columns)), tuple(
+            column_notes(columns, declared, evidence, self.growth)
         )
 
     def evolution(
@@ -167,7 +167,7 @@ class WrittenColumns:
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:  # noqa: ARG002
         """See ``ColumnSource``."""
-        columns = made_of(iceberg_schema(declared))
+        columns = additions_of(iceberg_schema(declared))
         told = {name: each for schema in self.schemas.every for name, each in schema.columns.told.items()}
         undeclared = sorted(told.keys() - self.rules.declared)
         return columns.then(self.beside(columns)), tuple(f"{name}: {told[name]}" for name in undeclared)
@@ -257,7 +257,7 @@ def _fitted(column: pa.ChunkedArray | None, kind: pa.DataType, count: int) -> pa
     return project(column.combine_chunks(), kind, attrgetter("name"))
 
 
-def told_ignored(ignored: Mapping[str, int], unread: str = Layout.unread) -> list[str]:
+def ignored_notes(ignored: Mapping[str, int], unread: str = Layout.unread) -> list[str]:
     """Return sentences on fields without a column, and on Kafka timestamps that are null."""
     fields = ", ".join(f"{name} {values:,}" for name, values in ignored.items() if name != TIMESTAMP)
     told = [f"{unread}, by field: {fields}"] if fields else []
@@ -299,7 +299,7 @@ def free_evolution(
     names = field_names(schema, bound)
     called = (each.model_copy(update={"name": names.get(each.name, each.name)}) for each in schema.fields)
     lacks, told = columns.evolution(Schema(*called), bound, evidence)
-    held = held_names(schema, specs) | names.keys()
+    held = reserved_names(schema, specs) | names.keys()
     new = {path[0] for path, _, _ in lacks.additions if len(path) == 1}
     taken = {name.lower() for name in (*schema.column_names, *held, *new, *RESERVED_COLUMNS)}
     freed = {name: free_name(name, taken) for name in sorted(new & held)}

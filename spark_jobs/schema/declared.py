@@ -195,7 +195,7 @@ def _is_ours(schema: Schema, order: SortOrder) -> bool:
     return identity <= {field.source_id for field in plain} and list(order.fields) == plain
 
 
-def held_names(schema: Schema, specs: Iterable[PartitionSpec]) -> frozenset[str]:
+def reserved_names(schema: Schema, specs: Iterable[PartitionSpec]) -> frozenset[str]:
     """Return names that no new column may have: those of partition fields that are not a column's."""
     return frozenset(
         field.name

@@ -142,7 +142,7 @@ class Evidence:
             usual, _ = Counter(seen.count(*Kind) for seen in fields).most_common(1)[0]
             rare = [id(seen) for seen in fields if seen.count(*Kind) <= usual]
             gone.update(rare if len(rare) > (min(most, most_alone) if usual == 1 else most) else ())
-        return replace(self, fields=_left(self.fields, gone)) if gone else self
+        return replace(self, fields=_without(self.fields, gone)) if gone else self
 
     @property
     def texts_in_order(self) -> list[str]:
@@ -182,12 +182,12 @@ def every_field(fields: Mapping[Any, FieldEvidence]) -> Iterator[FieldEvidence]:
             inside = inside.element
 
 
-def _left(fields: Mapping[str, FieldEvidence], gone: Collection[int]) -> dict[str, FieldEvidence]:
+def _without(fields: Mapping[str, FieldEvidence], gone: Collection[int]) -> dict[str, FieldEvidence]:
     return {
         name: replace(
             seen,
-            fields=_left(seen.fields, gone),
-            element=None if seen.element is None else _left({"": seen.element}, gone)[""],
+            fields=_without(seen.fields, gone),
+            element=None if seen.element is None else _without({"": seen.element}, gone)[""],
         )
         for name, seen in fields.items()
         if id(seen) not in gone

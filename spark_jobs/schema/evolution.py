@@ -68,7 +68,7 @@ class Evolution:
         yield from (f"{'.'.join(path)} as {kind}" for path, kind in self.widenings.items())
 
 
-def made_of(columns: Schema) -> Evolution:
+def additions_of(columns: Schema) -> Evolution:
     """Return the changes that give these columns to a table without any."""
     return Evolution([((each.name,), each.field_type, each.doc) for each in columns.fields])
 

@@ -169,7 +169,9 @@ class _Placing:
         taken: set[Path] = set()
         for each in written.fields:
             known_by = (identities[each.field_id], *aliases.get(each.field_id, ()))
-            node = self._found(each, nodes, known_by, taken) or self._added(each, nodes, path, identities)
+            node = self._find_column(each, nodes, known_by, taken) or self._added(
+                each, nodes, path, identities
+            )
             if node is None:  # no room for it: a name that nothing has
                 names.append((each.name, self._free_name(each.name, nodes, path) or each.name, ()))
                 continue
@@ -182,7 +184,7 @@ class _Placing:
             names.append((each.name, node.name, inside))
         return tuple(names)
 
-    def _found(
+    def _find_column(
         self,
         written: NestedField,
         nodes: Mapping[str, _Node],

@@ -118,10 +118,10 @@ def minorities(additions: Iterable[Addition], evidence: Evidence) -> Iterator[st
     top = FieldEvidence((0, 0, 0), fields=evidence.fields)
     for addition in additions:
         if (seen := _at(top, addition.path)) is not None:
-            yield from _told(".".join(addition.path), addition.type, seen)
+            yield from _notes_on(".".join(addition.path), addition.type, seen)
 
 
-def told_of_columns(
+def column_notes(
     columns: Sequence[Field], declared: Sequence[Field], evidence: Evidence, growth: Growth
 ) -> Iterator[str]:
     """Return the same for a new table, and for fields whose integers are too long for a column."""
@@ -198,7 +198,7 @@ def _at(top: FieldEvidence, path: tuple[str, ...]) -> FieldEvidence | None:
     return here
 
 
-def _told(column: str, kind: FieldType, seen: FieldEvidence) -> Iterator[str]:
+def _notes_on(column: str, kind: FieldType, seen: FieldEvidence) -> Iterator[str]:
     if isinstance(kind, MapOf | DeclaredType):
         return
     if isinstance(kind, Primitive):
@@ -212,9 +212,9 @@ def _told(column: str, kind: FieldType, seen: FieldEvidence) -> Iterator[str]:
         yield f"{column}: {_name(kind)}; of {values:,} values {told}, {fate}"
     if isinstance(kind, StructOf):
         for field in kind.fields:
-            yield from _told(f"{column}.{field.name}", field.type, seen.fields[field.name])
+            yield from _notes_on(f"{column}.{field.name}", field.type, seen.fields[field.name])
     if isinstance(kind, ListOf) and seen.element is not None:
-        yield from _told(f"{column}.element", kind.element, seen.element)
+        yield from _notes_on(f"{column}.element", kind.element, seen.element)
 
 
 def _deciders(column: str, kind: Primitive, seen: FieldEvidence) -> Iterator[str]:

@@ -44,7 +44,7 @@ def judge_orphans(listed: Mapping[str, int | None], facts: OrphanFacts) -> Verdi
     deletable: list[str] = []
     kept: Counter[str] = Counter()
     for address, modified_us in sorted(listed.items()):
-        reason = _kept_because(address, modified_us, facts)
+        reason = _reason_to_keep(address, modified_us, facts)
         if reason is None:
             deletable.append(address)
         else:
@@ -63,7 +63,7 @@ def overlaps(locations: Iterable[str], others: Mapping[str, Iterable[str]]) -> t
     return tuple(sorted(around))
 
 
-def _kept_because(address: str, modified_us: int | None, facts: OrphanFacts) -> str | None:
+def _reason_to_keep(address: str, modified_us: int | None, facts: OrphanFacts) -> str | None:
     name = address.rpartition("/")[2]
     if modified_us is None:
         return "gone"

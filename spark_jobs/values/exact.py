@@ -50,7 +50,7 @@ def placed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
         try:
             cast(values.slice(row, 1), kind)
         except pa.ArrowInvalid:
-            misfits[row] = _unfit(_told(values[row]), kind)
+            misfits[row] = _unfit(_python_value(values[row]), kind)
     rows = np.arange(len(values))
     return cast(values.take(pa.array(rows, mask=np.isin(rows, [*misfits]))), kind), misfits
 
@@ -153,7 +153,7 @@ def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return made
 
 
-def _told(value: pa.Scalar) -> Any:
+def _python_value(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except (OverflowError, ValueError):  # a time that Python has none of: what it is counted as

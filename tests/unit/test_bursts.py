@@ -13,7 +13,7 @@ from spark_jobs.formats.json.infer import observe
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import SeenColumns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import evolved, made_of
+from spark_jobs.schema.evolution import additions_of, evolved
 from spark_jobs.schema.iceberg_types import iceberg_schema
 from spark_jobs.schema.inference import Field, MapOf, Primitive, StructOf
 from spark_jobs.schema.unknown_fields import MOST_ALONE
@@ -85,7 +85,7 @@ def test_a_burst_is_a_letter_that_says_what_to_do_and_a_row_once_its_fields_are_
     assert (decoded.new_fields, decoded.rows) == (None, [0, 2])
     assert decoded.unread[0].error.startswith("one of 150 fields without a column; alone a record adds 100")
     declared = (*COLUMNS, *(Field(name, Primitive.LONG) for name in keys(150)))
-    wide = evolved(iceberg_schema(()), made_of(iceberg_schema(declared)))
+    wide = evolved(iceberg_schema(()), additions_of(iceberg_schema(declared)))
     assert decode_chunk(values, arrow_schema(wide)).table.num_rows == 3
 
 

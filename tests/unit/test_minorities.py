@@ -8,7 +8,7 @@ from spark_jobs.config.columns import GROWTH, Growth, NewFields
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.schema.inference import choose_types
-from spark_jobs.schema.proposals import impossible, told_of_columns
+from spark_jobs.schema.proposals import column_notes, impossible
 
 BIG = "integer past 64 bits (1.8446744073709552e+19 at 2:0)"
 
@@ -17,7 +17,7 @@ def told(*literals: str, growth: Growth = GROWTH) -> list[str]:
     """What is said of records with one field ``f`` each."""
     evidence = observe([f'{{"f":{literal}}}'.encode() for literal in literals], partition=2)
     columns = choose_types(evidence, max_columns=growth.max_columns)
-    return list(told_of_columns(columns, (), evidence, growth))
+    return list(column_notes(columns, (), evidence, growth))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from spark_jobs.protocol.batch import (
 )
 from spark_jobs.protocol.errors import ConfigError, error_from_json, error_to_json
 from spark_jobs.protocol.work import layout_named
-from spark_jobs.schema.column_source import told_ignored
+from spark_jobs.schema.column_source import ignored_notes
 from tests.support.log_entries import written_file
 
 COUNTS = st.integers(0, 2**53)
@@ -138,11 +138,11 @@ def test_what_other_threads_do_during_a_step_is_not_charged_to_it() -> None:
 
 def test_a_time_of_kafka_s_that_no_table_shows_is_no_value_without_a_column() -> None:
     """It is told by what became of it; `schema.new_fields` has no say in that."""
-    fields, times = told_ignored({"a.b": 2, "_kafka_timestamp": 1})
+    fields, times = ignored_notes({"a.b": 2, "_kafka_timestamp": 1})
     assert fields == "values without a column were ignored (schema.new_fields), by field: a.b 2"
     assert times == "1 record with a Kafka time outside the years 1 to 9999: null in _kafka_timestamp"
-    assert told_ignored({"_kafka_timestamp": 1200}) == [times.replace("1 record", "1,200 records", 1)]
-    assert told_ignored({"a": 1}, layout_named("archive").unread) == [
+    assert ignored_notes({"_kafka_timestamp": 1200}) == [times.replace("1 record", "1,200 records", 1)]
+    assert ignored_notes({"a": 1}, layout_named("archive").unread) == [
         "what could not be read is in the bytes alone, by field: a 1"
     ]
-    assert told_ignored({}) == []
+    assert ignored_notes({}) == []

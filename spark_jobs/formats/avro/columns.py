@@ -50,7 +50,7 @@ def has_columns(kind: Type) -> bool:
 def columns_of(root: Type) -> WriterColumns:
     """Return the columns of a schema; raises as ``tree.columns_of``."""
     hint = "Rename the field in a new version of the schema, or keep values as `raw` with `layout: flat`."
-    return tree.columns_of(_written(top_fields(root)), _column, hint, is_whole=is_whole(root))
+    return tree.columns_of(_nonnull_fields(top_fields(root)), _column, hint, is_whole=is_whole(root))
 
 
 def _column(kind: Type) -> str | Type | None:  # noqa: PLR0911  (a line for each type)
@@ -71,9 +71,9 @@ def _column(kind: Type) -> str | Type | None:  # noqa: PLR0911  (a line for each
         case Union():
             return Record(kind.members)
         case Record(fields):
-            return Record(_written(fields)) if has_columns(kind) else "boolean"
+            return Record(_nonnull_fields(fields)) if has_columns(kind) else "boolean"
     return kind
 
 
-def _written(fields: Iterable[Field]) -> tuple[Field, ...]:
+def _nonnull_fields(fields: Iterable[Field]) -> tuple[Field, ...]:
     return tuple(each for each in fields if not is_null(each.type))

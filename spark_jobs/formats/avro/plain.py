@@ -96,13 +96,13 @@ class PlainReader:
                 readers = [self._reader(branch.type, is_text=is_text) for branch in branches]
                 return _branch(kind, readers)
             case Again(name, levels):
-                return self._again(name, levels, is_text=is_text)
+                return self._recursive_reader(name, levels, is_text=is_text)
             case Record(fields):
                 readers = [self._reader(each.type, is_text=is_text) for each in fields]
                 empty = None if has_columns(kind) else _empty(is_text=is_text)
                 return _record(fields, readers, empty)
 
-    def _again(self, name: str, levels: int, *, is_text: bool) -> Read:
+    def _recursive_reader(self, name: str, levels: int, *, is_text: bool) -> Read:
         def read(cursor: Cursor) -> Any:
             cursor.levels += levels + 1
             if cursor.levels > MAX_LEVELS:
@@ -256,7 +256,7 @@ def _decimal(unscaled: bytes, leaf: Leaf) -> Decimal | str:
     return number if leaf.precision <= MOST_DIGITS else f"{number:f}"
 
 
-def _held(read: Callable[[Any], Any], why: str) -> Callable[[Any, Leaf], Any]:
+def _checked(read: Callable[[Any], Any], why: str) -> Callable[[Any, Leaf], Any]:
     def convert(value: Any, _: Leaf) -> Any:
         try:
             return read(value)
@@ -267,7 +267,7 @@ def _held(read: Callable[[Any], Any], why: str) -> Callable[[Any, Leaf], Any]:
 
 
 def _timestamp(read: Callable[[int], datetime], unit_ns: int) -> Callable[[int, Leaf], datetime]:
-    held = _held(read, "a time outside the years 1 to 9999")
+    held = _checked(read, "a time outside the years 1 to 9999")
 
     def convert(units: int, leaf: Leaf) -> Any:
         micros, finer = divmod(units * unit_ns, 1000)
@@ -285,15 +285,15 @@ def _duration(parts: bytes, _: Leaf) -> dict[str, int]:
 _MILLIS_NS, _MICROS_NS = 1_000_000, 1000
 CONVERSIONS: dict[Kind, Callable[[Any, Leaf], Any]] = {
     Kind.BOOLEAN: _boolean,
-    Kind.INT: _held(lambda number: plain.integer(number, 32), "an int of more than 32 bits"),
+    Kind.INT: _checked(lambda number: plain.integer(number, 32), "an int of more than 32 bits"),
     Kind.ENUM: _symbol,
     Kind.DECIMAL: _decimal,
-    Kind.UUID: _held(
+    Kind.UUID: _checked(
         lambda value: value if isinstance(value, bytes) else plain.uuid(value), "a text that is no UUID"
     ),
-    Kind.DATE: _held(plain.day, "a date outside the years 1 to 9999"),
-    Kind.TIME_MILLIS: _held(lambda millis: plain.clock(millis * 1000), "a time outside a day"),
-    Kind.TIME_MICROS: _held(plain.clock, "a time outside a day"),
+    Kind.DATE: _checked(plain.day, "a date outside the years 1 to 9999"),
+    Kind.TIME_MILLIS: _checked(lambda millis: plain.clock(millis * 1000), "a time outside a day"),
+    Kind.TIME_MICROS: _checked(plain.clock, "a time outside a day"),
     Kind.TIMESTAMP_MILLIS: _timestamp(plain.instant, _MILLIS_NS),
     Kind.TIMESTAMP_MICROS: _timestamp(plain.instant, _MICROS_NS),
     Kind.TIMESTAMP_NANOS: _timestamp(plain.instant, 1),

@@ -10,24 +10,24 @@ from spark_jobs.formats.avro.columns import columns_of
 from spark_jobs.formats.avro.plain import TEXTS, PlainReader
 from spark_jobs.formats.avro.types import Field, Kind, Leaf, Type, Union, parse
 from spark_jobs.formats.lanes.lanes import BlockReader
-from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
-from spark_jobs.formats.tree import Record, fields_told
+from spark_jobs.formats.lanes.packed_values import ParsedOnce, Readers
+from spark_jobs.formats.tree import Record, fields_in_forms
 from spark_jobs.schema.writer_schema import Form, Forms, SchemaText
 
 
 @dataclass(frozen=True, slots=True)
-class AvroSchema(MadeOnce):
+class AvroSchema(ParsedOnce):
     """An Avro schema."""
 
     source: SchemaText
     told: Forms = ()
 
     def made(self) -> Readers:
-        """See ``MadeOnce``; schemas with equal types are read alike."""
+        """See ``ParsedOnce``; schemas with equal types are read alike."""
         parsed = parse(self.source)
         root = parsed.root
         if isinstance(root, Record):
-            root = Record(fields_told(root.fields, self.told, _in_form))
+            root = Record(fields_in_forms(root.fields, self.told, _in_form))
         columns, plain = columns_of(root), PlainReader(replace(parsed, root=root))
         return Readers.block_first(
             columns,

@@ -77,14 +77,18 @@ class _Columns:
         """Return the member of each value as parsed JSON."""
         if name not in self._made:
             column, show = self.members[name], self.shows.get(name)
-            items = _asked(column, name).to_pylist() if isinstance(column, pa.ChunkedArray) else [*column]
+            items = (
+                _requested_parts(column, name).to_pylist()
+                if isinstance(column, pa.ChunkedArray)
+                else [*column]
+            )
             if show is not None:
                 items = [None if item is None else show(item) for item in items]
             self._made[name] = items
         return self._made[name]
 
 
-def _asked(column: pa.ChunkedArray, name: str) -> pa.Array:
+def _requested_parts(column: pa.ChunkedArray, name: str) -> pa.Array:
     array = one_array(column)
     if name not in _ASKED or not pa.types.is_struct(array.type):
         return array

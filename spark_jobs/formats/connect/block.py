@@ -114,8 +114,8 @@ def _each_once(
     return array, _lost(values, array)
 
 
-def _lost(values: pa.Array, made_of: pa.Array) -> np.ndarray:
-    lost: np.ndarray = pc.and_(made_of.is_null(), values.is_valid()).to_numpy(zero_copy_only=False)
+def _lost(values: pa.Array, converted: pa.Array) -> np.ndarray:
+    lost: np.ndarray = pc.and_(converted.is_null(), values.is_valid()).to_numpy(zero_copy_only=False)
     return lost
 
 

@@ -87,7 +87,7 @@ class Documents:
             for beginning, schema in self._beginnings.items():
                 if document.startswith(beginning):
                     return _payload(document[len(beginning) :].decode(), 0, schema)
-            return self._whole(document.decode())
+            return self._parse(document.decode())
         except NotReadError:
             raise
         except UnicodeDecodeError as error:
@@ -97,7 +97,7 @@ class Documents:
         except RecursionError as error:
             raise NotReadError("it nests too deep") from error
 
-    def _whole(self, text: str) -> Document:
+    def _parse(self, text: str) -> Document:
         start = _after_blanks(text, 0)
         if text[start : start + 1] != "{":
             raise _bare(text, start, None, "")

@@ -68,7 +68,7 @@ class Spelling:
 
     def of(self, text: str) -> str:
         """Return the canonical text of an object key. Raises ``KeyNotReadError``."""
-        return text if _spelled(self.order).fullmatch(text) else _written(_parsed(text), self.order)
+        return text if _spelled(self.order).fullmatch(text) else _canonical_text(_parsed(text), self.order)
 
     def _bare(self, key: bytes, bare: BareValueError) -> str:
         if bare.schema is None and self.are_texts:
@@ -76,7 +76,7 @@ class Spelling:
         value = _parsed(bare.text)
         if type(value) is str and (bare.schema is not None or value[:1] not in '{"'):
             return value
-        shortest = _written(value)
+        shortest = _canonical_text(value)
         if bare.schema is not None or type(value) is not Decimal or shortest == bare.text:
             return shortest
         if self.is_compared and _PRINTED.fullmatch(bare.text):
@@ -110,15 +110,15 @@ def _parsed(text: str) -> Any:
         raise KeyNotReadError(f"the key: {error}") from error
 
 
-def _written(value: Any, order: Sequence[str] | None = None) -> str:
+def _canonical_text(value: Any, order: Sequence[str] | None = None) -> str:
     """Return a value's canonical text; names keep the ``order`` of the whole key."""
     match value:
         case dict():
             is_of_order = order is not None and {*order} == {*value}
             names = order if is_of_order and order else sorted(value) if order is None else value
-            return f"{{{','.join(f'{_quoted(name)}:{_written(value[name])}' for name in names)}}}"
+            return f"{{{','.join(f'{_quoted(name)}:{_canonical_text(value[name])}' for name in names)}}}"
         case list():
-            return f"[{','.join(map(_written, value))}]"
+            return f"[{','.join(map(_canonical_text, value))}]"
         case str():
             return _quoted(value)
         case Decimal():

@@ -121,7 +121,7 @@ def read_leaf(leaf: Leaf, value: Any) -> Any:
     return _READ[leaf.kind](value, leaf) if leaf.kind in _READ else value
 
 
-def _held(read: Callable[[Any, Any], Any], why: str) -> Callable[[Any, Any], Any]:
+def _checked(read: Callable[[Any, Any], Any], why: str) -> Callable[[Any, Any], Any]:
     def convert(value: Any, leaf: Any) -> Any:
         try:
             return read(value, leaf)
@@ -131,10 +131,10 @@ def _held(read: Callable[[Any, Any], Any], why: str) -> Callable[[Any, Any], Any
     return convert
 
 
-_int = _held(lambda number, _: plain.integer(plain.of(int, number), 32), "not an integer of 32 bits")
-_long = _held(lambda number, _: plain.integer(plain.of(int, number), 64), "not an integer of 64 bits")
-_nearest = _held(plain.floating, "a number that the column cannot hold")
-uuid_of = _held(lambda text, _: plain.uuid(_text(text)), "not a UUID")
+_int = _checked(lambda number, _: plain.integer(plain.of(int, number), 32), "not an integer of 32 bits")
+_long = _checked(lambda number, _: plain.integer(plain.of(int, number), 64), "not an integer of 64 bits")
+_nearest = _checked(plain.floating, "a number that the column cannot hold")
+uuid_of = _checked(lambda text, _: plain.uuid(_text(text)), "not a UUID")
 
 
 def _zoned(value: Any, _leaf: Leaf) -> datetime:
@@ -187,12 +187,12 @@ _INTEGERS = {
     **dict.fromkeys((Kind.LONG, Kind.TIME, Kind.TIMESTAMP, Kind.CLOCK_TEXT, Kind.INSTANT_TEXT), _long),
 }
 _READ: dict[Kind, Callable[[Any, Leaf], Any]] = {
-    Kind.DATE: _held(lambda days, _: plain.day(days), "a date outside the years 1 to 9999, or infinite"),
-    Kind.TIME: _held(
+    Kind.DATE: _checked(lambda days, _: plain.day(days), "a date outside the years 1 to 9999, or infinite"),
+    Kind.TIME: _checked(
         lambda number, leaf: plain.clock(number * leaf.unit_us),
         "no time of day: declare the column string, or long for the number",
     ),
-    Kind.TIMESTAMP: _held(
+    Kind.TIMESTAMP: _checked(
         lambda number, leaf: plain.local(number * leaf.unit_us),
         "a time outside the years 1 to 9999, or infinite",
     ),

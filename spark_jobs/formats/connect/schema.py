@@ -13,7 +13,7 @@ from spark_jobs.formats.connect.block import made, written_type
 from spark_jobs.formats.connect.plain import PlainRows
 from spark_jobs.formats.connect.types import Field, Kind, Leaf, Type, row_type
 from spark_jobs.formats.json.block import decode_chunk
-from spark_jobs.formats.lanes.packed_values import MadeOnce, PackedValues, Readers
+from spark_jobs.formats.lanes.packed_values import PackedValues, ParsedOnce, Readers
 from spark_jobs.formats.tree import Record
 from spark_jobs.schema.arrow_schema import one_array
 from spark_jobs.schema.writer_schema import Forms
@@ -25,7 +25,7 @@ _HINT = "Rename the column at its source, or leave it out at the connector (`col
 
 
 @dataclass(frozen=True, slots=True)
-class RowSchema(MadeOnce):
+class RowSchema(ParsedOnce):
     """The row type of an envelope's schema or of a row schema; ``is_whole`` means more than a key."""
 
     text: str
@@ -34,7 +34,7 @@ class RowSchema(MadeOnce):
     told: Forms = ()
 
     def made(self) -> Readers:
-        """See ``MadeOnce``; raises as ``row_type`` and ``tree.columns_of``."""
+        """See ``ParsedOnce``; raises as ``row_type`` and ``tree.columns_of``."""
         row = row_type(self.text, is_enveloped=self.is_enveloped, told=self.told)
         plain = PlainRows(row, is_whole=self.is_whole)
         return Readers.block_first(

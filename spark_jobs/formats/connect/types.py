@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from spark_jobs.formats import tree
 from spark_jobs.formats.connect.documents import unique_names
-from spark_jobs.formats.tree import Array, Map, Record, fields_told
+from spark_jobs.formats.tree import Array, Map, Record, fields_in_forms
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.writer_schema import Form, Forms
 
@@ -117,7 +117,7 @@ def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Recor
         row = _type(schema, ())
         if told and isinstance(row, Record):
             written = {field.name: each for field, each in zip(row.fields, schema["fields"], strict=True)}
-            row = Record(fields_told(row.fields, told, partial(_in_form, written)))
+            row = Record(fields_in_forms(row.fields, told, partial(_in_form, written)))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise fault("schema-unreadable.debezium") from error
     if not isinstance(row, Record):

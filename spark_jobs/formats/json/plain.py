@@ -152,7 +152,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return parsed
 
 
-def _whole(text: str) -> Any:
+def _integer(text: str) -> Any:
     return int(text) if len(text) <= _MAX_DIGITS else Decimal(text)
 
 
@@ -173,7 +173,7 @@ class _Fraction(Decimal):
 
 _MAX_DIGITS = 1000  # Python makes no integer of some thousand; no column takes one of so many
 _READER = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_float=_Fraction, parse_int=_whole, parse_constant=refuse
+    object_pairs_hook=_pairs, parse_float=_Fraction, parse_int=_integer, parse_constant=refuse
 )
 UNREADABLE = (*NO_VALUE, RecursionError, pa.ArrowException)
 _MAX_LONG = 2**63 - 1  # orjson makes a double of an integer of more than 64 bits

@@ -41,10 +41,10 @@ class Documents:
         if not isinstance(reference, str):
             raise unreadable("a $ref that is no text")
         if (id(schema), reference) not in self._targets:
-            self._targets[id(schema), reference] = self._found(self._bases[id(schema)], reference)
+            self._targets[id(schema), reference] = self._resolve(self._bases[id(schema)], reference)
         return self._targets[id(schema), reference]
 
-    def _found(self, base: str, reference: str) -> Any:
+    def _resolve(self, base: str, reference: str) -> Any:
         url, _, fragment = reference.partition("#")
         uri, fragment = _joined(base, url) if url else base, unquote(fragment)
         found = self._by_uri.get(uri, self._by_uri.get(url) if url else None)

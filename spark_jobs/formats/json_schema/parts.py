@@ -95,7 +95,7 @@ class Parts:
                 self._count(1)
                 continue
             if not isinstance(schema, dict):
-                raise unreadable(f"{_told(schema)} where a schema should be")
+                raise unreadable(f"{_shown(schema)} where a schema should be")
             self._count(
                 1
                 + sum(
@@ -146,7 +146,7 @@ def _names_of(part: dict[str, Any]) -> frozenset[str] | None:
     if "type" in part:
         names = part["type"] if isinstance(part["type"], list) else [part["type"]]
         if not all(isinstance(name, str) and name in _NAMES for name in names):
-            raise unreadable(f"{_told(part['type'])} is no type")
+            raise unreadable(f"{_shown(part['type'])} is no type")
     elif "enum" in part or "const" in part:
         items = _list(part, "enum") if "enum" in part else [part["const"]]
         names = [_type_name(item) for item in items]
@@ -155,7 +155,7 @@ def _names_of(part: dict[str, Any]) -> frozenset[str] | None:
     return frozenset(names) | ({"integer"} if "number" in names else frozenset())
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     """Return a text, or a description of any other value: deep nesting cannot be shown."""
     return value[:100] if isinstance(value, str) else f"a value of {type(value).__name__}"
 

@@ -17,8 +17,8 @@ from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.parsing import parse_any, parse_object
 from spark_jobs.formats.json_schema.plain import PlainReader
 from spark_jobs.formats.json_schema.types import VALUE, Kind, Type, are_closed, forbidden, parse
-from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
-from spark_jobs.formats.tree import Field, fields_told
+from spark_jobs.formats.lanes.packed_values import ParsedOnce, Readers
+from spark_jobs.formats.tree import Field, fields_in_forms
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.writer_schema import Form, Forms, ReadValues, SchemaText, Unread, UnreadableValueError
 from spark_jobs.values.literals import says_something
@@ -28,7 +28,7 @@ _HINT = "Rename the property in a new version of the schema, or keep values as `
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSchema(MadeOnce):
+class JsonSchema(ParsedOnce):
     """A JSON Schema; with ``ignores`` unnamed properties are counted, otherwise they make a value unread."""
 
     source: SchemaText
@@ -36,7 +36,7 @@ class JsonSchema(MadeOnce):
     told: Forms = ()
 
     def made(self) -> Readers:
-        """See ``MadeOnce``."""
+        """See ``ParsedOnce``."""
         made = _Reader(self)
         return Readers(made.columns, made.read, made.plain.read)
 
@@ -53,7 +53,7 @@ def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
 class _Reader:
     def __init__(self, schema: JsonSchema) -> None:
         root = parse(schema.source)
-        fields = fields_told(root.record.fields, schema.told, _in_form)
+        fields = fields_in_forms(root.record.fields, schema.told, _in_form)
         root = replace(root, record=replace(root.record, fields=fields))
         self._record = root.record
         closed = are_closed(root.record)

@@ -163,7 +163,7 @@ class Readers:
         return cls(columns, first.read, lambda value: read_one(value)[0], alike)
 
 
-class MadeOnce(ABC):
+class ParsedOnce(ABC):
     """A ``WriterSchema`` that is text; each process that receives it parses the text once."""
 
     @abstractmethod
@@ -172,31 +172,31 @@ class MadeOnce(ABC):
 
     def usable(self) -> Self:
         """Return the schema itself if it can be parsed; raises as ``made``."""
-        _made(self)
+        _readers_of(self)
         return self
 
     @property
     def columns(self) -> WriterColumns:
         """See ``WriterSchema``."""
-        return _made(self).columns
+        return _readers_of(self).columns
 
     @property
     def reading(self) -> object:
         """See ``WriterSchema``."""
-        alike = _made(self).alike
+        alike = _readers_of(self).alike
         return self if alike is None else alike
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
-        return _made(self).read(values)
+        return _readers_of(self).read(values)
 
     def read_plain(self, value: bytes) -> Mapping[str, Any]:
         """See ``WriterSchema``."""
-        return _made(self).read_plain(value)
+        return _readers_of(self).read_plain(value)
 
 
 @lru_cache(_MOST_SCHEMAS)
-def _made(schema: MadeOnce) -> Readers:
+def _readers_of(schema: ParsedOnce) -> Readers:
     return schema.made()
 
 

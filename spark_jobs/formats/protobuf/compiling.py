@@ -68,7 +68,9 @@ def _imported(
     """Return the well-known files that these files import, directly or not."""
     names = {name for text in texts.values() for name in _IMPORT.findall(text)}
     names.update(name for file in files.values() for name in file.dependency)
-    wanted = sorted(name for name in names - texts.keys() - files.keys() if _found(name) is not None)
+    wanted = sorted(
+        name for name in names - texts.keys() - files.keys() if _well_known_file(name) is not None
+    )
     seen: set[str] = set()
     return {file.name: file for name in wanted for file in _in_order(name, {}, seen)}
 
@@ -116,7 +118,7 @@ def _in_order(
     if name in seen:
         return
     seen.add(name)
-    file = files.get(name) or _found(name)
+    file = files.get(name) or _well_known_file(name)
     if file is None:
         raise unreadable(f"it imports {name}, which is not among its references")
     for each in file.dependency:
@@ -124,7 +126,7 @@ def _in_order(
     yield file
 
 
-def _found(name: str) -> FileDescriptorProto | None:
+def _well_known_file(name: str) -> FileDescriptorProto | None:
     """Return a well-known file, or None for any other name."""
     module = f"{name.removesuffix('.proto')}_pb2"
     if not name.startswith(_WELL_KNOWN) or not module.replace("/", "").isidentifier():

@@ -114,7 +114,7 @@ class _Reading:
     def _item(self, item: Any, kind: Type, path: tuple[str, ...], numbers: tuple[str, ...]) -> Any:
         match kind:
             case Leaf(Kind.AGAIN):
-                return self._again(item, kind.message, path, numbers)
+                return self._read_recursive(item, kind.message, path, numbers)
             case Leaf():
                 if isinstance(item, Parsed):
                     self._count_unknown(item, numbers, is_deep=kind.kind is Kind.JSON)
@@ -131,7 +131,7 @@ class _Reading:
             case Record(fields):
                 return self.fields(item, fields, path, numbers)
 
-    def _again(self, item: Any, name: str, path: tuple[str, ...], numbers: tuple[str, ...]) -> Any:
+    def _read_recursive(self, item: Any, name: str, path: tuple[str, ...], numbers: tuple[str, ...]) -> Any:
         was, self._in_json = self._in_json, True
         inside = self.fields(item, self._tree(name).fields, path, numbers)
         self._in_json = was
@@ -157,13 +157,13 @@ def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 
         case Kind.STRING if isinstance(item, bytes):  # as proto2 gives what is no text
             raise UnreadableValueError("the text is not UTF-8", ".".join(path))
         case Kind.INT:
-            return _held(_int, item, path)
+            return _checked(_int, item, path)
         case Kind.UINT32:
-            return _held(partial(plain.integer, bits=32, is_signed=False), item, path)
+            return _checked(partial(plain.integer, bits=32, is_signed=False), item, path)
         case Kind.UINT64:
             return Decimal(item)
         case Kind.ENUM:
-            return kind.symbols.get(_held(_int, item, path), str(item))
+            return kind.symbols.get(_checked(_int, item, path), str(item))
         case Kind.TIMESTAMP | Kind.DURATION:
             try:
                 return moment(item.seconds, item.nanos, kind)
@@ -186,13 +186,13 @@ def moment(seconds: int, nanos: int, kind: Leaf) -> Any:
     if kind.form is Form.TEXT:
         return instant_text(every) if is_time else seconds_text(every)
     if kind.form is Form.NUMBER:
-        return _held(_long, every, ())
+        return _checked(_long, every, ())
     if nanos % 1000:
         raise UnreadableValueError(f"{nanos} nanoseconds are {FINER_THAN_COLUMN}")
-    return _held(plain.instant if is_time else _long, every // 1000, ())
+    return _checked(plain.instant if is_time else _long, every // 1000, ())
 
 
-def _held(read: Callable[[int], Any], number: int, path: tuple[str, ...]) -> Any:
+def _checked(read: Callable[[int], Any], number: int, path: tuple[str, ...]) -> Any:
     try:
         return read(number)
     except plain.NO_VALUE as error:

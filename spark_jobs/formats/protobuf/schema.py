@@ -10,13 +10,13 @@ from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from spark_jobs.formats.lanes.lanes import BlockReader
-from spark_jobs.formats.lanes.packed_values import MadeOnce, Readers
+from spark_jobs.formats.lanes.packed_values import ParsedOnce, Readers
 from spark_jobs.formats.protobuf.block import FEWEST_VALUES, taker
 from spark_jobs.formats.protobuf.columns import columns_of
 from spark_jobs.formats.protobuf.compiling import compiled, unreadable
 from spark_jobs.formats.protobuf.plain import PlainReader
 from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Type, comments, tree_of
-from spark_jobs.formats.tree import Record, fields_told
+from spark_jobs.formats.tree import Record, fields_in_forms
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.writer_schema import Form, Forms, SchemaText
 
@@ -24,7 +24,7 @@ _AS_TEXT = (Kind.DURATION, Form.TEXT)
 
 
 @dataclass(frozen=True, slots=True)
-class ProtobufSchema(MadeOnce):
+class ProtobufSchema(ParsedOnce):
     """One message of a compiled schema; with ``ignores`` unknown fields are counted, else refused."""
 
     descriptors: bytes = field(repr=False)
@@ -33,7 +33,7 @@ class ProtobufSchema(MadeOnce):
     told: Forms = ()
 
     def made(self) -> Readers:
-        """See ``MadeOnce``."""
+        """See ``ParsedOnce``."""
         files = FileDescriptorSet.FromString(self.descriptors)
         pool, docs = descriptor_pool.DescriptorPool(), comments(files)
         try:
@@ -43,7 +43,7 @@ class ProtobufSchema(MadeOnce):
         except (TypeError, KeyError) as error:
             raise unreadable(str(error)) from error
         trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
-        root = Record(fields_told(trees(self.message).fields, self.told, _in_form))
+        root = Record(fields_in_forms(trees(self.message).fields, self.told, _in_form))
         columns = columns_of(root, self.message)
         plain = PlainReader(files, self.message, root, trees, ignores=self.ignores)
         return Readers.block_first(columns, partial(BlockReader, taker(root)), FEWEST_VALUES, plain.read)

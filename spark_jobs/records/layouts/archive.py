@@ -89,20 +89,20 @@ class ArchiveDecoder:
         """
         growth = growth if growth.room else replace(growth, new_fields=NewFields.IGNORE)
         packed, raw = PackedValues.beside_column(records.values)
-        there = _there(raw)
+        there = _present_rows(raw)
         is_whole = len(there) == len(packed)
         named = Encoded(records, there, packed if is_whole else packed.take(np.array(there, np.intp)))
         is_packed = isinstance(self.values, SchemaDecoder)  # which would pack them once more
         encoded = named if is_packed else Encoded.values(records, None if is_whole else there)
         values = self.values.read(encoded, _inner(columns), growth)
         raw_keys = pa.array(records.keys, pa.binary())
-        of_keys = Encoded.keys(records, _there(raw_keys) if self.keys else ())
+        of_keys = Encoded.keys(records, _present_rows(raw_keys) if self.keys else ())
         keys = None if self.keys is None else self.keys.read(of_keys, _key_fields(columns), growth)
         new = [each.new_fields for each in (values, keys) if each is not None and each.new_fields is not None]
         if new:
             return Decoded(no_rows(columns), [], new_fields=new[0].merge(new[-1]))
-        value = _value(raw, _schema_ids(self.schemas, named), _beside(values, named), columns)
-        key = _key(raw_keys, _beside(keys, of_keys) if keys else {}, columns)
+        value = _value(raw, _schema_ids(self.schemas, named), _parts_by_record(values, named), columns)
+        key = _key(raw_keys, _parts_by_record(keys, of_keys) if keys else {}, columns)
         unread = Counter({VALUE: len(values.bad), KEY: len(keys.bad) if keys else 0})
         ignored = Counter(values.ignored) + +unread
         rows = _rows(records, columns, {VALUE: value, KEY: key, KAFKA_KEY: raw_keys})
@@ -127,18 +127,21 @@ class PlainArchiveDecoder:
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``PlainDecoder``."""
         raw, raw_keys = (pa.array(each, pa.binary()) for each in (records.values, records.keys))
-        named, of_keys = Encoded.values(records, _there(raw)), Encoded.keys(records, _there(raw_keys))
-        values = _beside(self.values.read(named, _inner(columns)), named)
+        named, of_keys = (
+            Encoded.values(records, _present_rows(raw)),
+            Encoded.keys(records, _present_rows(raw_keys)),
+        )
+        values = _parts_by_record(self.values.read(named, _inner(columns)), named)
         keys = {}
         if self.keys is not None:
-            keys = _beside(self.keys.read(of_keys, _key_fields(columns)), of_keys)
+            keys = _parts_by_record(self.keys.read(of_keys, _key_fields(columns)), of_keys)
         value = _value(raw, _schema_ids(self.schemas, named), values, columns)
         made = {VALUE: value, KEY: _key(raw_keys, keys, columns), KAFKA_KEY: raw_keys}
         every = [*range(len(records.offsets))]
         return Decoded(_rows(records, columns, made), every, of_kafka=True)
 
 
-def _there(items: pa.Array) -> Sequence[int]:
+def _present_rows(items: pa.Array) -> Sequence[int]:
     return np.flatnonzero(items.is_valid()).tolist() if items.null_count else range(len(items))
 
 
@@ -152,15 +155,15 @@ def _key_fields(columns: pa.Schema) -> pa.Schema:
     return pa.schema([columns.field(KEY).with_type(pa.struct(fields))] if fields else [])
 
 
-def _beside(read: Decoded, encoded: Encoded) -> dict[str, pa.Array]:
+def _parts_by_record(read: Decoded, encoded: Encoded) -> dict[str, pa.Array]:
     """Return decoded parts by name, one row for each record, null if absent."""
     table, count = read.table, len(encoded.records.offsets)
     if table.num_rows != count:
-        table = table.take(_placed([encoded.rows[row] for row in read.indices], count))
+        table = table.take(_row_indices([encoded.rows[row] for row in read.indices], count))
     return {name: one_array(column) for name, column in zip(table.column_names, table.columns, strict=True)}
 
 
-def _placed(rows: Sequence[int], count: int) -> pa.Array:
+def _row_indices(rows: Sequence[int], count: int) -> pa.Array:
     at = np.full(count, -1)
     at[np.array(rows, np.int64)] = np.arange(len(rows))
     return pa.array(at, mask=at < 0)
@@ -192,4 +195,4 @@ def _rows(records: Chunk, columns: pa.Schema, made: Mapping[str, pa.Array]) -> p
 
 def _schema_ids(schemas: KnownSchemas, values: Encoded) -> pa.Array:
     named, count = schema_ids(values, schemas), len(values.records.offsets)
-    return named if len(named) == count else named.take(_placed(values.rows, count))
+    return named if len(named) == count else named.take(_row_indices(values.rows, count))

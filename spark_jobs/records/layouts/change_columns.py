@@ -15,7 +15,7 @@ from spark_jobs.formats.connect.schema import RowSchema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns
-from spark_jobs.schema.evolution import Evolution, evolved, made_of
+from spark_jobs.schema.evolution import Evolution, additions_of, evolved
 from spark_jobs.schema.iceberg_types import CHANGE_COLUMNS
 from spark_jobs.schema.placing import Rules, place, unlike
 from spark_jobs.schema.schema_views import placed
@@ -42,13 +42,13 @@ class ChangeColumns:
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; raises ``ConfigError`` if no event has a usable schema."""
-        written, unused = self._written(evidence.texts_in_order)
+        written, unused = self._usable_columns(evidence.texts_in_order)
         if unused and not written and not evidence.fields:
             raise unused[0]
         columns, told = self.rows.first(evidence.without(self.own.column_names), declared)
         most = 0 if self.rows.is_exact else self.rows.growth.max_columns
         rules = replace(self.rules, max_columns=most)
-        own = made_of(self.own)
+        own = additions_of(self.own)
         of_schemas = place(written, evolved(Schema(), columns.then(own)), {}, rules)[0]
         return columns.then(of_schemas).then(own), told
 
@@ -59,18 +59,18 @@ class ChangeColumns:
         lacks, told = self.rows.evolution(table, bound, evidence.without(self.own.column_names))
         # An earlier version had fewer.
         own = (each for each in self.own.fields if each.name not in table.column_names)
-        lacks = lacks.then(made_of(Schema(*own)))
+        lacks = lacks.then(additions_of(Schema(*own)))
         is_anew = self.rules.takes_all_but is not None
-        written, _ = self._written(evidence.texts_newest_first if is_anew else evidence.texts_in_order)
+        written, _ = self._usable_columns(evidence.texts_newest_first if is_anew else evidence.texts_in_order)
         of_schemas = place(written, evolved(table, lacks), bound, self.rules)[0]
         return lacks.then(of_schemas), told
 
     def types_of_newest(self, table: Schema, bound: ColumnMap, evidence: Evidence) -> dict[str, IcebergType]:
         """Return the newest schema's type by column, where the column does not hold that type."""
-        written, _ = self._written(evidence.texts_newest_first)
+        written, _ = self._usable_columns(evidence.texts_newest_first)
         return unlike(written[0], table, bound, self.rules) if written else {}
 
-    def _written(self, texts: Sequence[str]) -> tuple[list[WriterColumns], list[ConfigError]]:
+    def _usable_columns(self, texts: Sequence[str]) -> tuple[list[WriterColumns], list[ConfigError]]:
         """Return the columns of schemas, and errors of unusable ones, whose events become dead letters."""
         usable, unused = [], []
         for text in texts:

@@ -145,7 +145,7 @@ class ChangesDecoder:
         named = () if growth.has_ended else self.events.new_schemas(records)
         if named:
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=named))
-        changes, bad, passed = self._told(records)
+        changes, bad, passed = self._read_changes(records)
         is_old = SOURCE in self.events.own.names and SOURCE not in columns.names
         if is_old and any(each.source for each in changes.values()):
             return Decoded(no_rows(columns), [], new_fields=Evidence())  # of a version that had it not
@@ -173,11 +173,11 @@ class ChangesDecoder:
             return Decoded(no_rows(columns), [], new_fields=reduce(Evidence.merge, new))
         together = replace(in_order(parts, bad, len(records.offsets), of_rows), passed=passed)
         together = add_keys_and_headers(together, records, _of_rows(columns, self.events, ()))
-        return together.beside(_beside(changes, together.indices, records, self.events), columns)
+        return together.beside(_event_columns(changes, together.indices, records, self.events), columns)
 
     def observe(self, records: Chunk, growth: Growth = GROWTH) -> Evidence:
         """See ``Decoder``: observes fields of rows without a schema, and the schemas of others."""
-        changes, bad, _ = self._told(records)
+        changes, bad, _ = self._read_changes(records)
         seen = Evidence(undecodable=len(bad), schemas=self.events.new_schemas(records))
         for (schema, _), indices in _alike(changes).items():
             if schema is None:
@@ -189,7 +189,7 @@ class ChangesDecoder:
                 seen = seen.merge(Evidence(records=len(indices), texts={schema: Seen(min(places), last)}))
         return seen.within(growth.max_fields_seen)
 
-    def _told(self, records: Chunk) -> Told:
+    def _read_changes(self, records: Chunk) -> Told:
         told = self.events.told(records)
         for index, change in told.changes.items() if self.whose is not None else ():
             if change.source is not None and change.source != self.whose:
@@ -236,7 +236,7 @@ class PlainChangesDecoder:
         plain = Decoded(table, rows, has_more=more, rounded=rounded, passed=passed)
         plain = plain.only(np.argsort(np.array(rows, np.int64)).tolist())
         plain = with_keys_and_headers(plain, records, _of_rows(columns, self.events, ()))
-        return plain.beside(_beside(changes, plain.indices, records, self.events), columns)
+        return plain.beside(_event_columns(changes, plain.indices, records, self.events), columns)
 
     def _plain(self, values: Encoded, schema: str | None, columns: pa.Schema, *, is_whole: bool) -> Decoded:
         if schema is None:
@@ -288,7 +288,7 @@ def _refuse_unscaled(decoded: Decoded, values: Sequence[bytes], columns: pa.Sche
                 )
 
 
-def _beside(
+def _event_columns(
     changes: Mapping[int, Change], rows: Sequence[int], records: Chunk, events: EventReader
 ) -> dict[str, pa.Array]:
     """Return the events' own columns of the changes at these indices."""
