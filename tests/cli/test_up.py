@@ -268,7 +268,7 @@ def test_what_ended_is_started_again_where_it_was(
         failing = read_endpoints(config.home).trouble
         assert failing is not None
         assert "spark-connect of `./sluice up`" in failing.message
-        assert failing.hint == f"Its log is {servers.folder('spark-connect').log_path}."
+        assert failing.hint == f"Read its log: {servers.folder('spark-connect').log_path}."
         now += 300
         servers.mend()
         assert read_endpoints(config.home).trouble is None

@@ -171,7 +171,7 @@ def test_what_is_not_answered_says_why_and_nothing_of_the_server(tails: Drained)
         refused: dict[str, Callable[[], Any]] = {
             "query-refused": lambda: cursor.execute("SELECT nme FROM t"),
             "more than 1,000,000": lambda: cursor.execute("SELECT '" + "x" * 2**20 + "'"),
-            "bytes with its parameters": lambda: cursor.execute("SELECT ?", ("x" * 2**20,)),
+            "the statement with its parameters": lambda: cursor.execute("SELECT ?", ("x" * 2**20,)),
             "the function read_text is not allowed": lambda: cursor.execute("FROM read_text('/etc/passwd')"),
             "queries can only read": lambda: cursor.adbc_ingest("t", pa.table({"id": [1]}), mode="append"),
             "2 rows of parameters": lambda: cursor.execute("SELECT ?", pa.record_batch({"0": [1, 2]})),

@@ -109,7 +109,7 @@ def test_rows_removed_by_another_writer_are_told_and_the_refused_drain_is_a_stal
     assert found["complete"].metadata["removed"].value == 1
     assert "another writer removed 1 row" in str(found["complete"].description)
     assert not found["stall"].passed
-    assert "another writer changed the table's rows" in str(found["stall"].description)
+    assert "another program changed the table's rows" in str(found["stall"].description)
 
 
 def test_limits_severities_and_what_is_off_come_from_the_configuration(

@@ -97,7 +97,7 @@ def test_no_credential_goes_to_another_machine_in_clear(remote: str, *, is_refus
     if not is_refused:
         refuse_clear(remote)
         return
-    with pytest.raises(ConfigError, match="in clear") as refused:
+    with pytest.raises(ConfigError, match="unencrypted") as refused:
         refuse_clear(remote)
     assert refused.value.code == "spark-in-clear"
     assert "insecure: true" in refused.value.hint

@@ -191,7 +191,7 @@ def test_an_idle_topic_stays_fresh_and_a_backlog_ages(new_lab: NewLab) -> None:
     write_endpoints(lab.config.home, replace(endpoints, failing={"spark-connect": "/x"}))
     passed, told = fact(look(lab), "stall")
     assert not passed
-    assert told.startswith("a drain would fail now: spark-connect of `./sluice up` ends again and again")
+    assert told.startswith("a drain would fail now: spark-connect of `./sluice up` stops again and again")
     write_endpoints(lab.config.home, endpoints)
     new_lab.produce(lab, as_json({"id": 2}))
     behind = look(lab)

@@ -240,7 +240,7 @@ def test_a_task_that_fails_shows_none(
     """Neither the error, nor its causes, nor what Spark and our loggers write down."""
     with pytest.raises(Unexpected) as caught:
         lab.drain(fail_points=_FailingTask())
-    assert "a task failed alike in each of its tries" in str(caught.value)
+    assert "a task failed the same way in every attempt" in str(caught.value)
     assert "the task has a defect" in str(caught.value)
     with lab.connections() as connections:
         shown = repr(connections) + repr(lab.config) + str(lab.config.model_dump())

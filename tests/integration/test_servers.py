@@ -141,7 +141,7 @@ def test_no_setting_is_on_a_command_line_and_secrets_are_hidden_where_spark_show
             catalog=CatalogSettings(properties={}),
             spark=SparkSettings(remote=f"sc://127.0.0.1:{settings.port}"),
         )
-        with pytest.raises(ConfigError, match="does not take the token, or wants one"):
+        with pytest.raises(ConfigError, match="rejected the token or requires one"):
             WorkSpark(stranger, "drain").session()
         session = SparkSession.builder.remote(server.remote).create()
         spelled = session.conf.get("spark.test.spelled")

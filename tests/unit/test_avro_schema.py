@@ -260,8 +260,8 @@ _NO_BYTES = ("null", _record(name="i"), _fixed(0), _record(("x", "null"), ("y", 
 @pytest.mark.parametrize(
     ("schema", "references", "says"),
     [
-        *((_record(("a", {"type": "array", "items": each})), (), "takes no bytes") for each in _NO_BYTES),
-        *((_record(("a", {"type": "map", "values": each})), (), "takes no bytes") for each in _NO_BYTES),
+        *((_record(("a", {"type": "array", "items": each})), (), "take no bytes") for each in _NO_BYTES),
+        *((_record(("a", {"type": "map", "values": each})), (), "take no bytes") for each in _NO_BYTES),
         (_record(("a", "int"), ("A", "int")), (), "only in case"),
         (_record(("a", "int"), ("a", "int")), (), "twice"),
         (_record(("_kafka_offset", "int")), (), "Sluice's own"),
@@ -293,5 +293,5 @@ def test_items_that_contain_their_array_take_bytes() -> None:
     """A type in itself is no reason to refuse: the array around it is a byte at least."""
     tree = _record(("children", {"type": "array", "items": "r"}))
     assert _types(_schema(tree)) == {"children": "list<string>"}
-    with pytest.raises(ConfigError, match="takes no bytes"):
+    with pytest.raises(ConfigError, match="take no bytes"):
         _schema({"type": "array", "items": _record(("a", "r"))})

@@ -111,7 +111,7 @@ def test_a_text_in_the_environment_stands_for_the_file(tmp_path, monkeypatch):
     assert (config.home, config.source) == (f"{tmp_path}/.sluice", None)
     assert load_config(tmp_path / "sluice.yaml").pipelines == ()
     monkeypatch.setenv("SLUICE_CONFIG", str(tmp_path / "sluice.yaml"))
-    with pytest.raises(ConfigError, match="both set"):
+    with pytest.raises(ConfigError, match="are set"):
         load_config()
 
 

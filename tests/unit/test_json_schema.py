@@ -322,7 +322,7 @@ def test_deep_types_are_refused() -> None:
     deep: Any = _INTEGER
     for _ in range(60):
         deep = {"type": "array", "items": deep}
-    with pytest.raises(ConfigError, match=r"nest deeper .* .schema-unsupported"):
+    with pytest.raises(ConfigError, match=r"are nested deeper .* .schema-unsupported"):
         _schema(deep)
 
 

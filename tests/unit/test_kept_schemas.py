@@ -129,7 +129,7 @@ def test_a_damaged_file_is_named(store: CreateOnlyStore) -> None:
     for content in ("", "{}", whole[:-1], whole.replace("seven", "eleven"), whole.replace("PROTOBUF", "XML")):
         with open(path, "w") as damaged:  # noqa: PTH123
             damaged.write(content)
-        with pytest.raises(CorruptLog, match="the kept schema 7") as raised:
+        with pytest.raises(CorruptLog, match="the stored schema 7") as raised:
             kept(store, asked).schemas_of([SEVEN])
         assert raised.value.code == "schema-damaged"
         assert path in str(raised.value)

@@ -182,7 +182,7 @@ def test_groups_are_refused_and_proto2_tells_what_is_there() -> None:
     ]
     assert schema.read([b"\x08\x01\x12\x01\xff"]).unread[0].field == "b"
     group = 'syntax = "proto2"; message A { optional group B = 1 { optional int32 c = 2; } }'
-    with pytest.raises(ConfigError, match="is a group"):
+    with pytest.raises(ConfigError, match="is a Protobuf group"):
         protobuf_schema(SchemaText(Language.PROTOBUF, group))
 
 
@@ -200,7 +200,7 @@ def test_groups_are_refused_and_proto2_tells_what_is_there() -> None:
             "".join(f"message A{n} {{ A{n + 1} a = 1; }}" for n in range(100))
             + "message A100 { int32 a = 1; }",
             "schema-unsupported",
-            "nest deeper",
+            "are nested deeper",
         ),
         ("message A0 { map<double, int32> a = 1; }", "schema-unreadable", "Key in map fields"),
     ],

@@ -21,7 +21,7 @@ import sys; sys.path.insert(0, {str(package_zip(tmp_path))!r})
 from spark_jobs.protocol.errors import fault; print(fault("table-gone", table="a.b"), fault.__code__)
 """
     said = subprocess.run([sys.executable, "-Ic", told], capture_output=True, text=True, check=True).stdout
-    assert said.startswith("the table is gone (table a.b) [table-gone] Restore it")
+    assert said.startswith("the table no longer exists (table a.b) [table-gone] Restore it")
     assert str(tmp_path) in said
 
 

@@ -32,7 +32,7 @@ def test_what_is_none_is_refused(text: str) -> None:
 def test_numbers_that_no_offset_has_are_refused(text: str) -> None:
     """Before anything is computed with them."""
     for read in (parse_offsets, lambda text: parse_watermark(f"1.0/{text}")):
-        with pytest.raises(ConfigError, match="are no offsets"):
+        with pytest.raises(ConfigError, match="not a valid list of offsets"):
             read(text)
 
 
