@@ -1,4 +1,4 @@
-"""A release's files: wheel, sdist, image, a bill of materials for each, notes and checksums.
+"""A release's files: wheel, sdist, image, a bill of materials for each, crash report, notes, checksums.
 
 The version is the one in ``spark_jobs/__init__.py``; its notes are a section of CHANGELOG.md.
 """
@@ -74,6 +74,8 @@ def make_files(folder: Path, notes: str, *, with_image: bool) -> None:
         # It writes the image's bill of materials next to it.
         target = folder / f"sluice-{__version__}-image.tar"
         subprocess.run([ROOT / "packaging" / "image", target], check=True, stdout=sys.stderr)
+    report = [sys.executable, "-P", "-m", "prove", "--report", str(folder)]
+    subprocess.run(report, cwd=ROOT, check=True, stdout=sys.stderr)
     (folder / NOTES).write_text(notes, encoding="utf-8")
     sums = [f"{_sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
     (folder / CHECKSUMS).write_text("".join(sums), encoding="utf-8")

@@ -82,7 +82,8 @@ def test_a_release_has_a_bill_of_materials_for_each_file_and_checksums_of_all(
     wheel, sdist = f"sluice_lake-{VERSION}-py3-none-any.whl", f"sluice_lake-{VERSION}.tar.gz"
     image = f"sluice-{VERSION}-image"
     bills = [f"{wheel}.cdx.json", f"{sdist}.cdx.json"]
-    files = {wheel, sdist, *bills, f"{image}.tar", f"{image}.cdx.json", "notes.md", "SHA256SUMS"}
+    reports = {"prove-report.html", "prove-report.json"}
+    files = {wheel, sdist, *bills, f"{image}.tar", f"{image}.cdx.json", *reports, "notes.md", "SHA256SUMS"}
     assert {path.name for path in folder.iterdir()} == files
     assert (folder / "notes.md").read_text() == NOTES
     sums = dict(line.split("  ")[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
