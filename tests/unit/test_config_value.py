@@ -33,7 +33,7 @@ def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
     [
         ("{format: avro}", "value", "cannot be read without a schema"),
         ("{format: avro, registry: main, file: a.avsc}", "value", "both registry and file"),
-        ("{format: avro, registry: other}", "value.registry", "no registry named other"),
+        ("{format: avro, registry: other}", "value.registry", "no registry is named other"),
         ("{format: avro, file: /etc/passwd}", "value.file", "not a path inside the folder"),
         ("{format: avro, file: a/../../b}", "value.file", "not a path inside the folder"),
         ("{format: avro, registry: main, subject: s}", "value.subject", "when each record names its schema"),
