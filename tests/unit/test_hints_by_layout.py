@@ -35,7 +35,7 @@ KEYED = re.compile(
 )
 ALONE = re.compile(
     r"`(?P<quoted>[a-z_]+(?:\.[a-z_]+)*):?`"
-    rf"|(?<![\w-])(?P<dotted>(?:{'|'.join(OF_FILE | OF_PIPELINE)})(?:\.[a-z_]+)+)"
+    rf"|(?<![\w/-])(?P<dotted>(?:{'|'.join(OF_FILE | OF_PIPELINE)})(?:\.[a-z_]+)+)"
 )
 # What stands where a text varies, by the last word of the variable's name; all else is `a`.
 FILLED = {"section": "value", "to": "long", "type_name!r": "long", "kind": "timestamptz", "form": "epoch_ms"}
