@@ -1,4 +1,4 @@
-"""The records that Kafka has beyond a table, as rows beside its own: which ones, and where they begin.
+"""The hot tail: records that are in Kafka and not in the table yet, as rows.
 
-Nothing here writes: the table's offsets are the only position, and whoever stops begins at them again.
+This package writes nothing: the table's offsets are the only position, and every process starts from them.
 """

@@ -1,8 +1,8 @@
-"""What is being decoded, on disk: so that the next process knows on which records its forerunner died.
+"""Notes on disk of the records being decoded, so that the next process knows which ones killed this one.
 
-A decoder that is killed by a record (a segmentation fault, memory) takes the whole process with it, and the
-next one too. Where two have died a third stands still, until the table has passed those records: a drain
-decodes them in tasks, and names the one to blame.
+A record that crashes the decoder (a segmentation fault, memory) ends the whole process, and the next one too.
+After two deaths, a third process stops before those records until the table has passed them: a drain decodes
+them in tasks and names the faulty one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEATHS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """Records ``start <= offset < end``, and how many processes died over them, should this one die now."""
+    """Records ``start <= offset < end``, and the number of deaths over them if this process dies now."""
 
     topic_id: str
     partition: int
@@ -35,7 +35,7 @@ class _Noted:
 
 
 class DecodingNotes:
-    """One pipeline's, in a file of its own for each process; the next one takes a dead one's over."""
+    """The notes of one pipeline: a file for each process; a new process takes over the file of a dead one."""
 
     def __init__(self, folder: Path, pipeline: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,16 +43,16 @@ class DecodingNotes:
         self._died = _read(self._file.read())
 
     def close(self) -> None:
-        """Let the next process have the file; once is enough."""
+        """Release the file for the next process."""
         self._file.close()
 
     @property
     def someone_died(self) -> bool:
-        """True while records are suspected."""
+        """True while a process has died over records that the table has not passed."""
         return bool(self._died)
 
     def deadly(self, epoch: Epoch, seams: Mapping[int, int]) -> dict[int, OffsetRange]:
-        """Return by partition which records are not to be decoded; those below ``seams`` are forgotten."""
+        """Return the records not to decode, by partition; notes below ``seams`` are dropped."""
         self._died = [
             each
             for each in self._died
@@ -65,7 +65,7 @@ class DecodingNotes:
 
     @contextmanager
     def decoding(self, epoch: Epoch, ranges: Iterable[OffsetRange]) -> Iterator[None]:
-        """Note these while the block runs; what raises has not died."""
+        """Note the ranges while the block runs; an exception does not count as a death."""
         now = [self._noted(epoch, each) for each in ranges]
         # Another process gets the records in other chunks: what is behind these is suspected as before.
         standing = [left for each in self._died for left in _behind(each, now)]
@@ -93,7 +93,7 @@ class DecodingNotes:
 
 
 def _read(told: bytes) -> list[_Noted]:
-    """Return what was noted; nothing where a process was killed while it wrote."""
+    """Return the notes; empty if a process was killed while writing them."""
     try:
         return [_Noted(**each) for each in json.loads(told or b"[]")]
     except (ValueError, TypeError):
@@ -101,7 +101,7 @@ def _read(told: bytes) -> list[_Noted]:
 
 
 def _behind(suspected: _Noted, now: Iterable[_Noted]) -> Iterator[_Noted]:
-    """Return what is suspected still once these are decoded."""
+    """Yield the rest of a suspected range after the decoded ranges."""
     start = max((each.end for each in now if _meet(suspected, each)), default=suspected.start)
     if start < suspected.end:
         yield replace(suspected, start=start)
@@ -113,7 +113,7 @@ def _meet(one: _Noted, other: _Noted) -> bool:
 
 
 def _first_free(path: Path) -> FileIO:
-    """Open the first of the pipeline's files that no living process has."""
+    """Open the first of the pipeline's files that is not locked by a living process."""
     for number in count():
         file = FileIO(os.open(f"{path}.{number}", os.O_RDWR | os.O_CREAT, 0o600), "r+")
         try:

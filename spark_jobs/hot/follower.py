@@ -1,7 +1,7 @@
-"""Follows pipelines: keeps what Kafka has of them beyond their tables, so that an answer needs no reading.
+"""Follows pipelines: keeps their hot tails in memory, so that a query does not read Kafka.
 
-Nothing is written and no progress kept: any number may run beside each other, and a killed one begins at the
-tables' offsets.
+Nothing is written and no progress is stored: several followers may run, and a killed one starts again from
+the tables' offsets.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _CLOSE_SECONDS = 2.0  # `down` kills what has not stopped after four
 
 
 class Follower:
-    """A thread for each pipeline, and one that looks at all their tables and topics.
+    """Follows pipelines with a thread for each, and one that looks at all tables and topics.
 
-    ``memory_bytes`` is the most that the whole process may take: beyond it nothing more is read until drains
-    have taken some of it. What is being decoded is noted in ``folder``.
+    ``memory_bytes`` limits the whole process: above it nothing more is read until drains have committed some
+    rows. ``folder`` has the notes of records being decoded.
     """
 
     def __init__(
@@ -66,16 +66,16 @@ class Follower:
         self._thread = Thread(target=self._run, name="look", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow; returns at once."""
+        """Start the threads; return at once."""
         for each in self._followers.values():
             each.start()
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and let nobody wait; what was pinned stays good.
+        """Stop and wake all waiters; pinned results stay valid.
 
-        A thread that still waits for Kafka or the lake after two seconds is left behind: it ends by itself,
-        or with the process.
+        A thread that still waits for Kafka or the lake after two seconds is abandoned: it ends by itself, or
+        with the process.
         """
         if self._closed.is_set():
             return
@@ -95,34 +95,34 @@ class Follower:
         at: Watermark | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> Prefix:
-        """Return what an answer that begins now is over; it takes microseconds, unless it has to wait.
+        """Return the records for an answer that starts now; takes microseconds, unless it has to wait.
 
-        ``after`` are offsets by partition that it waits for, or ``at`` an earlier answer's watermark, whose
-        records it is to hold and no others. Within an epoch a later call never gets less. Raises ``KeyError``
-        for a pipeline that is not followed, ``SourceChanged`` (``other-epoch``), ``RetryableError``
-        (``not-yet``), and the reason for which a pipeline has no exact answer.
+        It waits for the offsets ``after``, by partition. ``at`` is an earlier answer's watermark: the result
+        then has exactly its records. Within an epoch a later call never returns less. Raises ``KeyError`` for
+        a pipeline that is not followed, ``SourceChanged`` (``other-epoch``), ``RetryableError``
+        (``not-yet``), and the reason why a pipeline has no exact answer.
         """
         return self._followers[pipeline].pin(after=after, at=at, patience_seconds=patience_seconds)
 
     def statuses(self) -> list[TailStatus]:
-        """Return how far each is."""
+        """Return the status of each pipeline."""
         return [each.status() for each in self._followers.values()]
 
     def _run(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
             try:
                 self._look()
-            except Exception:  # noqa: BLE001  (a thread that ends would say nothing for ever)
+            except Exception:  # noqa: BLE001  (a dead thread would never report again)
                 if self._closed.is_set():
-                    return  # it was left behind, and what it asks with is closed
-                _log.exception("looking at tables and topics failed, and is tried again")
+                    return  # the thread was abandoned, and its connections are closed
+                _log.exception("looking at tables and topics failed and is retried")
         if self._catalog is not None:
             close_catalog(self._catalog)
 
     def _is_tight(self) -> bool:
         if _resident_bytes() <= self._memory_bytes:
             return False
-        # What was let go of stays with the process until the thread that made it gives it back.
+        # Freed memory stays with the process until the allocating thread releases it.
         pa.default_memory_pool().release_unused()
         return _resident_bytes() > self._memory_bytes
 
@@ -139,7 +139,7 @@ class Follower:
             each.saw(Looked(at, self._newer(each), sources[each.pipeline.topic]))
 
     def _newer(self, follower: PipelineFollower) -> Seam | SluiceError | None:
-        """Return the table as it is by now, or None where it is as it was."""
+        """Return the table's current state, its error, or None if it is unchanged."""
         held, pipeline = follower.held, follower.pipeline
         if held is None:
             return None
@@ -154,8 +154,8 @@ class Follower:
                 return None
             check_anchor(seam.table)
         except RetryableError as error:
-            # Any state of the lake is exact: an old one costs memory alone.
-            _log.warning("the table of %s was not looked at: %s", pipeline.name, error)
+            # Any state of the lake is exact: an old one only costs memory.
+            _log.warning("the table of %s could not be read and is retried: %s", pipeline.name, error)
             return None
         except SluiceError as error:
             return error
@@ -177,5 +177,5 @@ def _places(*tables: Table | None) -> list[str | None]:
 
 
 def _resident_bytes() -> int:
-    """What the process takes."""
+    """Return the resident memory of this process."""
     return int(psutil.Process().memory_info().rss)

@@ -1,6 +1,6 @@
-"""One look beyond the table: everything from its offsets to where Kafka ends, read once by whoever asks.
+"""Reads the hot tail once: all records from the table's offsets to the end of the topic.
 
-Nothing is kept and nothing written: no consumer group, no offset. The next one who asks reads it again.
+Nothing is kept or written: no consumer group, no offset. The next call reads everything again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def read_fresh(
     at: Watermark | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Prefix:
-    """Return the table with all that Kafka has beyond it, as of one moment not before this call.
+    """Return the table with all newer records in Kafka, as of one moment not before this call.
 
-    ``after`` are offsets by partition that it waits for; or ``at`` is an earlier answer's watermark, whose
-    records it is to hold and no others. Raises ``ConfigError`` (``hot-not-configured``, ``no-table-yet``,
+    It waits for the offsets ``after``, by partition. ``at`` is an earlier answer's watermark: the result then
+    has exactly its records. Raises ``ConfigError`` (``hot-not-configured``, ``no-table-yet``,
     ``hot-needs-topic-ids``), ``SourceChanged`` (``other-epoch``, and as a drain does), ``RetryableError``
-    (``not-yet``, ``too-far-behind``), and whatever reading raises.
+    (``not-yet``, ``too-far-behind``), and the errors of reading.
     """
     if pipeline.hot is None:
         raise fault(
@@ -72,7 +72,7 @@ def read_fresh(
                 memory=pipeline.hot.memory_bytes,
                 **pipeline.where,
             )
-    # A topic that was made again gives its new records at the old offsets, without an error.
+    # A re-created topic returns its new records at the old offsets, without an error.
     check_identity(seam.progress, connections.admin.source_state(pipeline.topic), table=pipeline.table)
     age_ms = int((time.monotonic() - asked_at) * 1000)
     return held.with_more((), ends).prefix(age_ms=age_ms, at=at)
@@ -81,7 +81,7 @@ def read_fresh(
 def _segments(
     kafka: Mapping[str, str], topic: str, maker: SegmentMaker, ranges: Sequence[OffsetRange]
 ) -> Iterator[Segment]:
-    """Read the ranges, each whole; between its last segment and its end there is no readable record."""
+    """Yield the segments of the ranges; no readable record follows a range's last segment."""
     positions = {each.partition: each.start for each in ranges}
     with open_reader(kafka, topic) as reader:
         for together in bundles(ranges):

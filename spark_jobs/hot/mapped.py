@@ -1,7 +1,7 @@
-"""Segments as files that other processes map: written once, when an answer first needs them, and not copied.
+"""Segments as files that other processes map: written when an answer first needs them, and never copied.
 
-Who wrote a segment maps it as well, and lets go of its own: however many processes answer from it, its bytes
-are in memory once. A file goes with the last segment in it.
+The writer maps the file too and frees its own copy, so the bytes are in memory once for all processes. A file
+is deleted with the last segment in it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _lock = threading.Lock()  # what one query has written is the next one's as well
 
 
 class Span(NamedTuple):
-    """Where a table lies in its file."""
+    """The position of a table in its file."""
 
     first: int
     size: int
 
 
 class Place(NamedTuple):
-    """A segment as another process finds it, and the part of it that is asked for."""
+    """The location of a segment for another process, and the requested part of it."""
 
     path: str
     rows: Span
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class _File:
-    """A file for as long as somebody has this."""
+    """A file that exists while this object is referenced."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"segments-{next(_numbers)}"
@@ -49,7 +49,7 @@ class _File:
 
 
 def places(segments: Sequence[Segment], folder: Path) -> list[Place]:
-    """Return where each is, those written that were not yet; good for as long as the segments are held."""
+    """Return the place of each segment, after writing new ones; valid while the segments are referenced."""
     whole = [each.whole for each in segments]
     with _lock:
         new = [each for each in {id(each): each for each in whole}.values() if not _is_written(each)]
@@ -61,18 +61,18 @@ def places(segments: Sequence[Segment], folder: Path) -> list[Place]:
 
 
 def _is_written(segment: Segment) -> bool:
-    """True if its file is there, which somebody may have tidied up."""
+    """True if the segment's file still exists; a cleanup of temporary files may have deleted it."""
     return segment.mapped is not None and Path(segment.mapped[0]).exists()
 
 
 class Maps:
-    """What a process has mapped of another's segments: what the last answer was over, for the next one."""
+    """The segments of another process that this one has mapped, kept from one answer to the next."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, Span], Segment] = {}
 
     def segments(self, asked: Iterable[tuple[int, Place]], epoch: Epoch) -> list[Segment]:
-        """Return those at the places, each of a partition, and let go of the others."""
+        """Return the segments at the places, one partition each, and unmap all others."""
         kept: dict[tuple[str, Span], Segment] = {}
         found = []
         for partition, place in asked:
@@ -83,7 +83,7 @@ class Maps:
         return found
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Unmap all segments."""
         self._kept = {}
 
 

@@ -1,7 +1,7 @@
-"""Follows one pipeline: a thread that reads on behind the table, and answers what is held at any moment.
+"""Follows one pipeline: a thread reads the records behind the table and keeps them in memory.
 
-It begins at the table's offsets, and again there whenever the table or the topic is not what it was: another
-epoch, other columns, a drain that was faster. What was shown before stands until the new one has come as far.
+It starts at the table's offsets, and restarts there if the table or the topic has changed: another epoch,
+other columns, or a drain that was faster. Until it has caught up, answers use the earlier records.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OTHER_RECORDS = {"log-truncated", "offsets-out-of-order"}
 
 
 class PipelineFollower:
-    """``is_tight`` says that the process may take no more memory; ``notes`` end with it."""
+    """The follower of one pipeline; it closes ``notes``. ``is_tight`` is true if memory is used up."""
 
     def __init__(
         self,
@@ -75,17 +75,17 @@ class PipelineFollower:
         self._thread = Thread(target=self._run, name=f"follow-{pipeline.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to read; returns at once."""
+        """Start reading; return at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Read on no further, and let nobody wait; what is held stays good for who has it."""
+        """Stop reading and wake all waiters; pinned results stay valid."""
         self._closed.set()
         with self._moved:
             self._moved.notify_all()
 
     def join(self, seconds: float) -> None:
-        """Wait so long for the end of what is under way; what does not end is left to itself."""
+        """Wait up to ``seconds`` for the thread's end; a thread that does not end is abandoned."""
         self._thread.join(seconds)
         if self._thread.is_alive():
             _log.warning("following %s does not end; it is left to itself", self.pipeline.name)
@@ -94,13 +94,13 @@ class PipelineFollower:
 
     @property
     def held(self) -> Held | None:
-        """What answers are made of at this moment."""
+        """The records that answers use now; None before the first ones."""
         return self._held
 
     def is_set_back(self, seam: Seam) -> bool:
-        """True for an earlier state of the table than was seen before.
+        """True if the catalog returned an earlier state of the table than before.
 
-        Raises ``SourceChanged`` (``table-rolled-back``) where it stays so: it was restored, as from a backup.
+        Raises ``SourceChanged`` (``table-rolled-back``) if it keeps doing so, as after a restored backup.
         """
         if self._newest is None or not seam.is_before(self._newest):
             self._set_back_since = 0.0
@@ -112,13 +112,13 @@ class PipelineFollower:
 
     @property
     def _answered_from(self) -> Held | None:
-        """What is held, where it has no less than was answered before in its epoch."""
+        """Return the held records if they are not less than those of earlier answers in their epoch."""
         held, floor = self._held, self._floor
         is_less = held and floor and held.epoch == floor.epoch and not held.watermark.reaches(floor.ends)
         return None if is_less else held
 
     def saw(self, looked: Looked) -> None:
-        """Take in what the lake and the topic look like by now."""
+        """Record the current state of the table and the topic."""
         self._looked = looked
 
     def pin(
@@ -128,7 +128,7 @@ class PipelineFollower:
         at: Watermark | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> Prefix:
-        """Return what an answer that begins now is over; see ``Follower.pin``."""
+        """Return the records for an answer that starts now; see ``Follower.pin``."""
         wanted = wanted_ends(after, at)
         deadline = time.monotonic() + patience_seconds
         with self._moved:
@@ -148,7 +148,7 @@ class PipelineFollower:
         raise not_yet(self.pipeline, wanted, held.watermark)
 
     def status(self) -> TailStatus:
-        """Return how far it is."""
+        """Return the current state."""
         held, age_ms = self._answered_from, self._age_ms()
         reason = self._reason or self._deadly or (self._asked.error if self._asked else None)
         if held is None:
@@ -184,13 +184,13 @@ class PipelineFollower:
             self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
 
     def _pause_seconds(self, before: Held | None, worked_seconds: float) -> float:
-        """How long to wait before the next try: what fails at the same place has all before it made again."""
+        """Return the pause before the next try, longer for repeated failures: each try starts over."""
         held = self._held
         is_further = held is None or before is None or not before.watermark.reaches(held.ends)
         return max(_AGAIN_SECONDS, 0 if is_further else min(_REST * worked_seconds, _LONGEST_SECONDS))
 
     def _follow(self) -> None:
-        """Read on until the lake or the topic is another one than it began with."""
+        """Read until the table or the topic has changed since the start."""
         pipeline, connections = self.pipeline, self._connections
         seam, epoch, source = look(pipeline, connections)
         if self.is_set_back(seam):
@@ -228,7 +228,7 @@ class PipelineFollower:
                     self._closed.wait(min(_TICK_SECONDS, _REST * (time.monotonic() - began)))
 
     def _with_taken(self, held: Held, maker: SegmentMaker, taken: Taken) -> tuple[Held, set[int]]:
-        """Return it with what came, and the partitions that end before some of that."""
+        """Return the held records with the new ones, and the partitions that end before some of these."""
         positions = {p: tail.end for p, tail in held.tails.items()}
         segments, late = segments_of(taken.chunks, maker, self._notes, held.epoch, positions)
         # After they came: a topic that was made again gives its new records at the old offsets, silently.
@@ -237,7 +237,7 @@ class PipelineFollower:
         return held.with_more(segments, {p: end for p, end in taken.ends.items() if p not in late}), late
 
     def _under(self, held: Held, reader: TailReader, looked: Looked) -> Held | None:
-        """Return what is held as it is by what was seen; None where it is to begin again."""
+        """Return the held records adapted to the newest look; None if reading must restart."""
         source, seam = looked.source, looked.seam
         if isinstance(seam, SluiceError):
             raise seam
@@ -257,7 +257,7 @@ class PipelineFollower:
         return None if held.is_overtaken else held
 
     def _show(self, held: Held, *, complete: Mapping[int, float] | None = None) -> None:
-        """Let answers be made of it, unless what they are made of has come further, or is overtaken by it."""
+        """Use the records for answers, unless the current ones are further ahead."""
         shown = self._held
         if shown is not None and shown.epoch == held.epoch and not held.watermark.reaches(shown.ends):
             return
@@ -271,7 +271,7 @@ class PipelineFollower:
             self._moved.notify_all()
 
     def _stand_still(self, error: SluiceError) -> None:
-        """Keep what is exact whatever the error says, and nothing else."""
+        """Keep the records that stay exact despite the error, and no others."""
         is_lost = isinstance(error, SourceChanged | CorruptLog) or error.code in _OTHER_RECORDS
         with self._moved:
             self._reason = error.with_traceback(None)  # which would hold all that was read till then
@@ -283,13 +283,13 @@ class PipelineFollower:
             self._moved.notify_all()
 
     def _bound(self, held: Held, reader: TailReader) -> None:
-        """Read nothing more while what no drain has taken fills the memory."""
+        """Wait while the memory is full of records that no drain has committed."""
         limit = self.pipeline.hot.memory_bytes if self.pipeline.hot else 0
         self._is_full = held.size_bytes > limit or self._is_tight()
         reader.pause(is_paused=self._is_full)
 
     def _age_ms(self) -> int | None:
-        """How long ago Kafka had no more than is shown; None where nobody knows yet."""
+        """Return the time since answers last included everything in Kafka; None if unknown."""
         held, complete = self._held, self._complete_at
         if held is None or not held.tails.keys() <= complete.keys():
             return None

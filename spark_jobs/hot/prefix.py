@@ -1,4 +1,4 @@
-"""What one answer is over: a state of the lake and, of each partition, the hot segments that follow it."""
+"""The records of one answer: a state of the lake, and the hot segments that follow it by partition."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _NO_END = (1 << 63) - 1  # past every offset
 
 @dataclass(frozen=True)
 class Seam:
-    """A table, its dead letters and those it routes rows to, by name.
+    """A state of a table, its dead-letter table, and the tables it routes rows to, by name.
 
-    The others may be some commits ahead, never a replay or a rollback.
+    The other tables may be some commits ahead, but not past a replay or a rollback.
     """
 
     table: Table
@@ -57,19 +57,20 @@ class Seam:
 
     @cached_property
     def progress(self) -> Progress:
-        """What the table says of itself; its ``next_offsets`` are the seam."""
+        """The table's progress; its ``next_offsets`` are the boundary between lake and hot tail."""
         return progress_of(self.table)
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """The table's columns as its scan gives them."""
+        """The table's columns as returned by its scan."""
         return scan_schema(self.table.scan())
 
     @cached_property
     def pending_rows(self) -> PendingRows:
-        """What makes the dead-letter table that of this very state.
+        """The rows that complete the dead-letter table for this state.
 
-        What the table owes it counts as come in, and what a debt replaces as gone; what is ahead is left out.
+        Pending dead letters of the table count as present, the rows that they replace as removed; rows of
+        later commits are left out.
         """
         if self.dead_letters is None:
             return NOTHING_PENDING
@@ -77,17 +78,17 @@ class Seam:
 
     @cached_property
     def pending(self) -> PendingDeadLetters | None:
-        """What the dead-letter table is owed until it is in."""
+        """The dead letters that are committed with the table and not yet in their own table."""
         return pending_by(self.table, self.dead_letters)
 
     def is_before(self, other: Seam) -> bool:
-        """True if the other is a later state of the same table."""
+        """True if ``other`` is a later state of the same table."""
         mine, its = self.table.metadata, other.table.metadata
         numbers = (getattr(each, "last_sequence_number", 0) for each in (mine, its))
         return mine.table_uuid == its.table_uuid and next(numbers) < next(numbers)
 
     def pending_to(self, name: str) -> PendingRows:
-        """What makes a routed table that of this very state."""
+        """Return the rows that complete a routed table for this state."""
         return self._rows_of(pending_to(self.table, name, self.routed[name]), self.routed[name])
 
     def _rows_of(self, pending: PendingDeadLetters | None, other: Table) -> PendingRows:
@@ -113,7 +114,7 @@ def load_seam(pipeline: PipelineConfig, connections: Connections) -> Seam:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What somebody saw who looks at all pipelines: the table, if it is a newer one, the topic, and when."""
+    """The result of one look at a pipeline: the table if it is newer, the topic, and the time."""
 
     at: float
     seam: Seam | SluiceError | None
@@ -121,7 +122,7 @@ class Looked:
 
 
 def look(pipeline: PipelineConfig, connections: Connections) -> tuple[Seam, Epoch, SourceState]:
-    """Return what a drain would go on from.
+    """Return the state from which a drain would continue.
 
     Raises ``ConfigError`` (``no-table-yet``, ``hot-needs-topic-ids``), and what planning a drain raises.
     """
@@ -147,10 +148,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Prefix:
-    """Every readable record below the watermark's ends and none at or past them, but for skipped ones.
+    """Every readable record below the watermark's ends, and none at or past them, except skipped ones.
 
-    ``shares`` have what the lake has in their ``[start, seam)``. ``age_ms`` is how long ago Kafka was asked
-    where it ends. With ``is_cut`` the lake has more than the answer may hold.
+    The lake has the records in ``[start, seam)`` of each share. ``age_ms`` is the age of the look at the
+    topic's ends. With ``is_cut`` the lake has more records than the answer may have.
     """
 
     seam: Seam
@@ -160,14 +161,14 @@ class Prefix:
 
     @property
     def watermark(self) -> Watermark:
-        """Which records these are."""
+        """The watermark of these records."""
         progress = self.seam.progress
         ends = {share.partition: share.end for share in self.shares}
         return Watermark(progress.generation, progress.rollbacks, ends)
 
     @property
     def lake_filter(self) -> BooleanExpression:
-        """What rows and dead letters of the lake have to meet."""
+        """The condition that selects the answer's rows and dead letters in the lake."""
         if not self.is_cut:
             return AlwaysTrue()
         generation = self.seam.progress.generation
@@ -186,7 +187,7 @@ class Prefix:
         return [segment.dead_letters for share in self.shares for segment in share.segments]
 
     def as_table(self) -> pa.Table:
-        """Return the watermark as rows, one of each partition, in their order."""
+        """Return the watermark as a table with one row per partition, in order."""
         marked = self.watermark
         lake = self.seam.table.metadata.current_snapshot_id
         rows = [
@@ -208,7 +209,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Held:
-    """``tails`` are of all partitions that the topic is known to have."""
+    """The records held for answers; ``tails`` cover all known partitions of the topic."""
 
     seam: Seam
     epoch: Epoch
@@ -216,31 +217,31 @@ class Held:
 
     @classmethod
     def at(cls, seam: Seam, epoch: Epoch, positions: Mapping[int, int]) -> Held:
-        """Return one that holds nothing yet and goes on from the positions."""
+        """Return an empty one that continues from the positions."""
         return cls(seam, epoch, {p: Tail.at(epoch, p, offset) for p, offset in positions.items()})
 
     @property
     def ends(self) -> dict[int, int]:
-        """Below which offsets every readable record is in an answer, by partition."""
+        """The ends (exclusive) of the records in an answer, by partition."""
         return {p: max(tail.end, self._seam_of(p)) for p, tail in self.tails.items()}
 
     @property
     def watermark(self) -> Watermark:
-        """Which records an answer has."""
+        """The watermark of an answer."""
         return Watermark(self.epoch.generation, self.epoch.rollbacks, self.ends)
 
     @property
     def size_bytes(self) -> int:
-        """What it takes beside the lake."""
+        """Memory used by the hot records."""
         return sum(tail.size_bytes for tail in self.tails.values())
 
     @property
     def is_overtaken(self) -> bool:
-        """True if the lake has records of some partition that did not come here yet."""
+        """True if the lake has records of a partition that were not read here yet."""
         return any(tail.end < self._seam_of(p) for p, tail in self.tails.items())
 
     def with_more(self, segments: Iterable[Segment], ends: Mapping[int, int]) -> Held:
-        """Return it with what came next; below ``ends`` nothing further is readable."""
+        """Return it with further segments; no other record below ``ends`` is readable."""
         tails = dict(self.tails)
         for segment in segments:
             tails[segment.partition] = tails[segment.partition].append(segment)
@@ -249,29 +250,29 @@ class Held:
         return replace(self, tails=tails)
 
     def with_partitions(self, positions: Mapping[int, int]) -> Held:
-        """Return it with further partitions, each from its position on."""
+        """Return it with further partitions, each starting at its position."""
         new = {p: Tail.at(self.epoch, p, offset) for p, offset in positions.items() if p not in self.tails}
         return replace(self, tails={**self.tails, **new})
 
     def is_ahead_of(self, seam: Seam) -> bool:
-        """True if it has a later state of the lake than this one, which somebody loaded earlier."""
+        """True if it has a later state of the lake than ``seam``."""
         if seam.is_before(self.seam) or not self.goes_on_under(seam):
             return seam.is_before(self.seam)
         offsets = seam.progress.next_offsets
         return any(offsets.get(p, 0) < at for p, at in self.seam.progress.next_offsets.items())
 
     def goes_on_under(self, seam: Seam) -> bool:
-        """True if records become the same rows with a newer state of the lake."""
+        """True if records become the same rows with the newer state of the lake."""
         return _what_makes_rows(self.seam) == _what_makes_rows(seam)
 
     def under(self, seam: Seam) -> Held:
-        """Return it with a newer state of the lake, of the same epoch, and without what that has by now."""
+        """Return it with a newer state of the lake of the same epoch, without the records in it."""
         offsets = seam.progress.next_offsets
         tails = {p: tail.covered(offsets.get(p, tail.start)) for p, tail in self.tails.items()}
         return replace(self, seam=seam, tails=tails)
 
     def prefix(self, *, age_ms: int, at: Watermark | None = None) -> Prefix:
-        """Return what an answer is over; no further than ``at``, a watermark of the same epoch."""
+        """Return the records of an answer, up to ``at``, a watermark of the same epoch."""
         until = None if at is None else at.ends
         seams = {p: self._seam_of(p) for p in self.tails}
         shares = shares_of(self.epoch, self.seam.progress.starts, seams, self.tails, until)
@@ -279,7 +280,7 @@ class Held:
         return Prefix(self.seam, shares, age_ms, is_cut)
 
     def _seam_of(self, partition: int) -> int:
-        """The table's next offset; of a partition that it does not know yet, where reading it began."""
+        """Return the table's next offset; for a partition that it does not know, the start of reading."""
         known = self.seam.progress.next_offsets
         return known.get(partition, self.tails[partition].start)
 

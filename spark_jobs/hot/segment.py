@@ -1,7 +1,7 @@
-"""A segment: what a run of one partition's records came to. It never changes.
+"""A segment: the immutable result of decoding a range of one partition's records.
 
-Every readable record of its offsets is a row, a dead letter, or counted: a tombstone, or one that a filter
-left out.
+Every readable record in its offsets is a row, a dead letter, or only counted: a tombstone, or one that a
+filter left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SPREAD = 0x9E3779B97F4A7C15
 
 
 def prints_of(keys: pa.Array) -> np.ndarray:
-    """Return one of each key, which is text, bytes or null."""
+    """Return a hash of each key; keys are text, bytes or null."""
     if pa.types.is_dictionary(keys.type):
         which = keys.indices.fill_null(0).to_numpy()
         return prints_of(keys.dictionary)[which] if len(keys.dictionary) else np.zeros(len(keys), np.uint32)
@@ -50,7 +50,7 @@ def prints_of(keys: pa.Array) -> np.ndarray:
 
 
 def print_of(key: str | bytes) -> np.uint32:
-    """Return the key's."""
+    """Return the hash of a key."""
     own = (key.encode() if isinstance(key, str) else key)[-_WORD_BYTES:]
     return np.uint32(int.from_bytes(own, "little") * _SPREAD >> 32 & 0xFFFFFFFF)
 
@@ -84,16 +84,16 @@ class Segment:
 
     @property
     def whole(self) -> Segment:
-        """Return the one that this is a part of, or itself."""
+        """The segment that this is a part of, or itself."""
         return self.part_of or self
 
     @property
     def records(self) -> int:
-        """How many it is made of."""
+        """Number of records in its offsets."""
         return len(self.rows) + len(self.dead_letters) + len(self.tombstones) + len(self.filtered)
 
     def rows_of_key(self, key: str | bytes, its_print: np.uint32) -> pa.Table | None:
-        """Return its rows with this record key, None where it has none."""
+        """Return its rows with this record key; None if there are none."""
         prints = self._key_prints
         at = prints.searchsorted(its_print)
         if at == len(prints) or prints[at] != its_print:
@@ -103,11 +103,11 @@ class Segment:
 
     @cached_property
     def _key_prints(self) -> np.ndarray:
-        """In their own order; made when a key is looked for the first time."""
+        """The hashes of all keys, sorted, built at the first lookup."""
         return np.sort(prints_of(self.rows.column(KEY).combine_chunks()))
 
     def between(self, start: int, end: int) -> Segment:
-        """Return its part in ``[start, end)``, which overlaps it; nothing is copied."""
+        """Return its part in ``[start, end)``, which overlaps it, without copying."""
         start, end = max(start, self.start), min(end, self.end)
         if (start, end) == (self.start, self.end):
             return self
@@ -124,14 +124,14 @@ class Segment:
         return part
 
     def lie_in(self, mapped: tuple[object, ...], rows: pa.Table, dead_letters: pa.Table) -> None:
-        """Have the same tables in a file, in place of its own."""
+        """Replace its tables by equal ones in a mapped file."""
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "dead_letters", dead_letters)
         object.__setattr__(self, "mapped", mapped)
 
 
 def merged(segments: Sequence[Segment]) -> Segment:
-    """Return segments that touch each other as one; a large one with dictionaries where these save much."""
+    """Return adjacent segments as one; a large one uses dictionaries if they save memory."""
     first, last = segments[0], segments[-1]
     rows = pa.concat_tables([each.rows for each in segments]).combine_chunks()
     letters = pa.concat_tables([each.dead_letters for each in segments])
@@ -157,13 +157,13 @@ def _with_dictionaries(rows: pa.Table) -> pa.Table:
 
 
 def _may_repeat(column: pa.ChunkedArray) -> bool:
-    """False where too many differ among the first alone: to encode them all takes four times as long."""
+    """True unless too many of the first values differ: encoding all would take four times as long."""
     first = column.slice(0, len(column) // _MIN_REPEATS + 1)
     return bool(pc.count_distinct(first).as_py() * _MIN_REPEATS < len(column))
 
 
 def _narrow(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return it with indices as small as they can be."""
+    """Return the dictionary array with the smallest index type."""
     distinct = len(encoded.dictionary)
     kind = pa.int8() if distinct < 1 << 7 else pa.int16() if distinct < 1 << 15 else pa.int32()
     return pa.DictionaryArray.from_arrays(encoded.indices.cast(kind), encoded.dictionary)
@@ -184,9 +184,9 @@ _TOGETHER = 8
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What is held of a partition's records in ``[start, end)``, all of one epoch.
+    """The held records of a partition in ``[start, end)``, all of one epoch.
 
-    ``end`` may lie past the last segment's: what is between holds no readable record.
+    ``end`` may be past the last segment's end if no readable record is between them.
     """
 
     epoch: Epoch
@@ -197,21 +197,21 @@ class Tail:
 
     @classmethod
     def at(cls, epoch: Epoch, partition: int, offset: int) -> Tail:
-        """Return one that holds nothing and goes on from the offset."""
+        """Return an empty one that continues from the offset."""
         return cls(epoch, partition, offset, offset)
 
     def append(self, segment: Segment) -> Tail:
-        """Return it with what comes next. Raises ``ValueError`` for what does not touch it."""
+        """Return it with the next segment. Raises ``ValueError`` if that is not adjacent."""
         if (segment.epoch, segment.partition, segment.start) != (self.epoch, self.partition, self.end):
             raise ValueError(f"segment {segment.partition}:{segment.start} does not touch {self.end}")
         return replace(self, end=segment.end, segments=_merged((*self.segments, segment)))
 
     def up_to(self, end: int) -> Tail:
-        """Return it with the news that offsets below ``end`` hold no further readable record."""
+        """Return it extended to ``end``: no further record below it is readable."""
         return replace(self, end=max(self.end, end))
 
     def covered(self, seam: int) -> Tail:
-        """Return it without the segments that a table which stands at ``seam`` has whole."""
+        """Return it without the segments that end at or below ``seam``, since the table has them."""
         left = tuple(each for each in self.segments if each.end > seam)
         # Between two segments there may be offsets without a readable record, and the seam among them.
         start = min(seam, left[0].start if left else self.end)
@@ -219,12 +219,12 @@ class Tail:
 
     @property
     def size_bytes(self) -> int:
-        """What its segments take."""
+        """Memory used by its segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
 def _merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """Merge the last ones once there are eight of a size, so that each row is copied some four times."""
+    """Merge the last segments once there are eight of a size, so that each row is copied about four times."""
     if segments[-1].records > SMALL_ROWS:
         return (*segments[:-1], merged(segments[-1:]))
     bound = SMALL_ROWS // _TOGETHER**3
@@ -238,7 +238,7 @@ def _merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One partition of an answer: the lake has ``[start, seam)``, the segments what is in ``[seam, end)``."""
+    """One partition of an answer: ``[start, seam)`` is in the lake, ``[seam, end)`` in the segments."""
 
     partition: int
     start: int
@@ -248,7 +248,7 @@ class Share:
 
     @property
     def hot_rows(self) -> int:
-        """How many rows are not in the lake."""
+        """Number of rows that are not in the lake."""
         return sum(segment.rows.num_rows for segment in self.segments)
 
 
@@ -259,11 +259,11 @@ def shares_of(
     tails: Mapping[int, Tail],
     until: Mapping[int, int] | None = None,
 ) -> tuple[Share, ...]:
-    """Return what an answer has of each partition of ``seams``, in their order.
+    """Return the share of each partition of ``seams``, in their order.
 
-    ``starts`` and ``seams`` are the first offset that the table ever had of a partition and its next one.
-    A tail of another epoch, or that begins past the seam, adds nothing: no answer shows what lies behind a
-    gap. ``until`` are ends that it must not go beyond; partitions that it does not name are left out.
+    ``starts`` and ``seams`` are the table's first offset of a partition and its next one. A tail of another
+    epoch, or one that begins past the seam, adds nothing: no answer has records behind a gap. ``until`` are
+    ends that must not be exceeded; partitions without one are left out.
     """
     shares = []
     for partition, seam in sorted(seams.items()):

@@ -1,8 +1,8 @@
-"""Chunks of records as segments, by the drain's own decoding and shaping.
+"""Makes segments from chunks of records, with the decoding and shaping of drains.
 
-A row that fits the columns the table has is the row that a drain writes, but for ``_ingested_at`` and, of a
-dead letter, ``batch_id``: both are null until it is in the lake. Of a field that has no column yet a row has
-nothing; what the drain then makes a dead letter of, for the type of such a field, moves there.
+A row that fits the table's columns is the row that a drain writes, except ``_ingested_at`` and, for a dead
+letter, ``batch_id``: both are null until it is in the lake. A field without a column yet is left out of the
+row; if its type makes the drain write a dead letter, the record moves there.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _AGAIN_SECONDS = 1.0
 
 
 class SchemasAsked(Exception):
-    """Records name schemas that are being asked for."""
+    """Raised if records name schemas that are still being requested."""
 
 
 class AskedSchemas:
-    """Those of one pipeline. ``error``: why the last question had no answer, while partitions wait for it."""
+    """The schemas of one pipeline; ``error`` is that of the last request, while partitions wait for it."""
 
     def __init__(self, pipeline: PipelineConfig, schemas: RecordSchemas) -> None:
         self._pipeline, self._schemas = pipeline, schemas
@@ -80,7 +80,7 @@ class AskedSchemas:
         return self._schemas.known(progress)
 
     def learn(self, named: Collection[SchemaKey], progress: Progress | None = None) -> None:
-        """Return if all of ``named`` were asked for; else see that they are, and raise ``SchemasAsked``."""
+        """Return if all of ``named`` are known; else request them and raise ``SchemasAsked``."""
         if self._answered.issuperset(named):
             return
         if not self._is_asking:
@@ -89,7 +89,7 @@ class AskedSchemas:
         raise SchemasAsked
 
     def leave_out(self, reader: TailReader, taken: Taken, late: set[int]) -> None:
-        """Read ``late`` no further, which are the partitions of ``taken`` that were told to come again."""
+        """Stop reading ``late``: the partitions of ``taken`` that wait for schemas."""
         if late:
             reader.leave(late)
             self._left |= late
@@ -98,14 +98,14 @@ class AskedSchemas:
             self.error = None
 
     def try_again(self, reader: TailReader, held: Held) -> None:
-        """Read those that were left out from where they end, if there is reason to hope."""
+        """Resume the left-out partitions at their ends, if their schemas may be known now."""
         if self._left and not self._is_asking:
             reader.follow({partition: held.tails[partition].end for partition in self._left})
             self._left = set()
 
     @property
     def _is_asking(self) -> bool:
-        """True while there is no answer, nor time for another question."""
+        """True while a request is open, or the next one is not due."""
         is_under_way = self._thread is not None and self._thread.is_alive()
         return is_under_way or time.monotonic() < self._again_at
 
@@ -127,12 +127,12 @@ class AskedSchemas:
 
 
 class SegmentMaker:
-    """Makes the segments of one epoch, with the columns that the table has at the seam."""
+    """Makes the segments of one epoch, with the table's columns at the boundary."""
 
     def __init__(
         self, pipeline: PipelineConfig, schemas: RecordSchemas | AskedSchemas, seam: Seam, epoch: Epoch
     ) -> None:
-        """Raises ``ConfigError`` as planning a drain does, and what asking for schemas raises."""
+        """Prepare decoding. Raises ``ConfigError`` as planning a drain does, and the errors of registries."""
         if seam.dead_letters is None:  # dropped: the next drain makes it again
             raise fault("no-table-yet", **pipeline.where)
         check_declared(pipeline, seam.table)
@@ -144,9 +144,9 @@ class SegmentMaker:
         self._plan = ReadingPlan(pipeline, schemas, self._columns, progress).with_columns(missing)
 
     def segments(self, chunk: Chunk, starts: Mapping[int, int]) -> Iterator[Segment]:
-        """Return a segment for each of the chunk's partitions, beginning where ``starts`` says.
+        """Return a segment for each of the chunk's partitions, beginning at ``starts``.
 
-        It ends behind the last record. Raises what asking for schemas raises.
+        It ends behind the last record. Raises the errors of requesting schemas.
         """
         made, self._plan = self._plan.make(chunk, self._rows)
         rows = made.rows.select([field.name for field in self._columns.fields])
@@ -185,7 +185,7 @@ def _neither(
 
 
 def _by_partition(table: pa.Table) -> dict[int, pa.Table]:
-    """Return each partition's rows, which follow one another; nothing is copied."""
+    """Return the consecutive rows of each partition, without copying."""
     partitions = table.column(PARTITION).to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
     found = {int(partitions[a]): table.slice(a, b - a) for a, b in pairwise(bounds) if a < b}
@@ -204,9 +204,9 @@ def segments_of(
     epoch: Epoch,
     starts: Mapping[int, int],
 ) -> tuple[list[Segment], set[int]]:
-    """Return the chunks' segments, from ``starts`` on, and the partitions that end before some of them.
+    """Return the chunks' segments from ``starts`` on, and the partitions that end before some of them.
 
-    Of those nothing is made from the chunk on whose schemas are still asked for.
+    Those partitions stop before the chunk whose schemas are still being requested.
     """
     segments: list[Segment] = []
     waiting: set[int] = set()
@@ -230,7 +230,7 @@ def segments_of(
 
 
 def _ranges(chunk: Chunk) -> Iterator[OffsetRange]:
-    """Where each partition's records of a chunk begin and end."""
+    """Return the position of each partition's records in a chunk."""
     first = 0
     for partition, records in chunk.counts.items():
         last = first + records - 1

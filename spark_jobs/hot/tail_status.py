@@ -1,4 +1,4 @@
-"""What is said of a follower's state, and of what a watermark cannot be answered with."""
+"""The states of a follower, and the errors raised when a watermark cannot be served."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PATIENCE_SECONDS = 10.0
 
 
 def wanted_ends(after: Mapping[int, int] | None, at: Watermark | None) -> Mapping[int, int]:
-    """Return the ends (exclusive) of who waits for these offsets, or asks for an earlier answer's records."""
+    """Return the ends (exclusive) that include the offsets ``after``, or those of the watermark ``at``."""
     return at.ends if at else {partition: offset + 1 for partition, offset in (after or {}).items()}
 
 
 def other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> SluiceError:
-    """Return the error for a watermark that means other records by now."""
+    """Return the error for a watermark of an earlier epoch, whose offsets mean other records now."""
     return fault(
         "other-epoch",
         at=at,
@@ -33,13 +33,13 @@ def other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> Slui
 
 
 def not_yet(pipeline: PipelineConfig, wanted: Mapping[int, int], reached: Watermark) -> SluiceError:
-    """Return the error for ends (exclusive) that are not reached."""
+    """Return the error for ends (exclusive) that were not reached in time."""
     missing = ", ".join(f"{p}:{end - 1}" for p, end in sorted(wanted.items()) if reached.ends.get(p, 0) < end)
     return fault("not-yet", missing=missing, reached=reached, pipeline=pipeline.name, topic=pipeline.topic)
 
 
 def stopped(pipeline: PipelineConfig, error: Exception) -> SluiceError:
-    """Return the error of a follower that met what nobody foresaw."""
+    """Return the error of a follower that failed unexpectedly."""
     return fault(
         "following-stopped",
         type=type(error).__name__,
@@ -49,25 +49,26 @@ def stopped(pipeline: PipelineConfig, error: Exception) -> SluiceError:
     )
 
 
-# What a process that follows pipelines says of each.
+# The state of each pipeline in a process that follows it.
 
 
 class State(StrEnum):
-    """How far a pipeline is. All but the first and the last answer, exactly; ``live`` answers are fresh."""
+    """The state of a pipeline. ``starting`` and ``failed`` give no answers, ``live`` gives fresh ones."""
 
-    STARTING = "starting"  # the table was not seen yet
-    CATCHING_UP = "catching-up"  # Kafka has more than is shown
-    LIVE = "live"  # all that Kafka had a moment ago is shown
-    FULL = "full"  # what is not drained takes all memory: nothing new comes in until it is
-    BLOCKED = "blocked"  # a partition's end stands, for a reason; the others go on
+    STARTING = "starting"  # the table has not been loaded yet
+    CATCHING_UP = "catching-up"  # Kafka has more records than answers
+    LIVE = "live"  # answers have all records that Kafka had a moment ago
+    FULL = "full"  # memory is full of records that no drain has committed; nothing more is read
+    BLOCKED = "blocked"  # a partition cannot advance, with a reason; the others do
     FAILED = "failed"  # no answer would be exact, for a reason
 
 
 @dataclass(frozen=True, slots=True)
 class TailStatus:
-    """One pipeline at one moment.
+    """The status of one pipeline at one moment.
 
-    ``age_ms`` is how long ago Kafka had no more than is shown; ``is_ready`` stays true once it was live.
+    ``age_ms`` is the time since answers last included everything in Kafka; ``is_ready`` stays true after the
+    first ``live``.
     """
 
     pipeline: str

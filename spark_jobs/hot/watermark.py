@@ -1,7 +1,7 @@
-"""A watermark: which records an answer holds, by their offsets. Pure.
+"""A watermark: the records of an answer, by their offsets. Pure.
 
-Of each partition an answer has every readable record below an end and none at or past it. Within one epoch,
-the same generation and rollbacks, offsets mean the same records for ever.
+An answer has every readable record of each partition below an end, and none at or past it. Within one epoch,
+which is a generation and a number of rollbacks, offsets always mean the same records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PAIR = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What must be the same for offsets to mean the same records."""
+    """The identity within which offsets mean the same records."""
 
     table_uuid: str
     topic_id: str
@@ -40,11 +40,11 @@ class Watermark:
         return f"{self.generation}.{self.rollbacks}/{ends}"
 
     def is_of(self, other: Epoch | Watermark) -> bool:
-        """True if both are of one epoch: only then do their offsets compare."""
+        """True if the watermark is of the epoch: only then can their offsets be compared."""
         return (self.generation, self.rollbacks) == (other.generation, other.rollbacks)
 
     def reaches(self, ends: Mapping[int, int]) -> bool:
-        """True if every record below these ends is below this watermark's."""
+        """True if this watermark is at or past all of these ends."""
         return all(self.ends.get(partition, 0) >= end for partition, end in ends.items())
 
 

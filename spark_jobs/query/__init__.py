@@ -1,1 +1,1 @@
-"""SQL over a landed table and its dead letters."""
+"""SQL over a pipeline's table and its dead letters."""

@@ -1,4 +1,4 @@
-"""An answer's rows, part by part as they come: one JSON object, CSV, or an Arrow IPC stream."""
+"""Writes an answer in parts as its rows arrive: one JSON object, CSV, or an Arrow IPC stream."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def rows_of(answer: Answer) -> Iterator[list[Any]]:
-    """Row by row; by position, since two columns may have one name."""
+    """Yield each row as values by position, since two columns may have the same name."""
     for batch in answer.batches:
         columns = [column.to_pylist() for column in batch.columns]
         yield from (list(values) for values in zip(*columns, strict=True))
 
 
 def json_parts(answer: Answer, watermark: str | None) -> Iterator[str]:
-    """One object on one line: ``columns``, ``rows``, and ``watermark`` if there is one."""
+    """Yield one JSON object on one line: ``columns``, ``rows``, and ``watermark`` if there is one."""
     columns = [{"name": field.name, "type": str(field.type)} for field in answer.schema]
     yield f'{{"columns":{json.dumps(columns, separators=(",", ":"))},"rows":['
     for number, row in enumerate(rows_of(answer)):
@@ -34,7 +34,7 @@ def json_parts(answer: Answer, watermark: str | None) -> Iterator[str]:
 
 
 def csv_parts(answer: Answer) -> Iterator[str]:
-    """A line of names, then the rows."""
+    """Yield a line of column names, then the rows."""
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
     writer.writerow(answer.schema.names)
@@ -45,7 +45,7 @@ def csv_parts(answer: Answer) -> Iterator[str]:
 
 
 def arrow_parts(answer: Answer) -> Iterator[bytes]:
-    """What ``pyarrow.ipc.open_stream`` reads; without its end it is not whole."""
+    """Yield an Arrow IPC stream; a stream without its end marker is incomplete."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, answer.schema) as writer:
         for batch in answer.batches:
@@ -55,13 +55,13 @@ def arrow_parts(answer: Answer) -> Iterator[bytes]:
 
 
 def cell(value: Any) -> Any:
-    """Return the value as a table or CSV shows it."""
+    """Return the value as text for a table or CSV."""
     shown = plain(value)
     return json.dumps(shown) if isinstance(shown, list | dict) else shown
 
 
 def plain(value: Any) -> Any:
-    """Return the value as JSON has it: times in ISO 8601, exact numbers as text, bytes as text or in hex."""
+    """Return the value for JSON: times in ISO 8601, exact numbers as text, bytes as text or hex."""
     match value:
         case dict():
             return {str(key): plain(inner) for key, inner in value.items()}

@@ -1,11 +1,11 @@
-"""A table as DuckDB scans it: asked for columns and conditions, it opens the files that can matter.
+"""A table as a source for DuckDB: reads only the needed columns, and only files that may match.
 
-DuckDB tells a dataset of Arrow's which columns a query touches, and the conditions that Arrow can evaluate.
-What Iceberg evaluates alike becomes the scan's row filter, which leaves out partitions and files by their
-statistics (``pushed.py``); by the others Arrow filters what is read. Hot rows follow those of the files.
+DuckDB passes the columns of a query, and the conditions that Arrow can evaluate, to an Arrow dataset. The
+conditions that Iceberg evaluates equally become the scan's row filter, which skips partitions and files by
+their statistics (``pushed.py``); Arrow applies the others to the rows that are read. Hot rows follow.
 
-DuckDB asks for the first column when it wants none, as ``count(*)`` does. So the source's first column is one
-that holds nothing, and that queries do not see: they read a view without it.
+For a query without columns, like ``count(*)``, DuckDB reads the first column. So the source's first column is
+empty, and queries read a view without it.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _NOTHING = pa.field("nothing", pa.null())
 
 
 class TableSource(ds.Dataset):  # type: ignore[misc]
-    """One table, as it is once what it is ``owed`` is in; ``open_scan`` gives the scan of all rows, once.
+    """One table including its pending rows (``owed``); ``open_scan`` returns the scan of all rows, once.
 
-    ``hot`` are rows beside those of the scan, other ones for each query. DuckDB asks a dataset of Arrow's for
-    its schema, and then for columns and rows; nothing else of one is there.
+    ``hot`` are additional rows, different for each query. Of Arrow's dataset it has only what DuckDB calls:
+    the schema, and a scanner.
     """
 
     def __init__(self, open_scan: Callable[[], DataScan], pending: PendingRows = NOTHING_PENDING) -> None:
@@ -57,7 +57,7 @@ class TableSource(ds.Dataset):  # type: ignore[misc]
         self.hot = HotRows()
 
     def register(self, connection: DuckDBPyConnection, name: str) -> None:
-        """Let the connection's queries read the table as ``name``."""
+        """Register the table as ``name`` for the connection's queries."""
         files = f"{name} in files"
         connection.register(files, self)
         seen = f"* EXCLUDE {_NOTHING.name} FROM temp.{quoted(files)}"
@@ -65,11 +65,11 @@ class TableSource(ds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of all rows."""
+        """The schema of the rows."""
         return pa.schema([_NOTHING, *self._schema])
 
     def scanner(self, columns: Sequence[str], filter: pc.Expression | None = None) -> _Scanned:  # noqa: A002
-        """Return the rows that meet the condition, with the asked columns in the order asked for."""
+        """Return the rows that meet the condition, with the requested columns in their order."""
         known = self.pushed(filter)
         names = [name for name in columns if name != _NOTHING.name]
         if not names and known.is_whole:
@@ -87,11 +87,11 @@ class TableSource(ds.Dataset):  # type: ignore[misc]
         return _Scanned(pa.RecordBatchReader.from_batches(wanted, batches))
 
     def pushed(self, condition: pc.Expression | None) -> Pushed:
-        """Return what of a condition leaves out files."""
+        """Return the part of a condition that skips files."""
         return pushed(condition, self.schema, self._columns)
 
     def _nothings(self, condition: BooleanExpression) -> pa.RecordBatchReader:
-        """As many rows of nothing as meet the condition."""
+        """Return as many empty rows as meet the condition."""
         schema = pa.schema([_NOTHING])
         in_files = row_counts(self._scan.filter(condition), self._pending)
         hot = self.hot.count(condition, self._scan.projection())
@@ -109,9 +109,9 @@ class TableSource(ds.Dataset):  # type: ignore[misc]
 
     @cached_property
     def _columns(self) -> dict[str, str]:
-        """The type by name of the columns that a row filter may speak of.
+        """Return the columns that a row filter may use, name to type.
 
-        A filter is bound to the table's newest schema: a column that another tool renamed is not among them.
+        A filter is bound to the table's newest schema, so a column that another tool renamed is left out.
         """
         newest = {field.field_id: field.name for field in self._scan.table_metadata.schema().fields}
         fields = self._scan.projection().fields
@@ -120,17 +120,17 @@ class TableSource(ds.Dataset):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class _Scanned:
-    """What DuckDB reads of a scanner."""
+    """The part of an Arrow scanner that DuckDB reads."""
 
     rows: pa.RecordBatchReader
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows, once."""
+        """Return the rows; may be called once."""
         return self.rows
 
 
 def _meeting(batch: pa.RecordBatch, condition: pc.Expression, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows that meet what Iceberg has no terms for, with the columns that are wanted."""
+    """Yield the rows that meet the conditions that Iceberg cannot express, with the needed columns."""
     rows = pa.Table.from_batches([batch]).filter(condition)
     if _NOTHING.name in wanted.names:
         rows = rows.append_column(_NOTHING, pa.nulls(len(rows)))
@@ -142,19 +142,19 @@ def _meeting(batch: pa.RecordBatch, condition: pc.Expression, wanted: pa.Schema)
 
 @dataclass(frozen=True, slots=True)
 class HotRows:
-    """Tables with all columns of the lake's table, found by name."""
+    """Hot rows: tables with all columns of the lake's table, by name."""
 
     tables: Sequence[pa.Table] = ()
 
     def stream(
         self, columns: pa.Schema, condition: BooleanExpression, of: Schema
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that meet the condition, which speaks of the columns ``of`` the lake's table, in these."""
+        """Yield the rows that meet the condition, which names columns ``of`` the lake's table."""
         for rows in self._meeting(condition, of):
             yield from rows.select(columns.names).cast(columns).to_batches()
 
     def count(self, condition: BooleanExpression, of: Schema) -> int:
-        """Return how many rows meet the condition."""
+        """Return the number of rows that meet the condition."""
         return sum(rows.num_rows for rows in self._meeting(condition, of))
 
     def _meeting(self, condition: BooleanExpression, of: Schema) -> Iterator[pa.Table]:
@@ -170,14 +170,14 @@ class HotRows:
 
 
 def _may_have(column: pa.ChunkedArray, value: str | int) -> bool:
-    """False if it does not have the value; of a dictionary, which is short, no more is asked than that."""
+    """False if the column cannot have the value; for a dictionary only its values are compared."""
     is_short = pa.types.is_dictionary(column.type)
     looked_through = [chunk.dictionary for chunk in column.chunks] if is_short else [column]
     return any(pc.any(pc.equal(values, value)).as_py() for values in looked_through)
 
 
 def _equal(condition: BooleanExpression) -> Iterator[tuple[str, str | int]]:
-    """The columns, by name, that must have one value, as far as its plain form is Arrow's too."""
+    """Return the columns that must equal one value, by name, if Arrow has the value's type."""
     match condition:
         case And(left=left, right=right):
             yield from _equal(left)
@@ -203,7 +203,7 @@ def registered(
     within: BooleanExpression,
     as_of: Moment | None,
 ) -> dict[str, TableSource]:
-    """Let queries read the lake's tables, and return the sources of those that have hot rows too."""
+    """Register the lake's tables for queries; return the sources of those that also have hot rows."""
     table, sources = seam.table, {}
     scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     if seam.dead_letters is not None:
@@ -225,7 +225,7 @@ def registered(
 def beside_hot(
     sources: Mapping[str, TableSource], prefix: Prefix, pipeline: PipelineConfig
 ) -> Iterator[None]:
-    """Let sources have the hot rows of a query until it is over."""
+    """Give the sources the hot rows of a query until it ends."""
     hot = {pipeline.table: prefix.rows, DEAD_LETTERS: prefix.dead_letters}
     for name, source in sources.items():
         source.hot = HotRows(hot[name])
@@ -239,7 +239,7 @@ def beside_hot(
 def _register_by_name(
     engine: DuckDBPyConnection, source: TableSource, identifier: str, taken: set[str]
 ) -> None:
-    """Under its whole name, and under the last part of it unless another has that."""
+    """Register a table by its full name, and by the last part of it unless another table has that."""
     *namespace, name = identifier.split(".")
     source.register(engine, identifier)
     whole = f"FROM temp.{quoted(identifier)}"
@@ -259,7 +259,7 @@ def _beside(
     within: BooleanExpression,
     pending: PendingRows,
 ) -> TableSource:
-    """Return what belongs to the rows of the scan: each record is in one of the tables."""
+    """Return the pending rows that belong to the scan, so that each record is in one table."""
     if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
         then = _beside_then(other, scan)
         return TableSource(lambda: then)
@@ -268,7 +268,7 @@ def _beside(
 
 @contextmanager
 def _if_there_then() -> Iterator[None]:
-    """Leave out a table without a snapshot of the moment: it was not there yet, or that has expired."""
+    """Register a table as of a moment, unless it has no snapshot from then."""
     try:
         yield
     except ConfigError as error:
@@ -277,9 +277,9 @@ def _if_there_then() -> Iterator[None]:
 
 
 def _beside_then(other: Table, scan: DataScan) -> DataScan:
-    """Return that of an earlier moment.
+    """Return the pending rows as of an earlier moment.
 
-    A batch's own are committed after its rows, so time alone would leave them out.
+    A batch's dead letters are committed after its rows, so time alone would leave them out.
     """
     if scan.snapshot_id is None:
         raise AssertionError("the scan is of a snapshot")

@@ -1,4 +1,4 @@
-"""The rows of a record key, looked for in Kafka's part and in the lake: no SQL, and no engine for it."""
+"""Finds the rows of a record key in the hot tail and in the lake, without SQL."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def newest_of_key(
     memory_bytes: int = MEMORY_BYTES,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """Return all rows of the key, by generation, Kafka's time and offset, the newest first.
+    """Return all rows of the key, by generation, Kafka's time and offset, newest first.
 
-    They are the table's as it is now, or those of a ``prefix``, lake and hot. Once ``is_over`` it breaks off.
-    Raises as ``query``; more rows than ``memory_bytes`` hold are ``query-too-large``.
+    They are from the current table, or from a ``prefix``, lake and hot. It stops once ``is_over``. Raises as
+    ``query``; rows that exceed ``memory_bytes`` are ``query-too-large``.
     """
     prefix = prefix or Prefix(load_seam(pipeline, connections), (), 0)
     columns = prefix.seam.columns
@@ -69,7 +69,7 @@ def newest_of_key(
 
 
 def row_of_spelling(prefix: Prefix, pipeline: PipelineConfig, key: str) -> Iterator[pa.Table]:
-    """Yield the row of a key, in whatever way that is written: its mirror has it in one spelling."""
+    """Yield the row of a key in any spelling; the mirror has it in one."""
     table = prefix.seam.table
     spelling = replace(spelling_of(pipeline, progress_of(table).cdc), is_compared=False)
     wanted = spelling.read(Documents(), key.encode()).text
@@ -96,12 +96,12 @@ def rows_of_text(prefix: Prefix, _pipeline: PipelineConfig, key: str) -> Iterato
 
 
 def answered_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of an answer with these columns of a table."""
+    """Return the schema of an answer with these columns of a table."""
     return pa.schema([pa.field(field.name, _answered(field.type)) for field in schema])
 
 
 def as_answered(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the schema's columns, which are such an answer's."""
+    """Return the rows in the schema of an answer."""
     return pa.Table.from_arrays([_column(rows.column(f.name), f.type) for f in schema], schema=schema)
 
 

@@ -1,7 +1,7 @@
-"""A condition that DuckDB hands to a dataset of Arrow's, in Iceberg's terms as far as it has such.
+"""Translates a condition from DuckDB to Iceberg, as far as Iceberg can express it.
 
-Arrow shows the inside of its expressions as Substrait alone: messages of Protobuf, of which some fields are
-read here by their numbers (https://substrait.io, extended_expression.proto and algebra.proto).
+DuckDB passes Arrow expressions, which Arrow shows only as Substrait: Protobuf messages, of which some fields
+are read here by their numbers (https://substrait.io, extended_expression.proto and algebra.proto).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Message = Mapping[int, list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What Iceberg leaves out rows by, whether it keeps no others, and the columns the whole is about."""
+    """The Iceberg filter of a condition, True if it is exact, and the columns of the condition."""
 
     condition: BooleanExpression = field(default_factory=AlwaysTrue)
     is_whole: bool = True
@@ -57,9 +57,9 @@ class Pushed:
 
 
 def pushed(condition: pc.Expression | None, schema: pa.Schema, columns: Mapping[str, str]) -> Pushed:
-    """Return it of a condition over the schema, in terms of ``columns`` alone (name to Iceberg type).
+    """Return the filter for a condition over the schema, using only ``columns`` (name to Iceberg type).
 
-    The schema's first column is none of the table's.
+    The schema's first column is not a column of the table.
     """
     if condition is None:
         return Pushed()
@@ -81,7 +81,7 @@ class _Reading:
     columns: Mapping[str, str]
 
     def filter_of(self, node: _Message) -> tuple[BooleanExpression, bool]:
-        """Return what is true of all rows that the condition keeps, and whether of those alone."""
+        """Return a filter that is true for all rows of the condition, and True if for no others."""
         found: BooleanExpression | None = None
         if _FUNCTION in node:
             name, parts = self._called(node)
@@ -98,7 +98,7 @@ class _Reading:
         return (AlwaysTrue(), False) if found is None else (found, True)
 
     def columns_of(self, node: _Message) -> Iterator[str]:
-        """The columns that a condition is about; of a field inside a struct the whole."""
+        """Return the columns of a condition; for a field inside a struct the whole struct."""
         if _FIELD in node:
             yield self._path(node)[0]
         elif _LITERAL not in node:
@@ -114,7 +114,7 @@ class _Reading:
     def _compared(
         self, make: Callable[..., BooleanExpression], at: _Message, *literals: _Message
     ) -> BooleanExpression | None:
-        """Return the condition on a column, where its values and the constants are alike in both."""
+        """Return the condition on a column if both sides compare its values and constants equally."""
         if _FIELD not in at:
             return None
         name, is_inside = self._path(at)
@@ -126,7 +126,7 @@ class _Reading:
         return make(Reference(name), *values)
 
     def _path(self, node: _Message) -> tuple[str, bool]:
-        """Return the column of a reference, and whether it goes on to a field inside."""
+        """Return the column of a reference, and True if it refers to a field inside it."""
         step = _message(_message(_message(node[_FIELD][0])[1][0])[2][0])
         return self.names[step.get(1, [0])[0]], _FIELD_INSIDE in step
 
@@ -140,19 +140,19 @@ def _parts_of(node: _Message) -> list[_Message]:
 
 
 def _branches(node: _Message) -> tuple[_Message, _Message]:
-    """Return what a choice asks first, and what it gives then."""
+    """Return the first condition of a choice, and its result."""
     clause = _message(_message(node[_IF_THEN][0])[1][0])
     return _message(clause[1][0]), _message(clause[2][0])
 
 
 def _list_of(node: _Message) -> list[_Message]:
-    """Return what is looked for, and the list where."""
+    """Return the value to look for, and the list."""
     message = _message(node[_IN_LIST][0])
     return [_message(each) for each in (message[1][0], *message[2])]
 
 
 def _value(node: _Message, kind: str | None) -> str | int | None:
-    """Return a constant of the kind; None of another one."""
+    """Return a constant of the kind; None for another one."""
     for number, value in _message(node[_LITERAL][0]).items() if _LITERAL in node else ():
         if _ALIKE.get(number) == kind:
             found = value[0]
@@ -161,7 +161,7 @@ def _value(node: _Message, kind: str | None) -> str | int | None:
 
 
 def _message(data: bytes) -> _Message:
-    """Return the fields of a message by their numbers."""
+    """Return the fields of a Protobuf message by number."""
     fields: dict[int, list[Any]] = defaultdict(list)
     for each in UnknownFieldSet(Empty.FromString(data)):
         fields[each.field_number].append(each.data)
@@ -169,7 +169,7 @@ def _message(data: bytes) -> _Message:
 
 
 def _as_substrait(column: pa.Field) -> pa.Field:
-    """Return a column whose type Substrait has; of those it lacks one is asked at most whether it is null."""
+    """Return the column with a type that Substrait has; other types support only null tests."""
     kind = column.type
     if pa.types.is_struct(kind):
         kind = pa.struct([*map(_as_substrait, kind)])

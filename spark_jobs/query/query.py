@@ -1,9 +1,7 @@
 """SQL over a pipeline's table and its dead letters: planned by PyIceberg, streamed into DuckDB.
 
-What Kafka has beyond the table is in the same two relations, for who hands it over as a prefix; a third says
-which records these are.
-
-Only what reads is run, in a DuckDB that has nothing else within reach.
+With a prefix, records that are only in Kafka are in the same two tables, and a third one has the watermark.
+Only read-only statements run, in a DuckDB without access to anything else.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ _MOST_IDLE = 8
 
 @dataclass(slots=True, eq=False)
 class _Own:
-    """A connection with a catalog of its own, and what was prepared in it for queries with this key."""
+    """A connection with its own catalog, and the objects prepared in it for queries with this key."""
 
     own: DuckDBPyConnection
     name: str
@@ -64,7 +62,7 @@ class _Own:
 
 
 class Engine:
-    """All its queries together may use ``memory_bytes``. Safe to share by threads."""
+    """A DuckDB instance; all its queries together may use ``memory_bytes``. Thread-safe."""
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._closing = ExitStack()
@@ -78,7 +76,7 @@ class Engine:
         self._idle: deque[_Own] = deque()
 
     def close(self) -> None:
-        """End what runs, and give all memory back."""
+        """Stop all queries and free the memory."""
         self.end_all()
         while self._idle:
             self._idle.popleft().close()
@@ -88,11 +86,11 @@ class Engine:
     def connection(
         self, seconds: float | None, key: object = None
     ) -> Iterator[tuple[DuckDBPyConnection, threading.Event, dict[str, Any]]]:
-        """Give a query's own connection, of which nothing is left behind but what it prepared for a ``key``.
+        """Yield a connection for one query; only what the query prepares for a ``key`` outlives it.
 
-        That is what it puts into the dictionary, and the views and relations which that speaks of: the next
-        query with the same object for a key may get them. After so many seconds the query breaks off,
-        wherever it is, and the event says that it did; None is never, but for ``end_all``.
+        That is the content of the dictionary, and the views and tables that it refers to: the next query with
+        the same object as key may get them. After ``seconds`` the query is interrupted and the event is set;
+        None means never, except by ``end_all``.
         """
         mine = self._idle_of(key) or self._new(key)
         is_kept = False
@@ -129,7 +127,7 @@ class Engine:
             longest_idle.close()
 
     def end_all(self) -> None:
-        """Have every query break off."""
+        """Interrupt every query."""
         for end in tuple(self._ends):
             end()
 
@@ -173,12 +171,12 @@ def _shut_in(folder: str, memory_bytes: int) -> dict[str, str | bool | int | flo
 
 
 def files_away(error: Exception, pipeline: PipelineConfig) -> SluiceError:
-    """Return the error of a table whose manifests or data files could not be read."""
+    """Return the error for a table whose manifests or data files cannot be read."""
     return fault("table-unreadable.files", why=first_line(error), owner=pipeline.name, table=pipeline.table)
 
 
 def first_line(error: Exception) -> str:
-    """Return what DuckDB or Arrow says, without where in its code."""
+    """Return the message of DuckDB or Arrow, without its position in the source code."""
     return str(error).split(". Detail: ")[0].splitlines()[0]
 
 
@@ -203,10 +201,10 @@ _TABLES = "SELECT name FROM (SHOW TABLES) WHERE NOT ends_with(name, ' in files')
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """SQL over a pipeline's tables; ``parameters`` stand for its question marks.
+    """SQL over a pipeline's tables; ``parameters`` are the values of its question marks.
 
-    With ``columns_only`` the answer has its columns and no rows, whatever the parameters will be, and its
-    schema says how many these are. Of several statements, or one that returns nothing, there is none.
+    With ``columns_only`` the answer has columns and no rows, for any parameters, and its schema has their
+    number. Several statements, or one that returns nothing, have no columns.
     """
 
     pipeline: PipelineConfig
@@ -217,7 +215,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A query's rows as they come; good until the query is closed."""
+    """The rows of a query as they arrive; valid until the query is closed."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -232,12 +230,12 @@ def query(
     as_of: Moment | None = None,
     prefix: Prefix | None = None,
 ) -> Iterator[Answer]:
-    """Run SQL over the table and those it routes rows to, by name, and ``dead_letters``: now, or at a moment.
+    """Run SQL over the table, its routed tables and ``dead_letters``: now, or as of a moment.
 
-    With a ``prefix`` it is over what that holds, lake and hot, and ``sluice_watermark`` says what that is.
-    Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
-    ``query-too-large``, ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when
-    catalog or storage are away, and ``query-timeout``.
+    With a ``prefix`` it runs over those records, lake and hot, and ``sluice_watermark`` has their watermark.
+    Raises, also while rows are read: ``ConfigError`` (``query-refused`` for statements that DuckDB rejects,
+    ``query-too-large``, ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` if
+    catalog or storage do not answer, and ``query-timeout``.
     """
     seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
     with (
@@ -257,10 +255,10 @@ def answered(
     prefix: Prefix | None = None,
     seconds: float | None = None,
 ) -> Iterator[Answer]:
-    """Answer from a state of the lake, or from a prefix of that state; as ``query`` does.
+    """Answer from a state of the lake, or from a prefix with that state; raises as ``query``.
 
-    With parameters it is run whole before its first row. ``seconds`` is for all of it, until its last row is
-    taken.
+    With parameters the query runs completely before its first row. ``seconds`` limits all of it, until its
+    last row is read.
     """
     pipeline = asked.pipeline
     with ExitStack() as stack:
@@ -308,7 +306,7 @@ def _translating(
 
 @contextmanager
 def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[None]:
-    """Errors of DuckDB, of Arrow's stream and of the files behind it, as ours."""
+    """Translate errors of DuckDB, of Arrow's stream and of the files behind it."""
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -331,7 +329,7 @@ def _is_of_files(error: Exception) -> bool:
 
 
 def check_functions(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> None:
-    """Refuse a statement that calls a function which does more than read what it is given.
+    """Reject a statement that calls a function which does more than read its arguments.
 
     Raises ``ConfigError`` (``query-refused``).
     """
@@ -347,17 +345,17 @@ def check_functions(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConf
 
 @cache
 def judged() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of DuckDB's functions that are run, and of those that are not.
+    """Return the names of DuckDB's allowed functions, and of its rejected ones.
 
-    Some of these run SQL that is a text, read files or memory, or leave behind what the next one meets. A
-    name that is in neither is a new DuckDB's, and nobody's yet.
+    Rejected functions run SQL from text, read files or memory, or affect later queries. A name in neither set
+    is from a newer DuckDB and not classified yet.
     """
     run, _, refused = _JUDGED.read_text("utf-8").removeprefix("# run\n").partition("# refused\n")
     return frozenset(run.splitlines()), frozenset(refused.splitlines())
 
 
 def _named_in(sql: str) -> Iterator[str]:
-    """What stands before a parenthesis, and may be a function's name."""
+    """Return the names before parentheses, which may be functions."""
     sent = sql.encode()
     tokens = [(at, kind) for at, kind in duckdb.tokenize(sql) if kind is not duckdb.token_type.comment]
     for (at, _), (behind, _) in pairwise(tokens):

@@ -1,7 +1,7 @@
-"""The processes that answer ``serve``'s queries, and may be killed: each asked over a pipe, one by one.
+"""The worker processes that answer ``serve``'s queries, one query at a time over a pipe; they may be killed.
 
-They are forked by one that was started clean, has read its libraries and has one thread.
-It ends with who started it, however that died, and takes them and their files with it.
+They are forked by a starter process that was started clean, has loaded its libraries and has one thread. It
+ends with the process that started it, however that died, and removes the workers and their files.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _THREAD_BYTES = 16 << 20  # and each of its threads, a stack and what it allocat
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A question, and what it is over: a state of the lake by its number, and pieces of the hot tail.
+    """A query and its records: a state of the lake by its number, and parts of the hot tail.
 
-    ``lake`` is that state, pickled, where it was not told before. ``shares`` are an answer's, without
-    segments, each with the places of these.
+    ``lake`` is that state, pickled, unless the worker has it already. ``shares`` are those of the answer,
+    without segments, each with the places of its segments.
     """
 
     asked: Asked
@@ -71,7 +71,7 @@ class _Worker:
         self._began_bytes = _own_bytes()
 
     def run(self) -> None:
-        """Answer until nobody asks any more."""
+        """Answer queries until the pipe ends."""
         with suppress(EOFError, ConnectionError):
             while True:
                 while not self._connection.poll(_IDLE_SECONDS):
@@ -140,7 +140,7 @@ def _answer_all(descriptor: int, folder: Path, memory_bytes: int) -> None:
 
 
 def _own_bytes() -> int:
-    """What the process takes beside what it maps; 0 where the system does not tell."""
+    """Return the process's memory without mapped files; 0 if the system does not report it."""
     return _statm(1) - _statm(2)
 
 
@@ -150,9 +150,9 @@ def _statm(number: int) -> int:
 
 
 def _serve(control: socket.socket, folder: Path) -> None:
-    """Start and kill workers as told; whoever asks for none any more is gone.
+    """Start and kill workers on request, until the requesting process ends.
 
-    One that cannot be started is as one that has died: its pipe ends.
+    A worker that cannot be started looks like a dead one: its pipe ends.
     """
     children: dict[int, int] = {}
     while len((told := socket.recv_fds(control, TOLD.size, 1, socket.MSG_WAITALL))[0]) == TOLD.size:
@@ -178,7 +178,7 @@ def _end(pid: int) -> None:
 
 
 def main() -> None:
-    """Be the one that workers are forked from: arguments are its socket and its folder."""
+    """Run the starter process; the arguments are its socket and its folder."""
     for each in (signal.SIGINT, signal.SIGTERM):  # sent to all of a service at once: it ends with its server
         signal.signal(each, signal.SIG_IGN)
     control, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
