@@ -85,7 +85,7 @@ class Terminal:
         deadline = time.monotonic() + DRAIN_SECONDS
         while "caught-up" not in (shown := self._command(words)):
             assert time.monotonic() < deadline, shown
-            time.sleep(1)
+            time.sleep(2)
         self.shown = shown
 
 
