@@ -1,4 +1,4 @@
-"""``python -m bench``: every part in turn, over one broker of its own; nothing is left behind."""
+"""``python -m bench``: runs each part in turn over one broker, and cleans up."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from servers.environment import clean_environment
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one part measures, how, and how that is shown; ``full`` and ``quick`` say how much it does."""
+    """A part: its measurement and output; ``full`` and ``quick`` are its sizes."""
 
     about: str
     measure: Callable[..., Any]
@@ -224,7 +224,7 @@ LISTED = "\n".join(f"  {name:<14} {part.about}" for name, part in PARTS.items())
 @click.option("--quick", is_flag=True, help="Small sizes: a few minutes; ratios are rougher.")
 @click.option("--records", type=click.IntRange(min=1), help="Records of the catch-up.")
 def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | None) -> None:
-    """Measure every part or those named: ratios hold within one run only."""
+    """Measure all parts or the named ones: ratios are valid within one run only."""
     os.environ |= clean_environment()
     for name in ("SLUICE_CONFIG", "SLUICE_CONFIG_YAML", "SLUICE_HOME"):
         os.environ.pop(name, None)

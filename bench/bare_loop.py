@@ -1,4 +1,4 @@
-"""The measure of a drain: consume, decode and write the same records in plain processes, nothing else.
+"""The baseline of a drain: consume, decode and write the same records in plain processes.
 
 No Spark, no log, no commit, no dead letters, no evolution; types are known beforehand. Interpreters, imports
 and connections are ready before the clock starts, and garbage is collected as seldom as in the drain's tasks.
@@ -52,7 +52,7 @@ _ORIGIN = (
 
 @dataclass(frozen=True, slots=True)
 class BareResult:
-    """One run of the loop; ``cpu_us`` is of all its processes after their imports."""
+    """One run of the loop; ``cpu_us`` is the CPU of all its processes after their imports."""
 
     rows: int
     seconds: float
@@ -142,7 +142,7 @@ def _read_and_write(consumer: Consumer, unfinished: set[int], path: Path, schema
 
 
 def _records(messages: list[Message], unfinished: set[int]) -> list[Message]:
-    """Those that are records; a partition that was read to its end is taken out of ``unfinished``."""
+    """Return the readable records; a completely read partition is removed from ``unfinished``."""
     records = []
     for message in messages:
         error = message.error()

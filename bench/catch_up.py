@@ -1,4 +1,4 @@
-"""A long backlog: the drain, warm, against the bare loop on the same topic in the same run.
+"""A long backlog: warm drain and bare loop on the same topic in the same run.
 
 Both go several times in alternating order, so that a machine whose speed changes treats them alike.
 """
@@ -54,7 +54,7 @@ class CatchUpRound:
 
     @property
     def ratio(self) -> float:
-        """The drain's speed as a part of the bare loop's."""
+        """The drain's speed relative to the bare loop's."""
         return self.bare_seconds / self.drain_seconds
 
 
@@ -69,32 +69,32 @@ class CatchUpResult:
 
     @property
     def ratio(self) -> float:
-        """Time of all bare loops over the time of all drains."""
+        """Time of all bare loops divided by the time of all drains."""
         return sum(r.bare_seconds for r in self.rounds) / sum(r.drain_seconds for r in self.rounds)
 
     @property
     def cpu_ratio(self) -> float:
-        """CPU time of the bare loop over that of the drain: what else runs disturbs it less than time."""
+        """CPU time of the bare loop divided by the drain's, which other load disturbs less than time."""
         return self.bare_cpu_us_per_row / self.drain_cpu_us_per_row
 
     @property
     def drain_rows_per_second(self) -> float:
-        """Rows committed a second."""
+        """Rows committed per second."""
         return median(self.records / r.drain_seconds for r in self.rounds)
 
     @property
     def bare_rows_per_second(self) -> float:
-        """Rows the bare loop writes a second."""
+        """Rows written by the bare loop per second."""
         return median(self.records / r.bare_seconds for r in self.rounds)
 
     @property
     def drain_megabytes_per_second(self) -> float:
-        """JSON read a second, in 10^6 bytes."""
+        """JSON read per second, in 10^6 bytes."""
         return self.drain_rows_per_second * self.value_bytes_per_record / 1e6
 
     @property
     def cpu_us_per_row_by_step(self) -> dict[str, float]:
-        """CPU microseconds of the tasks a row."""
+        """CPU microseconds of tasks per row."""
         steps = self.rounds[0].drain_cpu_us_by_step
         return {
             step: median(r.drain_cpu_us_by_step.get(step, 0) for r in self.rounds) / self.records
@@ -103,22 +103,22 @@ class CatchUpResult:
 
     @property
     def drain_cpu_us_per_row(self) -> float:
-        """CPU microseconds a row of driver, server and workers; nan where the system does not tell."""
+        """CPU microseconds per row of driver, server and workers; nan off Linux."""
         return median(r.drain_cpu_us for r in self.rounds) / self.records
 
     @property
     def bare_cpu_us_per_row(self) -> float:
-        """CPU microseconds a row of the bare loop."""
+        """CPU microseconds per row of the bare loop."""
         return median(r.bare_cpu_us for r in self.rounds) / self.records
 
     @property
     def audit_ratio(self) -> float:
-        """CPU time of an audit over that of the drain it judges."""
+        """CPU time of an audit divided by that of its drain."""
         return median(r.audit_cpu_us / r.drain_cpu_us for r in self.rounds)
 
 
 def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS, shape: Shape = ORDERS) -> CatchUpResult:
-    """Fill a topic and read it both ways, ``rounds`` times, each drain into a table of its own.
+    """Fill a topic and read it both ways, ``rounds`` times, each drain into its own table.
 
     The tables are there already, made from a few records: a new table's first batch is read twice.
     """
@@ -142,7 +142,7 @@ def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS, shape: Shape 
 
 @dataclass(frozen=True, slots=True)
 class _BothWays:
-    """One topic, to be read by a drain and by the bare loop; the first of ``configs`` warms the drain up."""
+    """One topic for a drain and the bare loop; the first of ``configs`` is the warm-up."""
 
     lab: Lab
     spark: SparkConnectServer

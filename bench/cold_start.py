@@ -1,4 +1,4 @@
-"""What starting costs: Spark's server, Dagster's code location, commands, and which packages' imports it is.
+"""Start-up times: Spark's server, Dagster's code location, commands, and imports by package.
 
 All in new processes with everything on disk read before, as it is from the second start on.
 """
@@ -37,7 +37,7 @@ LOOKED_INTO = ("status", "drain", "Dagster's code location")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Median seconds of a process from its start to its end, and of the CPU time it took."""
+    """Median seconds from a process's start to its end, and CPU time."""
 
     seconds: float
     cpu_seconds: float
@@ -45,7 +45,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class ColdStartResult:
-    """``packages_ms`` is what each package's own modules took to import, by process, the costliest first."""
+    """Start-up results; ``packages_ms`` are import times of packages by process, costliest first."""
 
     starts: dict[str, Start]
     packages_ms: dict[str, dict[str, float]]
@@ -55,7 +55,7 @@ class ColdStartResult:
 def measure_cold_start(
     lab: Lab, rounds: int = ROUNDS, starts: Mapping[str, tuple[str, ...]] = STARTS
 ) -> ColdStartResult:
-    """Start everything in turn, so often and once more before, which reads the files."""
+    """Start everything repeatedly in turn, after a first time that reads the files."""
     generate(lab.bootstrap_servers, TOPIC, RECORDS)
     began = time.monotonic()
     with lab.spark("spark-cold-start") as spark:
@@ -82,7 +82,7 @@ def _start(words: tuple[str, ...], environment: Mapping[str, str]) -> Start:
 
 
 def _run(words: tuple[str, ...], environment: Mapping[str, str]) -> str:
-    """Run to the end; what it said on standard error."""
+    """Run a process to its end; return its standard error."""
     finished = subprocess.run(
         [sys.executable, *words], cwd=PROJECT, env=environment, capture_output=True, text=True, check=False
     )
@@ -97,7 +97,7 @@ def _children_cpu_seconds() -> float:
 
 
 def _import_ms(words: tuple[str, ...], environment: Mapping[str, str]) -> dict[str, float]:
-    """Milliseconds by top-level package; only its own modules, not what they import of others."""
+    """Return import milliseconds by top-level package, without the packages it imports."""
     own: Counter[str] = Counter()
     for line in _run(("-X", "importtime", *words), environment).splitlines():
         label, _, rest = line.partition("import time:")

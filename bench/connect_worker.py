@@ -1,4 +1,4 @@
-"""A standalone Kafka Connect worker with Iceberg's own sink, to compare with; its jars are of the bench."""
+"""A standalone Kafka Connect worker with Iceberg's own sink, for comparison; its jars are the bench's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ConnectWorker:
     pid: int
 
     def is_ready(self) -> bool:
-        """True once it answers for its connectors: it listens before it knows its paths."""
+        """True once it answers about connectors: it listens before it knows its paths."""
         with suppress(requests.ConnectionError, RuntimeError):
             self._ask("GET", "/connectors")
             return True
@@ -55,20 +55,20 @@ class ConnectWorker:
         self._ask("PUT", f"/connectors/{name}/config", {"connector.class": _SINK, **settings})
 
     def pause(self, name: str) -> None:
-        """Let its tasks read no more, and wait until they do not."""
+        """Pause its tasks, and wait until they stop reading."""
         self._ask("PUT", f"/connectors/{name}/pause")
         self._wait_for(name, "PAUSED")
 
     def resume(self, name: str) -> None:
-        """Let its tasks read; returns at once."""
+        """Resume its tasks, without waiting."""
         self._ask("PUT", f"/connectors/{name}/resume")
 
     def remove(self, name: str) -> None:
-        """Stop its tasks and forget it."""
+        """Stop its tasks and remove it."""
         self._ask("DELETE", f"/connectors/{name}")
 
     def failure(self, name: str) -> str | None:
-        """The last line that says why a task failed; None while none has."""
+        """Return the last line of a failed task's error, or None."""
         traces = [task.get("trace", "") for task in self._tasks(name) if task["state"] == "FAILED"]
         causes = [line for trace in traces for line in trace.splitlines() if not line.startswith("\t")]
         return causes[-1] if causes else None

@@ -1,4 +1,4 @@
-"""A process that drains configurations one after another and measures itself.
+"""A process that drains configurations in turn and measures itself.
 
 ``python -m bench.drain_process ASKED_AT SPARK_PID ANSWER BUDGET FILE...`` pickles a
 ``DrainProcess`` into ANSWER.
@@ -23,7 +23,7 @@ from bench.processor_time import TreeClock  # noqa: E402
 def measure_drains(
     asked_at: float, started_at: float, spark_pid: int, budget_seconds: float, paths: list[Path]
 ) -> DrainProcess:
-    """Drain these configurations in this process, which was asked for at one time and started at another."""
+    """Drain these configurations in this process, given the times of its request and its start."""
     from resources.sluice import open_connections  # noqa: PLC0415
     from spark_jobs.config.file import load_config  # noqa: PLC0415
     from spark_jobs.connections.connect import load_fresh  # noqa: PLC0415

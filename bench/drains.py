@@ -1,4 +1,4 @@
-"""Drains in processes of their own, each as a run would be: what the parts measure."""
+"""Drains in separate processes, each like a run: the object of measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDrain:
-    """One call of ``drain``; ``table_rows`` is what the table holds afterwards, by its own summary.
+    """One call of ``drain``; ``table_rows`` is the table's row count afterwards.
 
     ``cpu_seconds`` is of this process, the Spark server and its workers; nan where the system does not tell.
     ``batch_seconds`` are from the commit before (of the first: from the drain's begin) to each batch's own.
@@ -47,7 +47,7 @@ class MeasuredDrain:
 
     @property
     def data_files(self) -> int:
-        """How many were written."""
+        """Number of files written."""
         return sum(batch.counts.data_files for batch in self.batches)
 
     @property
@@ -58,7 +58,7 @@ class MeasuredDrain:
 
 @dataclass(frozen=True, slots=True)
 class DrainProcess:
-    """A process's drains; the seconds before the first of them, from the decision to start the process."""
+    """A process's drains, and the seconds before the first, from the request of the process."""
 
     start_seconds: float
     import_seconds: float
@@ -69,7 +69,7 @@ class DrainProcess:
 def run_drains(
     spark: SparkConnectServer, *configs: Path, budget_seconds: float = TIMEOUT_SECONDS
 ) -> DrainProcess:
-    """Drain these in a new process, in this order, each until caught up, all on one Spark server.
+    """Run these drains in a new process, in order, each until caught up, on one Spark server.
 
     With a budget of 0 each is drained by one batch.
     """

@@ -1,4 +1,4 @@
-"""A tick of the sensor with nothing to do: how long, what of it is which look, and what idleness costs."""
+"""A sensor tick without work: duration, its parts, and the cost of being idle."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _TIMEOUT_SECONDS = 300.0
 
 
 def p95(figures: Sequence[float]) -> float:
-    """The smallest figure that 95 % do not exceed: one that was measured, and of less than 20 the largest."""
+    """Return the smallest measured figure that 95 % do not exceed; of fewer than 20, the largest."""
     return sorted(figures)[math.ceil(0.95 * len(figures)) - 1]
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyTicks:
-    """``seconds`` of each tick, from its begin to its end, as the daemon wrote them down.
+    """``seconds`` of each tick from begin to end, as the daemon recorded them.
 
     ``tables_ms`` and ``topics_ms`` are medians of the sensor's two looks, made in this process.
     ``idle_cores`` is what daemon and code server take of a core, all sensors included, nan off Linux.
@@ -48,14 +48,14 @@ class EmptyTicks:
 
     @property
     def p95_seconds(self) -> float:
-        """Of less than 20 ticks the slowest."""
+        """The slowest of fewer than 20 ticks, else the 95th percentile."""
         return p95(self.seconds)
 
 
 def measure_empty_ticks(
     instance: DagsterInstance, sensor: str, pids: Sequence[int], config: Path, ticks: int
 ) -> EmptyTicks:
-    """Wait for so many ticks that ask for nothing, then look as the sensor does."""
+    """Wait for this many ticks without work, then look as the sensor does."""
     since, clock = time.time(), TreeClock(*pids)
     seconds = _skipped(instance, sensor, since, ticks)
     idle_cores = clock.seconds() / (time.time() - since)
@@ -69,7 +69,7 @@ def measure_empty_ticks(
 
 
 def _skipped(instance: DagsterInstance, sensor: str, since: float, ticks: int) -> tuple[float, ...]:
-    """Seconds of the first ticks after ``since`` that asked for nothing."""
+    """Return the seconds of the first ticks after ``since`` without work."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         found = [
@@ -88,7 +88,7 @@ def _skipped(instance: DagsterInstance, sensor: str, since: float, ticks: int) -
 
 
 def _median_ms(look: Callable[[], object]) -> float:
-    """Milliseconds of the later looks: the first one connects."""
+    """Return the median milliseconds of all but the first look, which connects."""
     look()
     taken = []
     for _ in range(LOOKS):

@@ -1,4 +1,4 @@
-"""An archive exported to a topic, beside a bare producer of the same records to another: the same settings.
+"""An archive's export, and a bare producer of the same records with the same settings.
 
 The bare producer has its records in memory. Both run in this process, round by round in an order that turns
 round, after a look at all there is to do, for which all is imported and connected.
@@ -33,7 +33,7 @@ _TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """Microseconds a record over all rounds: by time, and CPU of this process with librdkafka's threads."""
+    """Microseconds per record over all rounds: time, and CPU with librdkafka's threads."""
 
     records: int
     export_us: float
@@ -43,7 +43,7 @@ class ExportResult:
 
     @property
     def speed_ratio(self) -> float:
-        """Return the export's speed as a share of the bare producer's."""
+        """Return the export's speed relative to the bare producer's."""
         return self.bare_us / self.export_us
 
     @property
@@ -53,7 +53,7 @@ class ExportResult:
 
 
 def measure_export(config: Path, rounds: int) -> ExportResult:
-    """Export the archive of the configuration's only pipeline so often, each time to a new topic."""
+    """Export the archive of the configuration's only pipeline repeatedly, each time to a new topic."""
     loaded = load_config(config)
     pipeline = loaded.pipelines[0]
     with open_connections(loaded, pipeline.name, kind="export", actor="bench", run_id="bench") as connections:
@@ -75,7 +75,7 @@ def measure_export(config: Path, rounds: int) -> ExportResult:
 
 
 def _in_memory(pipeline: PipelineConfig, connections: Connections) -> tuple[list[tuple[Any, ...]], int]:
-    """Return what ``Producer.produce`` takes of each record, and how many partitions they are of."""
+    """Return the arguments of ``Producer.produce`` for each record, and the number of partitions."""
     plan = plan_export(pipeline, connections)
     return [
         (value, key, chunk.partition, timestamp_ms)

@@ -1,4 +1,4 @@
-"""What ``up`` takes beside a broker of the user's own: memory and CPU, process by process, idle and draining.
+"""Memory and CPU of ``up`` with an external broker, by process, idle and draining.
 
 And what Kafka Connect's worker takes on the same machine, idle and while its sink reads the same records.
 """
@@ -51,7 +51,7 @@ _ENDED = "processes that ended"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of each kind of process: proportional memory (the largest seen) and mean processors kept busy."""
+    """By kind of process: largest proportional memory, and mean number of busy processors."""
 
     seconds: float
     bytes_by_kind: dict[str, int]
@@ -60,13 +60,13 @@ class Usage:
 
     @property
     def cores(self) -> float:
-        """All of them."""
+        """Sum over all processes."""
         return sum(self.cores_by_kind.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """With nothing to do, and while one topic's backlog is drained."""
+    """Usage when idle, and while one topic's backlog is drained."""
 
     idle: Usage
     draining: Usage
@@ -88,7 +88,7 @@ def measure_footprint(
     settle_seconds: float = SETTLE_SECONDS,
     idle_seconds: float = IDLE_SECONDS,
 ) -> FootprintResult:
-    """Run ``up`` with so many pipelines, each with a table, one after the other; then Connect's worker."""
+    """Run ``up`` with each number of pipelines, then Connect's worker."""
     watch = Watch(records, settle_seconds, idle_seconds)
     up = {number: measure_up(lab, watch, number) for number in pipelines}
     return FootprintResult(records, up, _measure_connect(lab, watch))
@@ -96,14 +96,14 @@ def measure_footprint(
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How long a side is watched, and over what."""
+    """Duration and object of the observation."""
 
     records: int
     settle_seconds: float
     idle_seconds: float
 
     def both(self, root: int, produce: Callable[[], object], is_drained: Callable[[], bool]) -> Footprint:
-        """Watch the side below ``root`` with nothing to do, then from a backlog until it is drained."""
+        """Observe the processes below ``root`` when idle, then from a backlog until it is drained."""
         time.sleep(self.settle_seconds)
         idle_until = time.monotonic() + self.idle_seconds
         idle = usage(root, lambda: time.monotonic() >= idle_until)
@@ -112,7 +112,7 @@ class Watch:
 
 
 def measure_up(lab: Lab, watch: Watch, pipelines: int) -> Footprint:
-    """Run ``up`` with so many pipelines, all caught up, and give the first one a backlog."""
+    """Run ``up`` with this many pipelines, all caught up, and give the first one a backlog."""
     home = lab.folder / f"footprint-{pipelines}"
     names = [f"footprint-{pipelines}-{number}" for number in range(pipelines)]
     for name in names:
@@ -171,7 +171,7 @@ def _catalog(home: Path) -> dict[str, str]:
 
 @contextmanager
 def _up(path: Path) -> Iterator[int]:
-    """Run ``./sluice up`` over this configuration; give its process."""
+    """Yield the process of ``./sluice up`` with this configuration."""
     port = free_ports(1)[0]
     environment = os.environ | {"SLUICE_CONFIG": str(path), "SLUICE_HOME": str(path.parent / ".sluice")}
     command = [sys.executable, "-m", "cli", "up", "--port", str(port)]
@@ -187,7 +187,7 @@ def _up(path: Path) -> Iterator[int]:
 
 
 def usage(root: int, is_over: Callable[[], bool]) -> Usage:
-    """Sample the process and those below it until it is over."""
+    """Sample the process and its descendants until the end."""
     began, before = time.monotonic(), _cpu_by_kind(root)
     largest: Counter[str] = Counter()
     largest_bytes = 0
@@ -207,7 +207,7 @@ def usage(root: int, is_over: Callable[[], bool]) -> Usage:
 
 
 def _cpu_by_kind(root: int) -> dict[str, float]:
-    """CPU seconds so far; those of processes that have ended, as runs do, are a kind of their own."""
+    """Return CPU seconds so far; ended processes, such as runs, are a separate kind."""
     spent: defaultdict[str, float] = defaultdict(float)
     for process in tree(root):
         spent[_kind(process.words)] += process.cpu_seconds

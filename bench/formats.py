@@ -1,4 +1,4 @@
-"""The same orders as JSON, Avro and Protobuf: decoding a chunk of them, a drain of a backlog, an archive.
+"""Orders as JSON, Avro and Protobuf: decoding a chunk, draining a backlog, an archive.
 
 Decoding is measured in this process, with all guards, chunk by chunk in an order that turns round: also two
 schemas that alternate record by record, of which the other says other words of the same fields, or is a next
@@ -72,7 +72,7 @@ _NEXT_FRAME, _CHANNEL = b"\0\0\0\0\x03", b"\x02\x06web"
 
 @dataclass(frozen=True, slots=True)
 class FormatsResult:
-    """CPU microseconds: of decoding a record, by what it was; of drains' tasks a row, by turn and table."""
+    """CPU microseconds: decoding per record, by format; drain tasks per row, by turn and table."""
 
     records: int
     decode_us: Mapping[str, float]
@@ -81,7 +81,7 @@ class FormatsResult:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Return what the goals speak of: formats to JSON, the others to their own format."""
+        """Return the goals' ratios: formats to JSON, variants to their format."""
         us = self.decode_us
         return {
             name: us[name.split(" / ")[0]] / us["json" if " / " not in name else name.split(",")[0]]
@@ -90,7 +90,7 @@ class FormatsResult:
 
     @property
     def drain_ratios(self) -> dict[str, tuple[float, float]]:
-        """Return what was drained as a part of what, and the goal."""
+        """Return drain ratios with their goals."""
         return {
             f"{one} / {other}": (median(us[one] / us[other] for us in self.drains_us), goal)
             for (one, other), goal in DRAIN_GOALS.items()
@@ -106,7 +106,7 @@ class FormatsResult:
 def measure_formats(
     lab: Lab, records: int, *, rounds: int = ROUNDS, turns: int = TURNS, drained: Sequence[str] = DRAINED
 ) -> FormatsResult:
-    """Decode chunks of each, drain so many records into each table a turn, then export JSON's archive."""
+    """Decode chunks of each, drain this many records into each table per turn, then export JSON's archive."""
     decode_us = _decoded(records, rounds)
     paths, drains_us = _drained(lab, records, turns, drained)
     return FormatsResult(records, decode_us, drains_us, measure_export(paths["json archive"], rounds))
@@ -129,7 +129,7 @@ def _decoded(records: int, rounds: int) -> dict[str, float]:
 
 
 def _cases() -> dict[str, tuple[Decoder, pa.Schema, Callable[[list[dict[str, Any]]], list[bytes]]]]:
-    """Return by name a decoder, a table's columns, and how orders are written for it."""
+    """Return, by name, a decoder, a table's columns, and the writer of its orders."""
     avro = avro_schema(SchemaText(Language.AVRO, json.dumps(AVRO)))
     another = avro_schema(SchemaText(Language.AVRO, json.dumps({**AVRO, "doc": "the same again"})))
     protobuf = protobuf_schema(SchemaText(Language.PROTOBUF, descriptor()))
@@ -193,7 +193,7 @@ def _some_cut(values: list[bytes]) -> list[bytes]:
 def _drained(
     lab: Lab, records: int, turns: int, tables: Sequence[str]
 ) -> tuple[Mapping[str, Path], Sequence[Mapping[str, float]]]:
-    """Return each table's configuration, and of each turn what the drains' tasks took a row."""
+    """Return each table's configuration, and its tasks' CPU per row by turn."""
     shapes = {
         "json": ORDERS,
         "avro": Shape("avro", JSON_SCHEMA, avro_values),

@@ -1,4 +1,4 @@
-"""A gateway with twenty clients and a bare transactional producer with the same windows, in turns.
+"""A gateway with twenty clients, and a bare transactional producer with equal windows, in turns.
 
 The first turn is not counted: a broker that was just started compiles itself, whoever pays for it. Clients
 that send as fast as they are acknowledged tell how much a gateway takes, and little of how long an ack takes:
@@ -43,7 +43,7 @@ _VALUE = {"id": 1, "customer": "c12", "price": 17.5, "at": "2026-01-01T00:00:00Z
 
 @dataclass(frozen=True, slots=True)
 class GatewayResult:
-    """Events a second of both, and p99 of an ack and of the bare producer's commit (ms).
+    """Events per second of both, and p99 in ms of an ack and of the bare producer's commit.
 
     ``paced_ms`` is of acks at ``GOAL_RATIO`` of the bare producer's rate, each since its batch was due.
     """
@@ -57,7 +57,7 @@ class GatewayResult:
 
 
 def measure_gateway(lab: Lab, batches: int) -> GatewayResult:
-    """Send so many batches of each client a turn, and as many records in windows as large."""
+    """Send this many batches per client and turn, and as many records in equal windows."""
     with lab.busy_kafka() as address:
         broker, kafka = KafkaBroker(address), {"bootstrap.servers": address}
         folder = lab.folder / unique_name("gateway")
@@ -104,7 +104,7 @@ def _by_gateway(
 
 
 def _send(url: str, source: str, batches: int, acks: list[float], *, pace: tuple[float, float]) -> None:
-    """Send a batch every so many seconds from a moment on, or, of zero, as fast as they are acknowledged.
+    """Send a batch at this interval from a moment on; with zero, as fast as they are acknowledged.
 
     Who is late keeps to the window that clients are told: a gateway that is behind must come to their pongs.
     """
@@ -139,7 +139,7 @@ def _hear(text: str | bytes, sent: dict[int, float], acks: list[float]) -> None:
 
 
 def _bare(kafka: dict[str, str], topic: str, batches: int) -> tuple[float, Sequence[float]]:
-    """Return the seconds in all, and of each transaction, which is all that clients have on their way."""
+    """Return the total seconds, and those of each transaction, which is all that clients have in flight."""
     properties = {"linger.ms": "1"} | kafka
     producer = Producer(transactional_properties(properties, unique_name("bare")))
     producer.init_transactions(_TIMEOUT_SECONDS)

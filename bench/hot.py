@@ -1,4 +1,4 @@
-"""A follower beside a bare consumer of the same topic and a drain of the same rows, and what queries cost.
+"""A follower, a bare consumer of its topic and a drain of its rows; and costs of queries.
 
 Percentiles are of partition 0: from the call that produced a record until a query that begins then has it,
 and until the consumer has it. The first seconds of each rate are left out. The watch is the last rate for
@@ -48,7 +48,7 @@ _GROUP = "SELECT city, count(*), sum(quantity) FROM orders GROUP BY city"
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Milliseconds at p50 and p99, of the follower and the bare consumer, at so many rows a second.
+    """Milliseconds at p50 and p99 of follower and bare consumer, at this many rows per second.
 
     ``halves_ms`` are the follower's p99 of the first and of the second half of the time.
     """
@@ -63,13 +63,13 @@ class Freshness:
 
     @property
     def goal_ms(self) -> float | None:
-        """What the follower's p99 should not be above; beside queries it should not grow."""
+        """The limit of the follower's p99; with queries it should not grow."""
         return None if self.queries else GOAL_BARE_FACTOR * self.bare_ms[1] + GOAL_BARE_MS
 
 
 @dataclass(frozen=True, slots=True)
 class HotResult:
-    """CPU a row in microseconds of both, bytes of ``rows`` hot ones; CPU milliseconds of queries.
+    """CPU microseconds per row of both, bytes of ``rows`` hot rows; CPU milliseconds of queries.
 
     ``lookup_ms`` is of a key that only hot rows have, ``both_ms`` of one for which a file of the lake is
     opened too, ``sql_ms`` of the former as a query and ``arrow_ms`` in DuckDB over an Arrow table of the hot
@@ -95,7 +95,7 @@ class HotResult:
 
 
 def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> HotResult:
-    """Follow an idle topic, each rate up to ``most`` for so many seconds, and so many records at once."""
+    """Follow an idle topic, each rate up to ``most`` for this many seconds, and this many records at once."""
     rates = [(rate, queries) for rate, queries in RATES if rate <= most]
     source = lab.bootstrap_servers, "hot"
     with _followed(lab, source) as (spark, path, follower):
@@ -136,7 +136,7 @@ def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> Hot
 
 
 def measure_hot_watch(lab: Lab, seconds: int, rate: int = 50_000) -> Freshness:
-    """Follow a rate for long, asked ten queries a second."""
+    """Follow one rate for long, with ten queries per second."""
     source = lab.bootstrap_servers, "hot_watch"
     with (
         _followed(lab, source) as (spark, path, follower),
@@ -147,7 +147,7 @@ def measure_hot_watch(lab: Lab, seconds: int, rate: int = 50_000) -> Freshness:
 
 @contextmanager
 def _followed(lab: Lab, source: Source) -> Iterator[tuple[SparkConnectServer, Path, Worker]]:
-    """A new topic, some of whose records are drained, and a process that follows it."""
+    """Yield a new topic with some drained records, and a process that follows it."""
     servers, topic = source
     KafkaBroker(servers).create_topic(topic, PARTITIONS)
     fill(*source, 0, FIRST_RECORDS)
@@ -203,7 +203,7 @@ def _freshness(source: Source, follower: Worker, rate: int, queries: int, second
 
 
 def _percentiles(produced: Moments, seen: Moments) -> tuple[float, float]:
-    """Milliseconds until a record was there, by the first look that had its offset or a later one.
+    """Return milliseconds until a record was visible, by the first look at its offset or a later one.
 
     One that was not there in the end counts as if it came then.
     """

@@ -1,4 +1,4 @@
-"""The processes beside which a follower is measured: it itself, a bare consumer, and who produces for both.
+"""Processes of the follower's measurement: itself, a bare consumer, and their producer.
 
 Each runs in a process of its own, told what to do over a pipe, so that CPU and memory are its own.
 """
@@ -52,7 +52,7 @@ Moments = list[tuple[int, float]]
 
 
 class Worker:
-    """A process that answers: ``ask(name, *arguments)`` calls the function of that name there."""
+    """A process with functions: ``ask(name, *arguments)`` calls one there."""
 
     def __init__(self, connection: Connection, pid: int) -> None:
         self._connection = connection
@@ -68,13 +68,13 @@ class Worker:
         self._connection.send((name, arguments))
 
     def answer(self) -> Any:
-        """Wait for what was asked before."""
+        """Wait for the answer to an earlier question."""
         return self._connection.recv()
 
 
 @contextmanager
 def worker(run: Callable[..., None], *arguments: object) -> Iterator[Worker]:
-    """Start ``run(connection, ...)`` in a new process and end it."""
+    """Start ``run(connection, ...)`` in a new process, and end it at the end."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=run, args=(theirs, *arguments), daemon=True)
@@ -89,7 +89,7 @@ def worker(run: Callable[..., None], *arguments: object) -> Iterator[Worker]:
 
 
 def follow(connection: Connection, path: Path) -> None:
-    """Follow a configuration's pipeline, and say what is asked of it."""
+    """Follow a configuration's pipeline, and answer questions."""
     gc.set_threshold(GARBAGE_THRESHOLD)
     config = load_config(path)
     with open_connections(config, PIPELINE, kind="query", actor="bench", run_id="bench") as connections:
@@ -97,7 +97,7 @@ def follow(connection: Connection, path: Path) -> None:
         follower.start()
 
         def seen(seconds: float, queries: int) -> Moments:
-            """Watch, and ask so many queries a second meanwhile."""
+            """Watch, with this many queries per second."""
             if not queries:
                 return _seen(follower, seconds)
             with looping(lambda number: once(_ASKED[number % len(_ASKED)], 1 / queries)):
@@ -113,7 +113,7 @@ def follow(connection: Connection, path: Path) -> None:
                 time.sleep(0.1)
 
         def sizes() -> tuple[int, int, int]:
-            """Rows, their bytes, and the process's."""
+            """Return the rows, their bytes, and the process's."""
             status = follower.statuses()[0]
             resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             return status.hot_rows, status.size_bytes, resident
@@ -127,11 +127,11 @@ def follow(connection: Connection, path: Path) -> None:
             time.sleep(pause_seconds)
 
         def asked(sql: str) -> float:
-            """Return the CPU milliseconds of a query, of the process that answers it too."""
+            """Return the CPU milliseconds of a query, with the process that answers it."""
             return mean_cpu_ms(partial(once, sql), os.getpid())
 
         def looked_up(keys: Sequence[str], sql: str) -> list[float]:
-            """Return the CPU milliseconds of each lookup, as over HTTP, and of a query elsewhere."""
+            """Return the CPU milliseconds of lookups, as over HTTP, and of a query elsewhere."""
             pipeline, prefix = config.pipelines[0], follower.pin(PIPELINE)
             own = [least_cpu_ms(partial(_look_up, pipeline, connections, key, follower)) for key in keys]
             return [*own, _in_arrow(prefix, sql)]
@@ -143,7 +143,7 @@ def follow(connection: Connection, path: Path) -> None:
 
 
 def consume(connection: Connection, bootstrap_servers: str, topic: str) -> None:
-    """Read the topic's end on, and do nothing with it."""
+    """Read from the topic's end on, and discard records."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -171,7 +171,7 @@ def consume(connection: Connection, bootstrap_servers: str, topic: str) -> None:
 
 
 def produce(connection: Connection, bootstrap_servers: str, topic: str) -> None:
-    """Produce at a rate, for a time, evenly over the partitions."""
+    """Produce at a rate for a time, evenly over the partitions."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 1, "compression.type": "lz4"})
     values = order_values(0, 10_000)
 
@@ -210,7 +210,7 @@ def _answer(connection: Connection, functions: dict[str, Callable[..., Any]]) ->
 
 
 def _seen(follower: Follower, seconds: float) -> Moments:
-    """When which offset of partition 0 was there for a query that begins then."""
+    """Return when each offset of partition 0 was visible for a new query."""
     moments: Moments = []
     closed = Event()
 
@@ -233,7 +233,7 @@ def _seen(follower: Follower, seconds: float) -> Moments:
 
 
 def _most_memory(once: Callable[[str], None], queries: int, sql: str) -> tuple[int, list[int]]:
-    """Ask so many at once for a while: the most bytes of all processes, and each one's own then."""
+    """Return the largest memory during this many concurrent queries, total and by process."""
     looks = []
     with ExitStack() as asking:
         for _ in range(queries):
@@ -251,7 +251,7 @@ def _look_up(pipeline: PipelineConfig, connections: Connections, key: str, follo
 
 
 def _in_arrow(prefix: Prefix, sql: str) -> float:
-    """The CPU milliseconds of the same query over the hot rows as a plain table in DuckDB."""
+    """Return the CPU milliseconds of the same query over an Arrow table in DuckDB."""
     plain = pa.concat_tables(
         [table.cast(pa.schema([(f.name, _plain(f.type)) for f in table.schema])) for table in prefix.rows]
     ).combine_chunks()

@@ -1,4 +1,4 @@
-"""The same topic through Sluice's drain and through Kafka Connect with Iceberg's own sink, side by side.
+"""One topic read by Sluice's drain and by Kafka Connect with Iceberg's own sink.
 
 Both write Iceberg tables with the same properties through a catalog in SQLite into a local folder. Connect is
 given what it needs to be quick: as many tasks as processors, large polls, a table that exists, and a worker
@@ -42,7 +42,7 @@ _TIMEOUT_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Sunk:
-    """What one reader did with the whole topic; ``cpu_us`` is of all its processes, nan off Linux.
+    """A reader's result over the whole topic; ``cpu_us`` is of all processes, nan off Linux.
 
     ``busy_rows_per_second`` leaves out what comes before the first commit and after the last but one: of the
     sink it is the speed without waiting for the next interval. None when there were too few commits.
@@ -56,7 +56,7 @@ class Sunk:
 
     @property
     def rows_per_second(self) -> float:
-        """From the begin of reading to the last commit."""
+        """From the start of reading to the last commit."""
         return self.rows / self.seconds
 
 
@@ -71,24 +71,24 @@ class KafkaConnectResult:
 
     @property
     def speed_ratio(self) -> float:
-        """How many times as fast as Connect the drain is, by time to the last commit."""
+        """The drain's speed divided by Connect's, by time to the last commit."""
         return sum(sunk.seconds for sunk in self.sinks) / sum(sunk.seconds for sunk in self.drains)
 
     @property
     def cpu_ratio(self) -> float:
-        """How many times the drain's CPU time Connect takes."""
+        """Connect's CPU time divided by the drain's."""
         return cpu_us_per_row(self.sinks) / cpu_us_per_row(self.drains)
 
 
 def cpu_us_per_row(rounds: Sequence[Sunk]) -> float:
-    """The median round's CPU microseconds a row; nan where the system does not tell."""
+    """Return the median round's CPU microseconds per row; nan off Linux."""
     return median(sunk.cpu_us / sunk.rows for sunk in rounds)
 
 
 def measure_kafka_connect(
     lab: Lab, records: int, *, rounds: int = ROUNDS, interval_ms: int = COMMIT_INTERVAL_MS
 ) -> KafkaConnectResult:
-    """Fill a topic and read it both ways in alternating order, each time into a table of its own."""
+    """Fill a topic and read it both ways in alternating order, each time into a new table."""
     generate(lab.bootstrap_servers, WARM_UP, FIRST_RECORDS)
     generate(lab.bootstrap_servers, TOPIC, FIRST_RECORDS)
     drains: list[Sunk] = []
@@ -117,7 +117,7 @@ def measure_kafka_connect(
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """One connector with a table and a control topic of its own."""
+    """One connector with its own table and control topic."""
 
     lab: Lab
     worker: ConnectWorker
@@ -135,7 +135,7 @@ class Sink:
 
     @property
     def catalog_properties(self) -> dict[str, str]:
-        """PyIceberg's names; the same kind of catalog the drain has."""
+        """PyIceberg's properties; the kind of catalog is the drain's."""
         return {
             "type": "sql",
             "uri": f"sqlite:///{self.home}/catalog.db",
@@ -143,7 +143,7 @@ class Sink:
         }
 
     def prepare(self, interval_ms: int) -> None:
-        """Have it write the records that are there, and rest."""
+        """Let it write the existing records, and pause it."""
         KafkaBroker(self.lab.bootstrap_servers).create_topic(f"control-{self.name}")
         with _opened(self.catalog_properties) as catalog:
             catalog.create_namespace("bench")
@@ -184,7 +184,7 @@ class Sink:
         )
 
     def _wait_for(self, rows: int) -> list[tuple[float, int]]:
-        """Wait until the table holds so many rows; when each commit was made and what it held then."""
+        """Wait until the table holds this many rows; return the commits' times and row counts."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while True:
             commits = commits_of(self.catalog_properties)
@@ -201,7 +201,7 @@ class Sink:
 
 
 def commits_of(catalog_properties: dict[str, str], table: str = "bench.orders") -> list[tuple[float, int]]:
-    """When each of the table's commits was made, and how many rows it held then; none without a table."""
+    """Return the times of a table's commits, with row counts; empty without a table."""
     with _opened(catalog_properties) as catalog:
         snapshots = catalog.load_table(table).metadata.snapshots if catalog.table_exists(table) else []
     return [

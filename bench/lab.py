@@ -1,4 +1,4 @@
-"""The servers and configurations of one run, all in a temporary folder, all stopped at its end."""
+"""Servers and configurations of one run, all in a temporary folder, stopped at its end."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _OF_SESSIONS = "of every configuration of a benchmark"
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A folder, and a broker that runs."""
+    """A folder and a running broker."""
 
     folder: Path
     bootstrap_servers: str
 
     @contextmanager
     def spark(self, name: str) -> Iterator[SparkConnectServer]:
-        """A new Connect server as ``./sluice up`` starts it: its workers have done nothing yet."""
+        """Return a new Connect server as ``./sluice up`` starts it, with fresh workers."""
         server = start_spark_connect(
             SparkConnectSettings(
                 ServerFolder(self.folder, name),
@@ -46,7 +46,7 @@ class Lab:
 
     @contextmanager
     def busy_kafka(self) -> Iterator[str]:
-        """The address of a broker that compiles itself as soon as Java usually does, as long-lived ones have.
+        """Return a broker with Java's usual compilation, like long-lived brokers.
 
         Those that Sluice starts compile late, for short lives: in the middle of what is measured.
         """
@@ -56,7 +56,7 @@ class Lab:
     def configure(
         self, name: str, topic: str, spark: SparkConnectServer, *, tasks: int | None = None, **settings: Any
     ) -> Path:
-        """A configuration file with one pipeline into an embedded lake of its own.
+        """Write a configuration with one pipeline and an embedded lake.
 
         All of one server use one Spark session, whose workers have imported what they need. ``settings`` are
         the pipeline's. ``tasks`` is how many a batch is cut into. Servers are named as ``./sluice up`` names

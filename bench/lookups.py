@@ -1,4 +1,4 @@
-"""Lookups and a count in a large lake beside reading all of it and choosing among the rows."""
+"""Lookups and a count in a large lake, and a full scan with a filter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ONCE = "customer-100000x"  # lies among the others
 
 @dataclass(frozen=True, slots=True)
 class LookupsResult:
-    """CPU milliseconds; to find ``found`` rows takes a lookup ``lookup_ms``."""
+    """CPU milliseconds; a lookup of ``found`` rows takes ``lookup_ms``."""
 
     rows: int
     found: tuple[int, ...]
@@ -44,7 +44,7 @@ class LookupsResult:
 
 
 def measure_lookups(lab: Lab, records: int) -> LookupsResult:
-    """Look for keys that no row has, one, and some of every row group."""
+    """Look up keys of no row, of one, and of some rows in every row group."""
     servers, topic = lab.bootstrap_servers, "lookups"
     generate(servers, topic, records // 2)
     KafkaBroker(servers).produce(topic, [Record(b'{"order_id": 1}', key=_ONCE.encode(), partition=0)])

@@ -1,4 +1,4 @@
-"""Many small commits into one table with upkeep between them: the last must cost what the first did.
+"""Many small commits with upkeep between them: the last must cost as much as the first.
 
 Everything of a batch is real but where its tasks run: here, in this process. Spark's scheduling would be
 most of the time and none of what is measured.
@@ -35,7 +35,7 @@ _TIMEOUT_SECONDS = 4 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the table's metadata held after so many commits, before any upkeep that this asked for."""
+    """The table's metadata after this many commits, before the upkeep that follows."""
 
     commits: int
     data_files: int
@@ -68,12 +68,12 @@ class ManyCommitsResult:
 
     @property
     def ratio(self) -> float:
-        """How much more the last cost."""
+        """Cost of the last relative to the first."""
         return self.last_p50_ms / self.first_p50_ms
 
     @property
     def most(self) -> Look:
-        """The largest counts ever seen, each by itself."""
+        """The largest value of each count."""
         return Look(
             commits=len(self.commit_ms),
             data_files=max(look.data_files for look in self.looks),
@@ -88,7 +88,7 @@ class ManyCommitsResult:
 
 @dataclass(slots=True)
 class _Between:
-    """Stands for the upkeep sensor: looks every so many commits and does what is due before the next one."""
+    """Replaces the upkeep sensor: checks at intervals and runs due upkeep before the next commit."""
 
     pipeline: PipelineConfig
     connections: Connections

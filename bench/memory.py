@@ -1,4 +1,4 @@
-"""Whether a task's memory grows with the backlog, or with how many table partitions it writes at once."""
+"""Growth of a task's memory with the backlog, and with the number of table partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WHOLE_BACKLOG: dict[str, Any] = {"max_batch_records": 1_000_000_000, "max_batch
 
 @dataclass(frozen=True, slots=True)
 class MemoryResult:
-    """Largest resident memory any task's process ever had, in bytes, by backlog.
+    """Largest resident memory of any task's process, in bytes, by backlog.
 
     ``by_partitions`` is that of the short backlog by number of table partitions, whose rows come mixed;
     ``files_by_partitions`` is how many data files it became.
@@ -37,13 +37,13 @@ class MemoryResult:
 
     @property
     def growth(self) -> float:
-        """How much more the longer backlog took: 0.2 is a fifth more."""
+        """Growth with the longer backlog: 0.2 is a fifth more."""
         return self.long_peak_bytes / self.short_peak_bytes - 1
 
 
 @dataclass(frozen=True, slots=True)
 class DrainedAlone:
-    """One backlog: its rows, its data files, and the largest memory a task's process ever had, in bytes."""
+    """One backlog: rows, data files, and the largest memory of any task's process, in bytes."""
 
     rows: int
     files: int
@@ -51,7 +51,7 @@ class DrainedAlone:
 
 
 def measure_memory(lab: Lab, records: int) -> MemoryResult:
-    """Drain ``records`` and ``TIMES_LONGER`` as many, each as one batch on a server of its own.
+    """Drain ``records`` and ``TIMES_LONGER`` as many, each as one batch on its own server.
 
     One batch, because batches have a bound of their own: here the backlog has none but what tasks keep. A
     server of its own, because its workers stay, and the kernel tells only the largest memory they ever had.
@@ -72,7 +72,7 @@ def measure_memory(lab: Lab, records: int) -> MemoryResult:
 
 
 def drain_alone(lab: Lab, records: int, *, partitions: int = 0) -> DrainedAlone:
-    """Drain one backlog into a table with so many partitions, or without any."""
+    """Drain one backlog into a table with this many partitions, or without any."""
     name = f"memory-{records}-{partitions}"
     layout: dict[str, Any] = {"partition_by": f"bucket({partitions}, order_id)"} if partitions else {}
     generate(lab.bootstrap_servers, name, FIRST_RECORDS)

@@ -1,4 +1,4 @@
-"""A mirror beside a table of the same changes, and beside Spark's MERGE: loads, batches, a large mirror.
+"""A mirror, a table of the same changes, and Spark's MERGE: loads, batches, a large mirror.
 
 Everything in this process on one warm Spark server, in turns. MERGE gets the changes from a table, decoded.
 """
@@ -57,7 +57,7 @@ _MERGE = """MERGE INTO {merged} t USING (SELECT * FROM (SELECT *, row_number() O
 
 @dataclass(frozen=True, slots=True)
 class MirrorResult:
-    """Seconds; those of batches are medians of so many rounds of ``CHANGES`` changes.
+    """Seconds; batches are medians over rounds of ``CHANGES`` changes.
 
     ``commit_seconds`` are the mirror's fold and commit, ``merge_seconds`` Spark's on the same changes.
     ``batch_seconds`` are of one batch after another, between which upkeep ran ``upkeeps`` times; the last one
@@ -82,7 +82,7 @@ class MirrorResult:
 
 
 def measure_mirror(lab: Lab, rows: int, batches: int, large_rows: int) -> MirrorResult:
-    """Load ``rows``, then change some of them again and again; then a larger one."""
+    """Load ``rows``, then change some of them repeatedly; then a larger mirror."""
     broker, draw = KafkaBroker(lab.bootstrap_servers), random.Random(rows)
     topic = _loaded_topic(broker, rows)
     with lab.spark("spark-mirror") as spark:
@@ -115,7 +115,7 @@ def measure_mirror(lab: Lab, rows: int, batches: int, large_rows: int) -> Mirror
 
 
 def _large(lab: Lab, spark: SparkConnectServer, broker: KafkaBroker, rows: int) -> tuple[float, float, float]:
-    """Return the seconds of the load, of a drain of changes after it, and of that one's fold and commit."""
+    """Return the seconds of the load, of a later drain of changes, and of its fold and commit."""
     topic = _loaded_topic(broker, rows)
     path = lab.configure("mirror-large", topic, spark, layout="mirror")
     load, _ = _timed_drain(path)
@@ -127,7 +127,7 @@ def _large(lab: Lab, spark: SparkConnectServer, broker: KafkaBroker, rows: int) 
 def _rounds(
     broker: KafkaBroker, paths: Mapping[str, Path], change: _Changed
 ) -> list[tuple[float, float, float, float]]:
-    """Return of each round the seconds of the mirror's drain and its commit, of the other's, of MERGE."""
+    """Return the seconds per round of the mirror's drain and commit, the other table's, and MERGE."""
     spent = []
     with _opened(paths["changes"], "upkeep") as connections:
         _copy_for_merge(connections)
@@ -139,7 +139,7 @@ def _rounds(
 
 
 def _one_after_another(change: _Changed, batches: int) -> tuple[list[float], int]:
-    """Return the seconds of so many batches, and of one after upkeep, and how often upkeep ran between."""
+    """Return the seconds of this many batches, of one after upkeep, and the number of upkeep runs."""
     steps, upkeeps = [], 0
     for _ in range(batches):
         upkeeps += _tidied(change.path)
@@ -150,7 +150,7 @@ def _one_after_another(change: _Changed, batches: int) -> tuple[list[float], int
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A mirror of so many rows, of which each call changes ``CHANGES``."""
+    """A mirror of this many rows; each call changes ``CHANGES`` of them."""
 
     broker: KafkaBroker
     topic: str
@@ -159,21 +159,21 @@ class _Changed:
     rows: int
 
     def __call__(self) -> tuple[float, float]:
-        """Return the seconds of the drain that brings the changes in, and of its fold and commit."""
+        """Return the seconds of the drain of the changes, and of its fold and commit."""
         _produce(self.broker, self.topic, _changes(self.draw, self.rows))
         seconds, result = _timed_drain(self.path)
         return seconds, _of_commit(result)
 
 
 def _loaded_topic(broker: KafkaBroker, rows: int) -> str:
-    """Return a topic in which a snapshot tells so many rows."""
+    """Return a topic with a snapshot of this many rows."""
     topic = broker.new_topic(1, retention_ms=-1)
     _produce(broker, topic, [("r", n) for n in range(rows)])
     return topic
 
 
 def _tidied(path: Path, always: str = "") -> int:
-    """Do the upkeep that is due, as the sensor would between two drains, and that kind; return how often."""
+    """Run due upkeep, as the sensor would between two drains, and this kind; return the number."""
     with _opened(path, "upkeep") as connections:
         pipeline = load_config(path).pipelines[0]
         due = [due.kind.name for due in upkeep_due(pipeline, connections) if not due.kind.goes_by_clock]
@@ -202,7 +202,7 @@ def _produce(
 
 
 def _form(source: Source, operation: str) -> bytes:
-    """Return an event with places for its numbers: writing each as JSON would take longer than its drain."""
+    """Return an event with placeholders for numbers: JSON encoding would take longer than the drain."""
     row = {"id": _KEY, "name": f"name {_KEY} {_LSN}", "score": _LSN + 0.5, "seen": "2024-02-29T10:00:00Z"}
     return _with_numbers(source.event(operation, None if operation == "d" else row, lsn=_LSN))
 
@@ -257,7 +257,7 @@ def _merge(connections: Connections, first: int) -> float:
 
 
 def _schema_cpu(lab: Lab, broker: KafkaBroker, spark: SparkConnectServer, rows: int) -> float:
-    """Return the CPU of tasks a row with schemas, as a part of that without."""
+    """Return the tasks' CPU per row with schemas, relative to that without."""
     cpu = []
     for number, source in enumerate((_PLAIN, _WITH_SCHEMA)):
         topic = broker.new_topic(1, retention_ms=-1)

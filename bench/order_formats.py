@@ -1,4 +1,4 @@
-"""The orders of ``bench.records`` as Avro and as Protobuf, and the schemas that they are written by."""
+"""The orders of ``bench.records`` in Avro and Protobuf, and their schemas."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ AVRO = {
 
 
 def avro_value(row: dict[str, Any]) -> bytes:
-    """Return an order, given as JSON has it, as Avro."""
+    """Return an order from its JSON form in Avro."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, _parsed(), {**row, "placed_at": _micros(row)})
     return out.getvalue()
 
 
 def protobuf_value(row: dict[str, Any]) -> bytes:
-    """Return an order, given as JSON has it, as Protobuf."""
+    """Return an order from its JSON form in Protobuf."""
     message = _message_class()(**{name: value for name, value in row.items() if name != "placed_at"})
     message.placed_at.FromMicroseconds(_micros(row))
     return bytes(message.SerializeToString())
@@ -73,7 +73,7 @@ def _file() -> FileDescriptorProto:
 
 
 def descriptor() -> str:
-    """Return the file of the message as Python's serializers register it."""
+    """Return the message's file as Python's serializers register it."""
     return base64.b64encode(_file().SerializeToString()).decode()
 
 

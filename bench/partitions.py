@@ -1,4 +1,4 @@
-"""The same records over few Kafka partitions and over many: what a wide topic costs.
+"""The same records over few and over many Kafka partitions: the cost of a wide topic.
 
 Each width is drained as one batch into a table of its own, in an order that turns round; then a batch of so
 few records that each partition has two, which is how a wide topic looks while it is kept up with.
@@ -25,7 +25,7 @@ GOAL_SMALL_RATIO = 3.0
 
 @dataclass(frozen=True, slots=True)
 class WidthDrain:
-    """All drains of one width: CPU of driver, server and workers, nan where not told.
+    """All drains of one width: CPU of driver, server and workers, nan off Linux.
 
     ``small_seconds`` is the median of the small batches, each in a process that had drained before.
     """
@@ -37,26 +37,26 @@ class WidthDrain:
 
     @property
     def cpu_us_per_row(self) -> float:
-        """CPU microseconds a row of the long backlog."""
+        """CPU microseconds per row of the long backlog."""
         return self.cpu_us / self.rows
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsResult:
-    """By number of partitions, few and many; ``records`` is what each drained in each round."""
+    """Results by number of partitions; ``records`` is the number drained per round."""
 
     records: int
     by_width: dict[int, WidthDrain]
 
     @property
     def cpu_ratio(self) -> float:
-        """How many times the CPU a row of few partitions many take."""
+        """CPU per row with many partitions divided by that with few."""
         few, many = self.by_width.values()
         return many.cpu_us_per_row / few.cpu_us_per_row
 
     @property
     def small_ratio(self) -> float:
-        """The same of a small batch, by time."""
+        """The same for a small batch, by time."""
         few, many = self.by_width.values()
         return many.small_seconds / few.small_seconds
 
@@ -64,7 +64,7 @@ class PartitionsResult:
 def measure_partitions(
     lab: Lab, records: int, *, widths: tuple[int, int] = WIDTHS, rounds: int = ROUNDS
 ) -> PartitionsResult:
-    """Fill a topic of each width again and again, and drain it, each as one batch."""
+    """Fill a topic of each width repeatedly, and drain it, each as one batch."""
     for width in widths:
         generate(lab.bootstrap_servers, _topic(width), FIRST_RECORDS, partitions=width)
     long: defaultdict[int, list[MeasuredDrain]] = defaultdict(list)

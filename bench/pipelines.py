@@ -1,4 +1,4 @@
-"""What many pipelines cost Dagster: loading the code location, and what a run of one pays for the others.
+"""Dagster's cost of many pipelines: loading the code location, and running one of them.
 
 Each figure is the CPU time of a new process: no server is asked, and other work on the machine counts little.
 """
@@ -35,25 +35,25 @@ class LocationCost:
 
     @property
     def definitions_seconds(self) -> float:
-        """All that the number of pipelines decides: not the imports."""
+        """The part that depends on the number of pipelines, without imports."""
         return sum(seconds for step, seconds in self.load_seconds.items() if step != "imports")
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinesResult:
-    """The same for few pipelines and for ten times as many."""
+    """Costs for few pipelines and for ten times as many."""
 
     few: LocationCost
     many: LocationCost
 
     @property
     def growth(self) -> float:
-        """How many times the definitions of the few those of ten times as many cost."""
+        """Cost of definitions with ten times as many pipelines, relative to few."""
         return self.many.definitions_seconds / self.few.definitions_seconds
 
 
 def measure_pipelines(lab: Lab, pipelines: int) -> PipelinesResult:
-    """Load the definitions of a tenth of ``pipelines`` and of all, as the code server and as a run do."""
+    """Load the definitions of a tenth of ``pipelines`` and of all, as the code server and a run do."""
     few, many = (_measure(lab.folder, number) for number in (pipelines // GROWTH_OF_PIPELINES, pipelines))
     return PipelinesResult(few, many)
 
@@ -79,7 +79,7 @@ def _in_a_new_process(process: str, environment: dict[str, str]) -> dict[str, fl
 
 
 def _load(step: Callable[[str], None]) -> None:
-    """Do what the code server does when it starts."""
+    """Do the code server's work at its start."""
     from dagster._core.remote_representation.external_data import RepositorySnap  # noqa: PLC0415
 
     import orchestration.build  # noqa: F401, PLC0415
@@ -96,7 +96,7 @@ def _load(step: Callable[[str], None]) -> None:
 
 
 def _run(step: Callable[[str], None]) -> None:
-    """Do what a run's process does before its first step, for one pipeline's drain."""
+    """Do the work of a run's process before its first step."""
     from dagster import AssetKey  # noqa: PLC0415
 
     import orchestration.build  # noqa: F401, PLC0415

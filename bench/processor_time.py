@@ -1,4 +1,4 @@
-"""CPU time of a call; of a process and everything below it, with its memory, from Linux' ``/proc``."""
+"""CPU time of a call, and of processes with their descendants and memory, from Linux' ``/proc``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MANY_CALLS = 20
 
 
 def least_cpu_ms(call: Callable[[], object]) -> float:
-    """Return the least of ten calls after another one: threads beside it work too."""
+    """Return the minimum over ten calls after a warm-up: other threads work too."""
     call()
     taken = []
     for _ in range(_CALLS):
@@ -28,7 +28,7 @@ def least_cpu_ms(call: Callable[[], object]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LiveProcess:
-    """``cpu_seconds`` are its own, ``ended_cpu_seconds`` those of children that have ended."""
+    """``cpu_seconds`` are its own, ``ended_cpu_seconds`` those of ended children."""
 
     pid: int
     parent: int
@@ -37,11 +37,11 @@ class LiveProcess:
     ended_cpu_seconds: float
 
     def pss_bytes(self) -> int:
-        """Its memory, of pages that several processes share its part; 0 when it has just ended."""
+        """Return its memory with its share of shared pages; 0 after its end."""
         return self._memory("Pss:")
 
     def private_bytes(self) -> int:
-        """Its memory that no other process shares; 0 when it has just ended."""
+        """Return its unshared memory; 0 after its end."""
         return self._memory("Private_Clean:", "Private_Dirty:")
 
     def _memory(self, *names: str) -> int:
@@ -74,7 +74,7 @@ def tree(root: int) -> Iterator[LiveProcess]:
 
 
 class TreeClock:
-    """User and system time of processes and their descendants from now on; nan off Linux.
+    """User and system time of processes and descendants from now on; nan off Linux.
 
     By process: Spark's workers are nobody's ended children. What one took is gone with it, and a sum of those
     that live could run backwards.
@@ -85,7 +85,7 @@ class TreeClock:
         self._before = _by_process(roots)
 
     def seconds(self) -> float:
-        """Return what they took since; of a process that ended, what it took before the last look is lost."""
+        """Return the time since; an ended process's time after the last look is lost."""
         if sys.platform != "linux":
             return math.nan
         now = _by_process(self._roots)
@@ -93,7 +93,7 @@ class TreeClock:
 
 
 def mean_cpu_ms(call: Callable[[], object], *roots: int) -> float:
-    """Return what one of twenty calls after another one takes of these processes and all below them."""
+    """Return the mean over twenty calls after a warm-up, for these processes and their descendants."""
     call()
     clock = TreeClock(*roots)
     for _ in range(_MANY_CALLS):

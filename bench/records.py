@@ -1,4 +1,4 @@
-"""Topics full of records: JSON orders of about 240 bytes and 11 fields, unless another shape is asked for."""
+"""Fills topics: JSON orders of about 240 bytes and 11 fields, or records of another shape."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ JSON_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class GenerateResult:
-    """What was put into a topic; ``value_bytes_per_record`` is the mean over one slice.
+    """Contents of a topic; ``value_bytes_per_record`` is the mean over one slice.
 
     ``records_per_second`` are those acknowledged, making them included.
     """
@@ -55,7 +55,7 @@ class GenerateResult:
 
 
 def order_values(first: int, count: int) -> list[bytes]:
-    """Orders numbered from ``first``; the same number is always the same bytes."""
+    """Return orders numbered from ``first``; a number always gives the same bytes."""
     days = {}
     values = []
     for n in range(first, first + count):
@@ -77,13 +77,13 @@ def order_values(first: int, count: int) -> list[bytes]:
 
 
 def order_keys(first: int, count: int) -> list[bytes]:
-    """The orders' keys: their customers."""
+    """Return the orders' keys: their customers."""
     return [b"customer-%06d" % (n * 31 % 200_003) for n in range(first, first + count)]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What records look like: ``values`` gives the JSON of so many from a number on, ``schema`` its types."""
+    """Shape of records: ``values`` gives JSON from a number on, ``schema`` its types."""
 
     name: str
     schema: pa.Schema
@@ -96,7 +96,7 @@ ORDERS = Shape("orders", JSON_SCHEMA, order_values)
 def generate(
     bootstrap_servers: str, topic: str, records: int, shape: Shape = ORDERS, *, partitions: int = PARTITIONS
 ) -> None:
-    """Make a topic of so many partitions, lz4, and fill it evenly."""
+    """Create a topic with this many partitions, compressed by lz4, and fill it evenly."""
     KafkaBroker(bootstrap_servers).create_topic(topic, partitions)
     fill(bootstrap_servers, topic, 0, records, shape, partitions=partitions)
 
@@ -110,7 +110,7 @@ def fill(
     *,
     partitions: int = PARTITIONS,
 ) -> GenerateResult:
-    """Append records numbered from ``first``, evenly over the partitions; many by several processes."""
+    """Append records numbered from ``first``, evenly over the partitions, by several processes if many."""
     parts = _parts(first, records, partitions)
     began = time.monotonic()
     if records < _FEW_RECORDS:
@@ -140,7 +140,7 @@ class _Part(NamedTuple):
 
 
 def _append(bootstrap_servers: str, topic: str, parts: Sequence[_Part], shape: Shape) -> None:
-    """Append them in the order of their numbers and wait until the broker has them all."""
+    """Append them in order and wait for acknowledgement."""
     failures: list[str] = []
     producer = Producer(
         {
@@ -172,7 +172,7 @@ def _append(bootstrap_servers: str, topic: str, parts: Sequence[_Part], shape: S
 
 
 def _parts(first: int, records: int, partitions: int) -> Sequence[_Part]:
-    """Every number once; partitions that get none are left out."""
+    """Return every number once; partitions without records are left out."""
     edges = [first + records * partition // partitions for partition in range(partitions + 1)]
     parts = [_Part(p, edges[p], edges[p + 1] - edges[p]) for p in range(partitions)]
     return [part for part in parts if part.records]

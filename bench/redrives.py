@@ -1,4 +1,4 @@
-"""A redrive of dead letters beside a replay of as many rows, both in this process on one warm Spark server.
+"""A redrive of dead letters and a replay of as many rows, both on one warm Spark server.
 
 A gate that refuses some of the currencies makes the letters: they lie scattered, and each is a row once the
 gate is gone.
@@ -47,7 +47,7 @@ _GATE: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class RedrivesResult:
-    """How many letters became rows, and rows were replayed, and in how many seconds of wall time."""
+    """Numbers of redriven dead letters and replayed rows, and wall seconds."""
 
     letters: int
     redrive_seconds: float
@@ -56,12 +56,12 @@ class RedrivesResult:
 
     @property
     def ratio(self) -> float:
-        """Rows a second of the redrive as a part of the replay's."""
+        """Rows per second of the redrive relative to the replay's."""
         return (self.letters / self.redrive_seconds) / (self.rows / self.replay_seconds)
 
 
 def measure_redrives(lab: Lab, letters: int) -> RedrivesResult:
-    """Drain until there are about so many letters, take the gate away, and time both."""
+    """Drain until there are about this many dead letters, remove the gate, and time both."""
     records = round(letters / REFUSED_SHARE)
     KafkaBroker(lab.bootstrap_servers).create_topic(TOPIC)
     fill_partition(lab.bootstrap_servers, TOPIC, 0, 0, records)

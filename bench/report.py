@@ -1,4 +1,4 @@
-"""What was measured, for people and for machines; nothing is measured here."""
+"""Output of measurements, for people and for programs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Row = tuple[str, str, str]
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on; ``load`` is what else was running when the run began."""
+    """Return what the figures depend on; ``load`` is the load at the start of the run."""
     return {
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
@@ -151,7 +151,7 @@ def formats_rows(result: FormatsResult) -> list[Row]:
 
 
 def shapes_cost_rows(result: ShapesCostResult) -> list[Row]:
-    """Each case's CPU beside that of rows as they are."""
+    """Return each case's CPU relative to rows without shaping."""
     rows: list[Row] = [("CPU µs a record: rows as they are", f"{result.us[PLAIN]:.2f}", "")]
     for name, ratio in result.ratios.items():
         goal = f"<= {COST_GOALS[name]:g}" if name in COST_GOALS else ""
@@ -170,7 +170,7 @@ def redrives_rows(result: RedrivesResult) -> list[Row]:
 
 
 def mirror_rows(result: MirrorResult) -> list[Row]:
-    """What a mirror costs beside a table of its changes, MERGE beside it, and a larger one."""
+    """Return costs of a mirror, of a table of its changes, of MERGE, and of a larger mirror."""
     load = result.append_load_seconds / result.load_seconds
     first, *between, last = result.batch_seconds
     worst = max(between, default=first)
@@ -232,7 +232,7 @@ def gateway_rows(result: GatewayResult) -> list[Row]:
 
 
 def hot_rows(result: HotResult) -> list[Row]:
-    """Freshness beside a bare consumer, what following costs beside a drain, and what queries cost."""
+    """Return freshness, the cost of following relative to a drain, and costs of queries."""
     rows = [row for each in result.freshness for row in hot_watch_rows(each)]
     follow = f"{result.follow_us:.2f} / {result.drain_us:.2f} = {result.follow_us / result.drain_us:.2f}"
     lookup = f"{result.lookup_ms:.1f} / {result.arrow_ms:.1f} = {result.lookup_ms / result.arrow_ms:.3f}"
@@ -270,7 +270,7 @@ def hot_watch_rows(result: Freshness) -> list[Row]:
 
 
 def lookups_rows(result: LookupsResult) -> list[Row]:
-    """What is found beside all that is read."""
+    """Return costs of lookups relative to a full scan."""
     found = zip(result.found, result.lookup_ms, strict=True)
     asked = [(f"a lookup that finds {rows}", ms, GOAL_IN_LAKE) for rows, ms in found]
     asked.append(("count(*)", result.count_ms, GOAL_COUNT))
@@ -329,7 +329,7 @@ def _cost(rounds: Sequence[Sunk]) -> str:
 
 
 def cold_start_rows(result: ColdStartResult) -> list[Row]:
-    """What starts cost, and whose imports it is."""
+    """Return start-up costs, and import times by package."""
     rows: list[Row] = [("Spark Connect server, until it answers", f"{result.spark_server_seconds:.1f} s", "")]
     for name, start in result.starts.items():
         rows.append((name, f"{start.seconds:.2f} s; CPU {start.cpu_seconds:.2f} s", ""))
@@ -415,7 +415,7 @@ def pipelines_rows(result: PipelinesResult) -> list[Row]:
 
 
 def tick_rows(result: TickResult) -> list[Row]:
-    """Sensor tick to commit, and a tick with nothing to do."""
+    """Return times from sensor tick to commit, and of a tick without work."""
     empty = result.empty
     return [
         ("sensor tick to commit, p50", f"{result.p50_seconds:.1f} s", f"<= {GOAL_P50_SECONDS:.0f} s"),

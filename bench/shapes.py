@@ -1,4 +1,4 @@
-"""Records of other shapes than the orders: wide, nested and tiny ones, drained and read by the bare loop."""
+"""Records of other shapes: wide, nested and tiny ones, drained and read by the bare loop."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ SHAPES = ((WIDE, 0.05), (NESTED, 0.25), (TINY, 2.0))
 def measure_shapes(
     lab: Lab, records: int, shapes: tuple[tuple[Shape, float], ...] = SHAPES
 ) -> dict[str, CatchUpResult]:
-    """Each shape drained once and read by the bare loop once, by its name."""
+    """Drain each shape and read it by the bare loop, by name."""
     return {
         shape.name: measure_catch_up(lab, int(records * part), rounds=1, shape=shape)
         for shape, part in shapes

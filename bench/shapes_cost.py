@@ -1,4 +1,4 @@
-"""What shaping costs beside rows as they are: in this process, chunk by chunk, in an order that turns round.
+"""Costs of shaping relative to rows without it: in this process, by chunk, in rotating order.
 
 A part a file: ``measure_expressions`` is about columns and filters.
 """
@@ -54,17 +54,17 @@ class ShapesCostResult:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Return each case as a part of rows as they are."""
+        """Return each case relative to rows without shaping."""
         return {name: us / self.us[PLAIN] for name, us in self.us.items() if name != PLAIN}
 
 
 def measure_shapes_cost(_lab: Lab, records: int, *, rounds: int = ROUNDS) -> ShapesCostResult:
-    """Make rows of so many orders in each case."""
+    """Make rows of this many orders in each case."""
     return ShapesCostResult(measure_expressions(records, rounds))
 
 
 def measure_expressions(records: int, rounds: int) -> dict[str, float]:
-    """Return CPU microseconds a record by case."""
+    """Return CPU microseconds per record by case."""
     first = [json.loads(value) for value in order_values(0, CHUNK_RECORDS)]
     makers = {name: _maker(settings, _chunk(first)) for name, settings in CASES.items()}
     spent: defaultdict[str, float] = defaultdict(float)

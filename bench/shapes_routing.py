@@ -1,4 +1,4 @@
-"""What ``route`` costs: orders decoded and written as a task does, into one table, ten, and by ten tasks.
+"""Costs of ``route``: orders decoded and written by a task into one table, ten, and by ten tasks.
 
 CPU of this process without fetching, in turns; ``python -m bench.shapes_routing`` needs no server.
 """
@@ -46,7 +46,7 @@ _SCHEMA = JSON_SCHEMA.append(pa.field("kind", pa.string()))
 
 
 def main() -> None:
-    """Print microseconds a record for each, and the ratios."""
+    """Print microseconds per record for each, and the ratios."""
     with tempfile.TemporaryDirectory() as folder:
         warehouse = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
         catalog = open_catalog("sluice", warehouse)
@@ -104,7 +104,7 @@ def _filtered(table: Table, condition: str, prefix: str) -> float:
 
 
 def _spent_us(rows: RowMaker, write: Callable[[ChunkRows], None], close: Callable[[], object]) -> float:
-    """Return the CPU of decoding, shaping and writing a record."""
+    """Return the CPU of decoding, shaping and writing, per record."""
     seconds = 0.0
     for first in range(0, ROWS, CHUNK_RECORDS):
         orders, nothing = order_values(first, CHUNK_RECORDS), [None] * CHUNK_RECORDS

@@ -1,4 +1,4 @@
-"""Small batches: what a run's first commit costs a fresh process and each further one, and where it goes."""
+"""Small batches: a run's first commit in a fresh process, further ones, and their parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOAL_LATER_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FirstBatch:
-    """From the decision to start a process to its first commit; the parts add up to ``seconds``.
+    """From the request of a process to its first commit; the parts add up to ``seconds``.
 
     ``drain_seconds`` begins with recovery of what earlier runs left and ends with the commit.
     """
@@ -42,7 +42,7 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True)
 class SmallBatchesResult:
-    """``later_seconds`` are from one commit to the next: look, plan, log, read, write, verify, commit."""
+    """``later_seconds`` are between commits: look, plan, log, read, write, verify, commit."""
 
     records_per_batch: int
     runs: int
@@ -74,7 +74,7 @@ class SmallBatchesResult:
 
 
 def measure_small_batches(lab: Lab, runs: int, batches_per_run: int) -> SmallBatchesResult:
-    """Run after run into one table, each with a backlog of ``batches_per_run`` batches.
+    """Run repeatedly into one table, each time with a backlog of ``batches_per_run`` batches.
 
     The run before them, which makes the table and warms the session up, is not counted.
     """
@@ -113,7 +113,7 @@ def _first(process: DrainProcess) -> FirstBatch:
 
 
 def _typical(seconds: Sequence[float], durations_ms: Sequence[dict[str, int]]) -> dict[str, float]:
-    """Median milliseconds by step of batches that took so long, and of what is not in any step."""
+    """Return the median milliseconds by step of such batches, and of the time outside steps."""
     steps = dict.fromkeys(step for batch in durations_ms for step in batch)
     inside = {step: median(batch.get(step, 0) for batch in durations_ms) for step in steps}
     whole = zip(seconds, durations_ms, strict=True)

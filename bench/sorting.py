@@ -1,4 +1,4 @@
-"""What ``sort_by`` costs: the same orders decoded and written as one task does, sorted and as they came.
+"""Costs of ``sort_by``: the same orders decoded and written by one task, sorted and unsorted.
 
 CPU of this process without fetching, in turns; ``python -m bench.sorting`` says it, and needs no server.
 """
@@ -40,7 +40,7 @@ _ORDERS = {"as they came": (), "sorted": ("customer", "placed_at")}
 
 
 def main() -> None:
-    """Print microseconds a row for both, and their ratio."""
+    """Print microseconds per row for both, and their ratio."""
     with tempfile.TemporaryDirectory() as folder:
         warehouse = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
         catalog = open_catalog("sluice", warehouse)
@@ -70,7 +70,7 @@ def _table(catalog: Catalog, name: str, sort_by: Sequence[str]) -> Table:
 
 
 def _written_us(table: Table, turn: int) -> float:
-    """Return the CPU of decoding, shaping and writing a row."""
+    """Return the CPU of decoding, shaping and writing, per row."""
     rows = RowMaker(
         JSON.decoder,
         Origin("orders", 1, 0),

@@ -1,4 +1,4 @@
-"""One Kafka partition drained by 1, 2 and 4 tasks: what a long partition gains from being cut.
+"""One Kafka partition drained by 1, 2 and 4 tasks: the gain of splitting a long partition.
 
 A topic with one partition cannot be spread by its partitions; its offset range can. Every number of tasks
 drains the same records into a table of its own, in an order that turns round every time.
@@ -22,7 +22,7 @@ ROUNDS = 2
 
 @dataclass(frozen=True, slots=True)
 class SplitDrain:
-    """All drains of one number of tasks; ``cpu_us`` is of driver, server and workers, nan where not told.
+    """All drains of one number of tasks; ``cpu_us`` is of driver, server and workers, nan off Linux.
 
     ``files`` is how many data files a drain wrote: each task writes one.
     """
@@ -45,20 +45,20 @@ class SplitDrain:
 
 @dataclass(frozen=True, slots=True)
 class SplitsResult:
-    """By number of tasks; ``records`` is what each drained in each round."""
+    """Results by number of tasks; ``records`` is the number drained per round."""
 
     records: int
     by_tasks: dict[int, SplitDrain]
 
     def gain(self, tasks: int) -> float:
-        """How many times as fast as one task."""
+        """Speed relative to one task."""
         return self.by_tasks[tasks].rows_per_second / self.by_tasks[1].rows_per_second
 
 
 def measure_splits(
     lab: Lab, records: int, *, tasks: tuple[int, ...] = TASKS, rounds: int = ROUNDS
 ) -> SplitsResult:
-    """Fill one partition again and again, and drain it by each number of tasks, each as one batch."""
+    """Fill one partition repeatedly, and drain it by each number of tasks, each as one batch."""
     generate(lab.bootstrap_servers, WARM_UP, FIRST_RECORDS)
     KafkaBroker(lab.bootstrap_servers).create_topic(TOPIC)
     fill_partition(lab.bootstrap_servers, TOPIC, 0, 0, FIRST_RECORDS)

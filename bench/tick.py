@@ -1,4 +1,4 @@
-"""From a sensor's tick to the commit it asked for, through a real Dagster daemon, and where the time goes.
+"""From a sensor's tick to its commit through a real Dagster daemon, and its parts.
 
 In the end nothing is produced any more, and ticks that ask for nothing are measured.
 """
@@ -53,7 +53,7 @@ class TickRound:
 
 @dataclass(frozen=True, slots=True)
 class TickResult:
-    """All rounds but the daemon's first, whose run makes the table; ``empty`` are ticks after the last."""
+    """All rounds except the daemon's first, whose run creates the table; ``empty`` are later ticks."""
 
     records: int
     runs_succeeded: int
@@ -67,7 +67,7 @@ class TickResult:
 
     @property
     def p95_seconds(self) -> float:
-        """Of less than 20 rounds the slowest."""
+        """The slowest of fewer than 20 rounds, else the 95th percentile."""
         return p95([r.seconds for r in self.rounds])
 
     @property
@@ -82,7 +82,7 @@ class TickResult:
 
 
 def measure_tick(lab: Lab, rounds: int, empty_ticks: int = EMPTY_TICKS) -> TickResult:
-    """Start a daemon over the lab's servers, give it a backlog, wait for the run, and again; then nothing."""
+    """Start a daemon over the lab's servers, drain backlogs repeatedly; then none."""
     generate(lab.bootstrap_servers, TOPIC, RECORDS)
     with lab.spark("spark-tick") as spark:
         path = lab.configure("tick", TOPIC, spark, max_batch_records=RECORDS)
@@ -145,5 +145,5 @@ def _ticked_at(instance: DagsterInstance, run_id: str) -> float:
 
 
 def _committed_at(events: list[EventLogEntry]) -> float:
-    """When the run told of its first batch, which it does right after the commit."""
+    """Return when the run reported its first batch, right after the commit."""
     return next(event.timestamp for event in events if not event.is_dagster_event and event.step_key)

@@ -1,4 +1,4 @@
-"""``python -m prove``: servers of its own, scenarios side by side, a report, nothing left behind."""
+"""``python -m prove``: starts servers, runs scenarios in parallel, reports, and cleans up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXIT_BROKEN = 1
 
 
 def _shard(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, int] | None:
-    """Read ``I/N``."""
+    """Parse ``I/N``."""
     if text is None:
         return None
     part, _, of = text.partition("/")
@@ -76,7 +76,7 @@ def main(
     folder: Path | None,
     is_json: bool,
 ) -> None:
-    """Strike real pipelines at every point, restart them, and count lost and doubled records.
+    """Fault real pipelines at every point, restart them, and count lost and doubled records.
 
     The whole matrix takes about two hours. Each row is stored in prove/rows.jsonl as soon as it is there:
     --resume continues with the missing ones, also on another machine and by shards. A row is valid for the
@@ -118,7 +118,7 @@ def main(
 def _run_and_keep(
     chosen: list[Scenario], jobs: int, everything: dict[str, Scenario], *, is_new: bool
 ) -> list[Outcome]:
-    """Run those without a row, store theirs, and update the page once every scenario has one."""
+    """Run scenarios without a row, store their rows, and update the page once none is missing."""
     digest = kept.product_digest()
     rows = {} if is_new else kept.read_rows(kept.ROWS, digest, everything)
     kept.write_rows(kept.ROWS, rows.values())
@@ -142,7 +142,7 @@ def _run_and_keep(
 
 
 def with_counts(page: str, counts: str) -> str:
-    """Return the page with these counts in its section of that name, the last one."""
+    """Return the page with these counts in its last section of that name."""
     before, heading, _ = page.partition(COUNTS_HEADING)
     return f"{before}{heading}{counts}"
 
@@ -189,7 +189,7 @@ def _run(
 
 @contextmanager
 def _murmuring_to(log: Path) -> Iterator[None]:
-    """Let standard error go there: proxies and runs that are killed say much."""
+    """Redirect standard error to the file: proxies and killed runs write much of it."""
     kept = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)

@@ -1,4 +1,4 @@
-"""Every scenario there is, by name."""
+"""The catalogue of scenarios, by name."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ USUAL_SEED = 1
 
 
 def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
-    """By name, in the report's order; ``seed`` is the soaks'."""
+    """Return all scenarios by name, in the report's order; ``seed`` is the soaks'."""
     sleepers = (runs, acts, redrives, tasks)
     topics = (kafka, broker, cluster, records)
     tables = (
@@ -98,7 +98,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
 
 
 def choose(*, only: str = "*", is_quick: bool = False, seed: int = USUAL_SEED) -> list[Scenario]:
-    """Those whose name matches the shell pattern ``only``; with ``is_quick`` the short selection of them."""
+    """Return scenarios whose name matches the shell pattern ``only``; ``is_quick`` selects a short list."""
     return [
         each
         for each in all_scenarios(seed).values()

@@ -1,4 +1,4 @@
-"""What is in the lake in the end, held against what was produced."""
+"""Compares the final contents of the lake with the produced records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of what is wrong, see ``Findings``; ``examples`` are the first findings in words.
+    """Counts of errors, see ``Findings``; ``examples`` describe the first of them.
 
     ``unreadable`` counts commits of main that neither log nor books know, too. ``orphans`` are files of the
     books that nothing names: a fold that died leaves them to orphan removal, nobody sweeps there.
@@ -34,7 +34,7 @@ class Counts:
     examples: tuple[str, ...]
 
     def findings(self, *happened: str, **more: Any) -> Findings:
-        """Return them with what ``happened``; ``more`` are other fields, or win over the counts."""
+        """Return the counts with the events in ``happened``; ``more`` overrides fields."""
         counts = {name: getattr(self, name) for name in ("lost", "doubled", "unreadable", "stray")}
         return Findings("; ".join((*happened, *self.examples)), **{**counts, **more})
 
@@ -77,7 +77,7 @@ def check(workload: Workload, *, of_earlier: int = 0, may_be_outdated: bool = Fa
 
 
 def _find_damaged(table: Table) -> Iterator[str]:
-    """Files that some snapshot names and that are not there as it says; what lists them must be readable."""
+    """Return files of any snapshot that are missing or have another size; their lists must be readable."""
     for path, size in named_files(table).items():
         file = table.io.new_input(path)
         if not file.exists() or len(file) != size:
@@ -85,7 +85,7 @@ def _find_damaged(table: Table) -> Iterator[str]:
 
 
 def _committed(table: Table) -> set[str]:
-    """Return the attempts whose commits main shows; a new anchor's is nobody's run and is not logged."""
+    """Return the attempts whose commits main shows; an anchor's snapshot has no run and is not logged."""
     commits = map(summary_of, main_history(table))
     return {each.attempt for each in commits if each.attempt and each.kind != REANCHOR.name}
 

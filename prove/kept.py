@@ -1,4 +1,4 @@
-"""Rows of a whole run, kept in a file, so that the run may go on in another session or on another machine.
+"""Stored rows of a run, so that it can continue in another session or on another machine.
 
 A row counts only for the product code and the lock files it was made with, and for the title and the promise
 that its scenario still has.
@@ -36,7 +36,7 @@ _DEFAULTS = {each.name: each.default for each in fields(Findings) if each.defaul
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One outcome, with the digest of the code it is of and the time it ended at (UTC)."""
+    """An outcome, with the digest of its code and the UTC time of its end."""
 
     digest: str
     ended: datetime
@@ -44,7 +44,7 @@ class Row:
 
 
 def product_digest(root: Path = ROOT) -> str:
-    """Return 16 hex digits of every product file and lock file, names and bytes; caches are none."""
+    """Return 16 hex digits of all product and lock files, names and contents, without caches."""
     named = [root / name for name in (*PRODUCT, *OTHER_LOCKS)]
     files = [
         path
@@ -64,7 +64,7 @@ def _is_product(path: Path) -> bool:
 
 
 def read_rows(path: Path, digest: str, scenarios: Mapping[str, Scenario]) -> dict[str, Row]:
-    """Return by name the last row of each scenario that is of this digest and has the scenario's promise.
+    """Return the last row of each scenario of this digest and with the scenario's promise.
 
     A last line that a kill cut off is left out.
     """
@@ -78,7 +78,7 @@ def read_rows(path: Path, digest: str, scenarios: Mapping[str, Scenario]) -> dic
 
 
 def stored_rows(path: Path) -> list[Row]:
-    """Return every stored row, whatever code it is of and whatever scenarios there are today."""
+    """Return all stored rows, of any code and scenarios."""
     by_name = {written["name"]: written for written in _lines(path)}
     return [_read(written, group=written["group"], again="") for written in by_name.values()]
 
@@ -92,7 +92,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def origin(rows: Collection[Row]) -> str:
-    """Return how long the rows took, when they were made, and of what code."""
+    """Return the rows' duration, dates and code version."""
     first, last = (pick(row.ended for row in rows).date() for pick in (min, max))
     days = f"{first}" if first == last else f"{first} to {last}"
     digests = ", ".join(sorted({row.digest for row in rows}))
@@ -100,18 +100,18 @@ def origin(rows: Collection[Row]) -> str:
 
 
 def write_rows(path: Path, rows: Collection[Row]) -> None:
-    """Let the file hold these rows and no others."""
+    """Replace the file's rows by these."""
     path.write_text("".join(_line(row) for row in rows))
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Add a row; what was written before stays readable if the process dies here."""
+    """Append a row; earlier rows stay readable if the process dies."""
     with path.open("a") as file:
         file.write(_line(row))
 
 
 def covered_minutes(rows: Collection[Row]) -> float:
-    """Return the minutes in which at least one of the rows was being made, on however many machines."""
+    """Return the minutes covered by at least one row, over all machines."""
     total, until = 0.0, float("-inf")
     for start, end in sorted(
         (row.ended.timestamp() - row.outcome.seconds, row.ended.timestamp()) for row in rows
@@ -122,7 +122,7 @@ def covered_minutes(rows: Collection[Row]) -> float:
 
 
 def shard_of(scenarios: Sequence[Scenario], part: int, of: int) -> list[Scenario]:
-    """Return part ``part`` of ``of``, counted from 1; the parts of one ``of`` have every scenario once."""
+    """Return part ``part`` of ``of``, counted from 1; all parts together have each scenario once."""
     return list(scenarios[part - 1 :: of])
 
 

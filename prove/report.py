@@ -1,4 +1,4 @@
-"""Results of scenarios for the terminal and for programs, as an HTML report, and as the counts of a page."""
+"""Results of scenarios: terminal lines, JSON, an HTML report, and counts for a page."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def complaint(outcome: Outcome) -> str:
 
 
 def command_of(outcome: Outcome) -> str:
-    """Return the command that runs the scenario again, alone."""
+    """Return the command that repeats only this scenario."""
     again = outcome.again or f"--only '{outcome.name}'"
     return f"  ./sluice prove {again}"
 
@@ -125,7 +125,7 @@ def as_json(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
 
 
 def kind_of(name: str) -> str:
-    """Return which kind of fault a scenario of this name is."""
+    """Return the kind of fault in a scenario of this name."""
     return next(kind for kind, pattern in KINDS if re.search(pattern, name))
 
 
@@ -135,7 +135,7 @@ def _catalog_of(name: str) -> str:
 
 
 def as_counts(outcomes: Sequence[Outcome], origin: str) -> str:
-    """Return the counts of the docs page, in Markdown; ``origin`` names the run."""
+    """Return the counts for the docs page, in Markdown; ``origin`` describes the run."""
     kinds = _grouped(outcomes, lambda each: kind_of(each.name))
     catalogs = _grouped(outcomes, lambda each: _catalog_of(each.name))
     tables = (
@@ -145,7 +145,7 @@ def as_counts(outcomes: Sequence[Outcome], origin: str) -> str:
 
 
 def as_html(outcomes: Sequence[Outcome], origin: str) -> str:
-    """Return a page of all rows by group, which needs no other file; ``origin`` names the run."""
+    """Return a self-contained page of all rows by group; ``origin`` describes the run."""
     groups = _grouped(outcomes, lambda each: each.group)
     return "".join(
         (

@@ -1,4 +1,4 @@
-"""Runs scenarios side by side, and those alone that take a whole machine.
+"""Runs scenarios in parallel, and those that need the whole machine alone.
 
 The work is a process of its own; the nemesis and the checker are a thread.
 """
@@ -22,7 +22,7 @@ def run_scenarios(
     jobs: int,
     on_outcome: Callable[[Outcome], None] = lambda _outcome: None,
 ) -> list[Outcome]:
-    """Run them all, whatever becomes of each; outcomes in the order of ``scenarios``."""
+    """Run all, whatever their results; return outcomes in the order of ``scenarios``."""
     outcomes: dict[str, Outcome] = {}
     beside_others = [scenario for scenario in scenarios if not scenario.is_alone]
     alone = [scenario for scenario in scenarios if scenario.is_alone]
@@ -34,7 +34,7 @@ def run_scenarios(
 
 
 def _outcomes(scenarios: Sequence[Scenario], testbed: Testbed, jobs: int) -> Iterator[Outcome]:
-    """As they come."""
+    """Yield outcomes as they arrive."""
     longest_first = sorted(scenarios, key=lambda scenario: -scenario.minutes)
     with ThreadPoolExecutor(jobs) as pool:
         try:
@@ -46,7 +46,7 @@ def _outcomes(scenarios: Sequence[Scenario], testbed: Testbed, jobs: int) -> Ite
 
 
 def run_one(scenario: Scenario, testbed: Testbed) -> Outcome:
-    """One scenario, and how long it took."""
+    """Run one scenario, and return its duration."""
     findings, failure, left_out = None, "", ""
     began = time.monotonic()
     try:

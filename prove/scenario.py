@@ -1,4 +1,4 @@
-"""One thing that is proven: what is done to a pipeline, what Sluice promises then, and what was found.
+"""A scenario: actions on a pipeline, Sluice's promise, and the findings.
 
 The command, the report and the runner know scenarios only; what a scenario does is its own.
 """
@@ -16,7 +16,7 @@ LEFT = "left to orphan removal"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What happened, and what an audit found afterwards: the four counts must be 0.
+    """Events and audit results; the four counts must be 0.
 
     ``lost`` counts records that are not in the table as they are in Kafka, ``doubled`` those that are there
     more than once, ``unreadable`` what the metadata names and cannot be read or contradicts, ``stray`` data
@@ -47,7 +47,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One case. ``needs`` are the servers beside Kafka: ``postgres``, ``rest``, ``nessie``, ``spark``.
+    """One case. ``needs`` are servers besides Kafka: ``postgres``, ``rest``, ``nessie``, ``spark``.
 
     ``title`` says in words what is done; ``run`` raises when the case could not be made, which is a failure,
     or ``LeftOut`` when this machine cannot make it. ``again`` are the command's options that run it again, if
@@ -77,7 +77,7 @@ def scenario_on(
     needs: AbstractSet[str] = frozenset(),
     is_alone: bool = False,
 ) -> Scenario:
-    """Return the case as the runner knows it; ``needs`` are servers beside the catalog's."""
+    """Return the scenario; ``needs`` are servers besides the catalog's."""
     return Scenario(
         name=f"{catalog}/{name}",
         group=f"{group}, on {CATALOG_NAMES[catalog]}",
@@ -91,7 +91,7 @@ def scenario_on(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A scenario that was run: findings, or in ``failure`` why there are none; ``left_out`` if it was not."""
+    """A scenario's result: findings, or the error in ``failure``, or ``left_out``."""
 
     name: str
     group: str
@@ -105,12 +105,12 @@ class Outcome:
 
     @property
     def is_kept(self) -> bool:
-        """True if nothing speaks against the promise."""
+        """True if nothing contradicts the promise."""
         return bool(self.left_out) or (self.findings is not None and self.findings.is_kept)
 
     @property
     def verdict(self) -> str:
-        """Return it in words; of a promise that was kept, too, what is not in order yet."""
+        """Return it in words, with remaining disorder even if the promise was kept."""
         if self.left_out or not self.is_kept:
             return "left out" if self.left_out else "BROKEN"
         return LEFT if self.findings and self.findings.left else "kept"

@@ -1,4 +1,4 @@
-"""The servers of one run, in one folder: each is started when somebody first asks for it, and only once."""
+"""The servers of one run, in one folder; each is started once, on first use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPARK = "spark-connect"
 
 
 class Servers:
-    """Kafka, Spark Connect, the object store and the catalogs; any number of threads may ask for them."""
+    """Kafka, Spark Connect, the object store and the catalogs; safe for any number of threads."""
 
     def __init__(self, folder: Path, *, spark_cores: int) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class Servers:
         return dict(self._once(name, lambda folder: self._start_catalog(name, folder)).properties)
 
     def secured_kafka(self) -> SecuredKafka:
-        """Return the broker that is asked over TLS, by users of every kind."""
+        """Return the broker that requires TLS, with users of every kind."""
         tokens = self._stack.enter_context(giving_tokens())
         secured = start_secured_kafka(ServerFolder(self._folder, "kafka-secured"), tokens)
         self._stack.callback(secured.server.process.stop)
@@ -70,7 +70,7 @@ class Servers:
         return str(self._once("registry", start_registry).url)
 
     def stop(self) -> None:
-        """Stop what was started; those that are not stopped die with this process."""
+        """Stop the started servers; the others die with this process."""
         self._stack.close()
 
     def _once(self, name: str, start: Callable[[ServerFolder], Any]) -> Any:
@@ -90,7 +90,7 @@ class Servers:
 
 @contextmanager
 def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Testbed]:
-    """Start Kafka and what is needed; all are stopped in the end, and with this process however it ends."""
+    """Start Kafka and the needed servers; they are stopped at the end, or die with this process."""
     servers = Servers(folder, spark_cores=os.cpu_count() or 1)
     needed = set(needs)
     try:
@@ -108,7 +108,7 @@ def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Testbed]:
 
 
 def spark_settings(folder: ServerFolder, *, cores: int = 2) -> SparkConnectSettings:
-    """Return the settings of a Connect server that lives there."""
+    """Return a Connect server's settings for this folder."""
     return SparkConnectSettings(
         folder,
         home=folder.home,

@@ -1,4 +1,4 @@
-"""What scenarios run on: servers that all share, and for each a topic, a table and a folder of its own."""
+"""Environment of scenarios: shared servers, and a topic, table and folder for each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CATALOG_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """The servers' addresses; ``catalogs`` are PyIceberg's properties by name, without the embedded one."""
+    """The servers' addresses; ``catalogs`` are PyIceberg's properties by name, except the embedded one."""
 
     folder: Path
     kafka: str
@@ -72,7 +72,7 @@ class Testbed:
 
 @dataclass(slots=True)
 class Contents:
-    """How many records of each kind the topic holds, for the checker; ``orders`` writes good ones.
+    """Numbers of records of each kind in the topic; ``orders`` writes good ones.
 
     With a ``source`` those are its changes, and the rows are what it has by now.
     """
@@ -85,13 +85,13 @@ class Contents:
 
     @property
     def records(self) -> int:
-        """Return how many it holds in all."""
+        """Return the total number."""
         return self.rows + self.dead_letters + self.tombstones
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One scenario's pipeline. ``proxy`` stands before a catalog that is a server."""
+    """A scenario's pipeline. ``proxy`` is in front of a catalog server."""
 
     lab: Lab
     kafka: KafkaBroker
@@ -102,7 +102,7 @@ class Workload:
     def produce(
         self, good: Sequence[bytes | Record], bad: Sequence[bytes | None] = (), *, at_ms: int | None = None
     ) -> None:
-        """Put records into the topic, evenly over its partitions; None is a tombstone."""
+        """Produce records, evenly over the partitions; None is a tombstone."""
         values = [*good, *bad]
         topic = self.lab.pipeline.topic
         records = [
@@ -119,37 +119,37 @@ class Workload:
         self.contents.dead_letters += len(bad) - bad.count(None)
 
     def produce_batch(self) -> None:
-        """Produce one batch: forty orders, three records that cannot be decoded, a tombstone."""
+        """Produce one batch: forty orders, three undecodable records, a tombstone."""
         self.produce(self.contents.orders(0, 40), [b"not json", b"null", b"\xff\xfe", None])
 
     def produce_long_batch(self) -> None:
-        """Produce one that a task reads range by range: too long to be read together."""
+        """Produce a batch that is too long to be read at once: a task reads it range by range."""
         self.produce(orders(1_000, LONG - BATCH))
         self.produce_batch()
 
     def drain_batches(self, number: int = 1) -> None:
-        """Bring so many batches into the table, one after another."""
+        """Commit this many batches, one by one."""
         for _ in range(number):
             self.produce_batch()
             self.run()
 
     def drain_and_produce(self) -> None:
-        """Bring one batch into the table, another one into the topic."""
+        """Commit one batch, and produce another."""
         self.drain_batches()
         self.produce_batch()
 
     def drain_and_produce_long(self) -> None:
-        """Bring one batch into the table, a long one into the topic."""
+        """Commit one batch, and produce a long one."""
         self.drain_batches()
         self.produce_long_batch()
 
     def recreate_topic(self) -> None:
-        """Delete the topic with all that it holds, and make it again."""
+        """Delete the topic with its records, and create it again."""
         self.kafka.delete_topic(self.lab.pipeline.topic)
         self.kafka.create_topic(self.lab.pipeline.topic, PARTITIONS, retention_ms=-1)
 
     def run(self, name: str = "drain") -> None:
-        """Do work in a process of its own, undisturbed."""
+        """Run work in its own process, undisturbed."""
         answer = self.lab.start(work=name).answer()
         assert answer.error in {None, "batch-held"}, f"{name} ended with {answer.message}"
 

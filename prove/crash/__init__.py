@@ -1,1 +1,1 @@
-"""Every job, killed at every place and met by every outcome of its commit; then run again."""
+"""Crash scenarios: each job is killed at every place and gets every commit outcome, then is rerun."""

@@ -1,4 +1,4 @@
-"""What an operator does when a fault comes half-way, and then does again or leaves to the next run."""
+"""Operator acts with a fault half-way, repeated or left to the next run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _produce_dear(workload: Workload) -> None:
 
 
 def _produce_rejected(workload: Workload) -> None:
-    """Bring one batch into the table, and rows that fail the gate into the topic: each is a dead letter."""
+    """Commit one batch, then produce rows that fail the gate: each becomes a dead letter."""
     _produce_dear(workload)
     workload.contents.rows -= DEAR_RECORDS
     workload.contents.dead_letters += DEAR_RECORDS

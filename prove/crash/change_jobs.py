@@ -1,4 +1,4 @@
-"""A drain of a database table's events that meets the table altered: their schema comes with them.
+"""Drains of change events that find the source table altered: its schema comes with the events.
 
 A column of it is new, one is wider, one is of a type that its column cannot be.
 """
@@ -36,7 +36,7 @@ def _drain_and_alter(workload: Workload) -> None:
 
 
 def _events(sources: list[Source], first: int, count: int) -> list[bytes]:
-    """Return events of tables as they are in turn: rows, and one in ten a truncate."""
+    """Return events of tables in turn: rows, and a truncate every tenth time."""
     made = []
     for number, order in enumerate(map(json.loads, orders(first, count))):
         source = sources[number // 2 % len(sources)]

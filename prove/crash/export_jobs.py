@@ -1,4 +1,4 @@
-"""An archive of whatever a topic may hold, exported: killed anywhere and run again the topic is as it was.
+"""Exports of an archive of odd topics: killed anywhere and rerun, the target equals the topic.
 
 Partition 0 begins with a range that compaction went over; of partition 1 retention took the beginning.
 """
@@ -35,7 +35,7 @@ _ODD = [
 
 
 def _archive_oddities(workload: Workload) -> None:
-    """Bring into the archive what compaction and retention left, odd records, and transactions."""
+    """Archive what compaction and retention left, odd records, and transactions."""
     topic = workload.kafka.new_topic(PARTITIONS, retention_ms=-1, **_LATE, **COMPACTED_EAGERLY)
     configure(workload.lab, f"pipelines/{PIPELINE}", {"topic": topic})
     keyed = [Record(b"%d" % n, key=b"%d" % (n % 3), partition=0) for n in range(_KEYED)]
@@ -56,7 +56,7 @@ def _records(partitions: range, *, count: int) -> Iterator[Record]:
 
 
 def _produce_transactions(kafka: str, topic: str) -> None:
-    """Leave markers alone between records, and beside aborted records."""
+    """Produce transaction markers between records, and next to aborted records."""
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": unique_name("tx")})
     producer.init_transactions(_SECONDS)
     commit, abort = producer.commit_transaction, producer.abort_transaction
@@ -70,7 +70,7 @@ def _produce_transactions(kafka: str, topic: str) -> None:
 
 
 def _compare(how: str, workload: Workload) -> Iterator[str]:
-    """Export what came since as well, and hold each record of the topic against the one that was archived."""
+    """Export newer records too, and compare each record with the archived one."""
     workload.run(f"export {how}")
     lab, topic = workload.lab, workload.lab.pipeline.topic
     for partition in range(PARTITIONS):

@@ -1,4 +1,4 @@
-"""What is under way when a fault comes: each job with the places where it may be killed.
+"""Jobs that a fault can hit, with the places where they can be killed.
 
 The places are the product's own fail points; a job that does not reach one of them fails its case.
 """
@@ -16,7 +16,7 @@ from prove.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A fault meets ``work``, ``again`` are run after it in turn (names of ``prove.lab.drain_process.Work``).
+    """A job: a fault hits ``work``, then ``again`` runs (names of ``prove.lab.drain_process.Work``).
 
     ``outcome`` are the promises for what becomes of its commit; None when none meets that. ``swap`` is
     the fail points' name of the commit, ``commits_before`` how many of the same work come before it in its
@@ -44,13 +44,13 @@ class Job:
     look: Callable[[Workload], Iterable[str]] = lambda _workload: ()
 
     def set_up(self, workload: Workload) -> None:
-        """Bring about what the work meets, a drain that died before it included."""
+        """Prepare the state that the work needs, including an earlier drain that died."""
         self.prepare(workload)
         if self.dies_at:
             workload.lab.kill_at(self.dies_at)
 
     def promise_after(self, *, is_over: bool, has_landed: bool) -> Promise:
-        """Return what holds after its commit's outcome; ``is_over``: the run found out by itself."""
+        """Return the promise after a commit's outcome; ``is_over``: the run found the outcome by itself."""
         assert self.outcome is not None
         if is_over and self.outcome.over:
             return self.outcome.over
@@ -58,17 +58,17 @@ class Job:
 
     @property
     def may_leave(self) -> bool:
-        """True if there are outcomes of its commit after which files are left to orphan removal."""
+        """True if some outcomes of its commit leave files to orphan removal."""
         return self.outcome is not None and self.outcome.not_landed.strays > 0
 
     @property
     def is_replay(self) -> bool:
-        """True if it replaces rows, which the same work done again would hide."""
+        """True if it replaces rows, which repeating the work would hide."""
         return self.work.startswith("replay ")
 
 
 def drain_twice(workload: Workload) -> None:
-    """Bring two batches into the table."""
+    """Commit two batches."""
     workload.drain_batches(2)
 
 
@@ -78,7 +78,7 @@ def _replay_until_killed(workload: Workload) -> None:
 
 
 def at(promise: Promise, *points: str) -> dict[str, Promise]:
-    """Return the same promise for each of the places."""
+    """Return the same promise for each place."""
     return dict.fromkeys(points, promise)
 
 

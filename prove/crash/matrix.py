@@ -1,4 +1,4 @@
-"""The crash matrix: every job, with a fault at every place and by every outcome of its commit.
+"""The crash matrix: every job with a fault at every place and every outcome of its commit.
 
 On SQLite that is all of it. Elsewhere a row is left out if two others show it together: the job's on SQLite,
 and the catalog's of a job that commits in the same way. So on Postgres only drains are killed, and on REST
@@ -85,7 +85,7 @@ class Cell:
         return f"{self.catalog}/{self.job.name}/{self.nemesis.name}"
 
     def scenario(self) -> Scenario:
-        """Return the cell as the runner knows it."""
+        """Return the cell as a scenario."""
         return scenario_on(
             f"{self.job.name}/{self.nemesis.name}",
             self.nemesis.title,
@@ -97,7 +97,7 @@ class Cell:
         )
 
     def run(self, testbed: Testbed) -> Findings:
-        """Strike, restart, go on, look."""
+        """Inject the fault, restart, continue, check."""
         job = self.job
         with (
             testbed.workload(self.catalog, on_spark=job.on_spark, **job.settings) as workload,
@@ -202,7 +202,7 @@ def _server_faults(job: Job) -> tuple[ServerCommitFault, ...]:
 
 
 def _on_nessie() -> Iterator[Cell]:
-    """Yield a dozen: it keeps no history, and reads assertions its own way."""
+    """Yield a dozen cells: Nessie keeps no history, and reads assertions differently."""
     for job, points in (
         (FIRST, ("drain.after-table-made", "commit.after-swap")),
         (DRAIN, ("drain.after-tasks", "commit.before-swap", "dead-letters.before-swap")),

@@ -1,4 +1,4 @@
-"""A mirror that is drained, or made anew, when a fault comes: it is what its source is, each key once."""
+"""Drains and rebuilds of a mirror with faults: it equals its source, with each key once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SETTINGS = {"layout": "mirror", "mirror": {"bad_changes": "dead_letters"}}
 
 
 def drain_and_change(workload: Workload, seed: int = _SEED) -> None:
-    """Bring batches of a table's changes into its mirror, and have more told."""
+    """Commit batches of a table's changes to its mirror, and produce more changes."""
     workload.contents.source = MadeUp(seed)
     _tell(workload, lambda told: told.record(PARTITIONS))
     workload.drain_batches(2)
@@ -31,7 +31,7 @@ def drain_and_change(workload: Workload, seed: int = _SEED) -> None:
 
 
 def drain_and_retype(workload: Workload) -> None:
-    """Bring batches into the mirror, and have more told since a column is of another type."""
+    """Commit batches to the mirror, and produce changes with a column of another type."""
     workload.contents.source = MadeUp(_SEED)
     _tell(workload, partial(_with_schema, "int32"))
     workload.drain_batches(2)
@@ -44,7 +44,7 @@ def _tell(workload: Workload, record: Callable[[Told], Record]) -> None:
     assert source is not None
 
     def told(_first: int, count: int) -> list[Record]:
-        """Return whole transactions, and tombstones up to the number."""
+        """Return whole transactions and tombstones, up to this number of records."""
         records: list[Record] = []
         while len(records) < _MOST_BEFORE_THE_LAST:
             records += [record(each) for each in source.changes(1)]
@@ -56,7 +56,7 @@ def _tell(workload: Workload, record: Callable[[Told], Record]) -> None:
 
 
 def _with_schema(score: str, told: Told) -> Record:
-    """Return an event with its schema, in which the score is of this type."""
+    """Return an event with its schema, in which the score has this type."""
     source = Source({"id": Column("int32", optional=False), "score": Column(score), "note": Column("string")})
     row: dict[str, object] = {"id": told.key}
     if told.operation in "cur":
@@ -74,7 +74,7 @@ def _with_schema(score: str, told: Told) -> Record:
 
 
 def find_other_rows(workload: Workload) -> Iterator[str]:
-    """Yield where the mirror is not its source, and keys that it has twice."""
+    """Yield differences of the mirror from its source, and duplicate keys."""
     source = workload.contents.source
     assert source is not None
     rows = workload.lab.rows().to_pylist()
@@ -87,7 +87,7 @@ def find_other_rows(workload: Workload) -> Iterator[str]:
 
 
 def find_other_rows_or_type(workload: Workload) -> Iterator[str]:
-    """Yield the same, and that the column is not of the type that its source gave it."""
+    """Yield the same, and a column whose type differs from its source's."""
     kind = workload.lab.table().schema().find_type("score")
     if not isinstance(kind, StringType):
         yield f"the score is {kind}"
@@ -167,7 +167,7 @@ RETYPING_REBUILD = replace(
 
 
 def _restart(workload: Workload) -> None:
-    """Have the database restored from a backup, and tell of it."""
+    """Restore the database from a backup, and produce its events."""
     drain_and_change(workload)
     source = workload.contents.source
     assert source is not None
@@ -176,7 +176,7 @@ def _restart(workload: Workload) -> None:
 
 
 def _find_keys_twice(workload: Workload) -> Iterator[str]:
-    """Yield where a key has two rows; which rows are the source's only a rebuild finds out."""
+    """Yield keys with two rows; only a rebuild finds the source's row."""
     keys = workload.lab.rows()["id"].to_pylist()
     if len(set(keys)) != len(keys):
         yield f"{len(keys)} rows of {len(set(keys))} keys"

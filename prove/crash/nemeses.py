@@ -1,4 +1,4 @@
-"""What injects a fault into a job: a kill at a place, or an outcome of its commit that no client hopes for.
+"""Nemeses inject a fault into a job: a kill at a place, or an unexpected outcome of its commit.
 
 Each returns how the process ended, and raises when the fault did not meet it: a case that proves
 nothing must not pass.
@@ -33,38 +33,38 @@ UNTIL_IT_LANDS = (0.0, 0.5, 1.5, 1.5)
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the process that met the fault ended, in words; ``is_over`` when it did its work all the same."""
+    """Ending of the process that met the fault; ``is_over`` if it still did its work."""
 
     text: str
     is_over: bool = False
 
 
 class Nemesis(ABC):
-    """Something that injects one fault."""
+    """An injector of one fault."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Short, for the case's name."""
+        """Short name, for the case's name."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """In words."""
+        """Description."""
 
     def set_up(self, workload: Workload) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Set up what must be there before the table is."""
+        """Set up what must exist before the table."""
         return nullcontext()
 
     @abstractmethod
     def inject(self, workload: Workload, job: Job) -> Ending:
-        """Start the job's work, strike it and tell how it ended."""
+        """Start the job's work, inject the fault and return the ending."""
 
     @abstractmethod
     def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:
-        """Return what holds after this fault, once a commit that is still on its way has arrived."""
+        """Return the promise after this fault, once a delayed commit has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Kill(Nemesis):
 
 @dataclass(frozen=True, slots=True)
 class KillAndChange(Nemesis):
-    """kill -9 at a place, and then ``change``, which somebody makes before the next run."""
+    """kill -9 at a place, then ``change`` before the next run."""
 
     point: str
     change: Callable[[Workload], None]
@@ -118,7 +118,7 @@ class KillAndChange(Nemesis):
 
 @dataclass(frozen=True, slots=True)
 class SqlCommitFault(Nemesis):
-    """An outcome of the commit of a catalog in a database."""
+    """An outcome of a database catalog's commit."""
 
     fault: SqlFault
 
@@ -160,7 +160,7 @@ class SqlCommitFault(Nemesis):
 
 @dataclass(frozen=True, slots=True)
 class ServerCommitFault(Nemesis):
-    """An outcome of a catalog server's commit, made by the proxy before it."""
+    """An outcome of a catalog server's commit, injected by a proxy."""
 
     fault: Fault
     read_back: tuple[float, ...] = SOON

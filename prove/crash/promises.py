@@ -1,4 +1,4 @@
-"""What is said to happen after a restart, and what the runs that put things right must then have done."""
+"""Promises: the state after a restart, and the repairs that runs must have done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING = Repairs()
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """``text`` for people; the rest must come true to the number, each time as one of what is listed.
+    """A promise; ``text`` is for people, the rest are exact numbers, each one of those listed.
 
     ``may_read_again`` are records that Kafka is asked for again, ``repairs`` is what put things right.
     Only orphan removal takes away ``orphans``, files of a dead fold in the books, and ``strays``, data files
@@ -39,7 +39,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The promises for a commit of which the client does not hear what it hopes for.
+    """Promises for a commit whose client does not get the expected answer.
 
     ``over`` is for a run that found out by itself, the others for one that ended with an error, or went on
     without knowing (``over`` is None).
@@ -51,7 +51,7 @@ class Outcomes:
     not_landed: Promise
 
     def late(self, *, has_landed: bool) -> Promise:
-        """For a commit that arrived beside the runs after it: they may have settled it before it landed."""
+        """Return the promise for a commit that arrived during later runs, which may have settled it."""
         if not has_landed:
             return self.not_landed
         either = (self.landed, self.not_landed)
@@ -66,7 +66,7 @@ class Outcomes:
 def promise(
     text: str, repairs: Repairs = NOTHING, *, read: int = 0, orphans: int = 0, **more: Any
 ) -> Promise:
-    """One with a single number of everything."""
+    """Return a promise with one number per count."""
     return Promise(text, (repairs,), (read,), (orphans,), **more)
 
 

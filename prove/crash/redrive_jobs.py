@@ -1,4 +1,4 @@
-"""Dead letters sent through again when a fault comes half-way, and then once more."""
+"""Redrives with a fault half-way, then repeated."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NEWEST_LETTERS = 3  # of a batch that is drained after all
 
 
 def drain_failing(workload: Workload) -> None:
-    """Bring two batches into the table under the failing column, and mend it."""
+    """Commit two batches with the failing column, and fix the column."""
     drain_twice(workload)
     configure(workload.lab, f"pipelines/{PIPELINE}", MENDED)
 
 
 def find_other_pasts(workload: Workload) -> Iterator[str]:
-    """Yield where letters do not say that they failed again; the rest are the newest batch's."""
+    """Yield dead letters without a second failure; the others are the newest batch's."""
     letters = workload.lab.rows(workload.lab.tables[1]).to_pylist()
     again = [letter for letter in letters if letter["failures"] > 1]
     if len(letters) - len(again) != NEWEST_LETTERS:

@@ -1,4 +1,4 @@
-"""What a commit that never landed leaves: orphan removal takes that once it is old, and nothing else."""
+"""Orphan removal after a commit that never landed: it removes old files and nothing else."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from prove.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """``left`` are the data files that nothing named before it came, ``unkept`` what it did otherwise."""
+    """Result of a removal; ``left`` are data files unnamed before, ``unkept`` its mistakes."""
 
     left: tuple[str, ...] = ()
     unkept: tuple[str, ...] = ()
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Return in words which files it was left."""
+        """Return descriptions of the files that it could remove."""
         names = ", ".join(path.rpartition("/")[2] for path in self.left)
         return (f"left to orphan removal: {names}",) if names else ()
 
 
 def remove_left(workload: Workload, written: AbstractSet[str]) -> Removal:
-    """Let orphan removal come when all files of the table are old; ``written`` are the struck work's."""
+    """Run orphan removal with all files old; ``written`` are those of the interrupted work."""
     left, before = workload.lab.stray_files(), workload.lab.files()
     _make_all_old(workload)
     workload.run("orphans")
@@ -33,7 +33,7 @@ def remove_left(workload: Workload, written: AbstractSet[str]) -> Removal:
 
 
 def judge_removal(left: AbstractSet[str], written: AbstractSet[str], gone: AbstractSet[str]) -> Removal:
-    """Hold the files that are ``gone`` with it against those that were left and those that were written."""
+    """Compare the files ``gone`` with those that were unnamed and those written."""
     wrong = {
         "is not what the struck work wrote": left - written,
         "was not taken by orphan removal": left - gone,

@@ -1,4 +1,4 @@
-"""Which rows a replay put in the place of others: they came in later than what was there."""
+"""Finds rows that a replay replaced: they arrived later than the earlier ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ArrivalTimes = dict[tuple[int, int], datetime]
 
 
 def arrival_times(workload: Workload) -> ArrivalTimes:
-    """When each row and dead letter came in, by partition and offset."""
+    """Return the arrival time of each row and dead letter, by partition and offset."""
     tables = [by_offset(workload.lab, table) for table in (*workload.lab.tables, *workload.lab.routed)]
     every = {place: row for rows in tables for place, row in rows.items()}
     assert len(every) == sum(map(len, tables)), "a record is in two tables"
@@ -23,7 +23,7 @@ def arrival_times(workload: Workload) -> ArrivalTimes:
 
 
 def pending_places(workload: Workload) -> set[tuple[int, int]]:
-    """What a commit which landed a moment ago has yet to replace elsewhere; the next run does."""
+    """Return coordinates in other tables that a recent commit has yet to replace; the next run does."""
     lab = workload.lab
     table, dead_letters = (progress(lab, name) for name in lab.tables)
     pending = [] if still_pending(table, dead_letters) is None else [lab.tables[1]]
@@ -34,7 +34,7 @@ def pending_places(workload: Workload) -> set[tuple[int, int]]:
 def is_replaced(
     before: ArrivalTimes, after: ArrivalTimes, ranges: str, left: AbstractSet[tuple[int, int]]
 ) -> bool:
-    """True if what the range holds is another's now: all but what is left to do, or nothing."""
+    """True if the range's rows are replaced, except for those still pending, or empty."""
     assert before.keys() == after.keys(), "a replay brought or took records"
     changed = {place for place, arrived in after.items() if arrived != before[place]}
     assert all(after[place] > before[place] for place in changed), "older rows came back"

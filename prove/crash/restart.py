@@ -1,4 +1,4 @@
-"""The runs after a fault: what the next tick or the operator does, counted and held against the promise."""
+"""Runs after a fault: the next tick's or the operator's, counted and compared with the promise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDINGS_OF_REPLACED = CONFLICTS | {None, "taken-over"}
 
 @dataclass(slots=True)
 class Restart:
-    """What the runs after a fault did; ``events`` and ``unkept`` in words."""
+    """Result of the runs after a fault; ``events`` and ``unkept`` are descriptions."""
 
     events: list[str] = field(default_factory=list)
     unkept: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Restart:
     seconds: float = 0.0
 
     def repair(self, workload: Workload, job: Job, before: ArrivalTimes | None) -> None:
-        """Do what the next tick or the operator would, each until it ends well or says that it was done."""
+        """Run what the next tick or the operator would, until each ends well or is already done."""
         for number, work in enumerate(job.again):
             if before is not None and number == len(job.again) - 1:
                 before = self._check_between(workload, before)
@@ -50,7 +50,7 @@ class Restart:
             self.events.append(events)
 
     def go_on(self, workload: Workload) -> None:
-        """Produce more records and drain them: each of them once."""
+        """Produce more records and drain them: each exactly once."""
         workload.produce_batch()
         answer = self._run_until_it_ends_well(workload, "drain", None)
         self.read_again -= BATCH
@@ -58,7 +58,7 @@ class Restart:
             self.unkept.append(f"what came then was {answer.repairs.committed} batches")
 
     def find_deviations(self, promise: Promise) -> Iterator[str]:
-        """Yield what was done otherwise than promised."""
+        """Yield deviations from the promise."""
         if self.repairs not in promise.repairs:
             yield f"not done as promised: {' or '.join(str(each) or 'nothing' for each in promise.repairs)}"
         if self.refused != promise.refused:
@@ -67,7 +67,7 @@ class Restart:
             yield "its rows were in already" if self.replaced else "its rows were not in"
 
     def _check_between(self, workload: Workload, before: ArrivalTimes) -> ArrivalTimes:
-        """Check what the replay that met the fault did, before the next one does it all again."""
+        """Check the interrupted replay's result before the next one repeats it."""
         counts = check(workload)
         if counts.lost or counts.doubled or counts.unreadable:
             self.unkept.append(f"before the second replay: {'; '.join(counts.examples)}")

@@ -1,4 +1,4 @@
-"""Jobs of a pipeline whose rows go to several tables, and what happens to these between crash and restart."""
+"""Jobs of a pipeline with routed tables, and changes to those between crash and restart."""
 
 from __future__ import annotations
 
@@ -83,35 +83,35 @@ def _route(workload: Workload, **tables: str) -> None:
 
 
 def route_added(workload: Workload) -> None:
-    """A third table is listed."""
+    """List a third table."""
     _route(workload, _1=_ONES, _2=_TWOS, _3=_THREES)
 
 
 def route_changed(workload: Workload) -> None:
-    """Two values change places."""
+    """Swap the tables of two values."""
     _route(workload, _1=_TWOS, _2=_ONES)
 
 
 def route_removed(workload: Workload) -> None:
-    """Nothing is routed any more."""
+    """Remove the route."""
     configure(workload.lab, f"pipelines/{workload.lab.pipeline.name}", {"route": None})
 
 
 def table_dropped(workload: Workload) -> None:
-    """Another engine drops one of the tables."""
+    """Drop one of the tables by another engine."""
     with workload.lab.connections() as connections:
         connections.open_catalog().drop_table(workload.lab.pipeline.routed_tables[0])
 
 
 def table_renamed(workload: Workload) -> None:
-    """Another engine renames one of the tables."""
+    """Rename one of the tables by another engine."""
     name = workload.lab.pipeline.routed_tables[0]
     with workload.lab.connections() as connections:
         connections.open_catalog().rename_table(name, f"{name}_old")
 
 
 def table_evolved(workload: Workload) -> None:
-    """Another engine adds a column to one of the tables and puts it first."""
+    """Add a first column to one of the tables by another engine."""
     table = workload.lab.table(workload.lab.pipeline.routed_tables[0])
     with table.update_schema() as update:
         update.add_column("note", StringType())

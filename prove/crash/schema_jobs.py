@@ -1,4 +1,4 @@
-"""A drain that meets a schema nobody has seen: the registry is asked, the table's columns change, rows come.
+"""Drains that meet a new schema: the registry is asked, columns change, rows follow.
 
 A field of it is new, one has another name, one is wider than its column, one is of a type that it cannot be.
 """
@@ -60,13 +60,13 @@ OTHER_FIRST = EVOLVED | {
 
 
 def drain_earlier_and_produce_later(workload: Workload) -> None:
-    """Bring a batch of one schema into the table; of the next one every other value is of a new one."""
+    """Commit a batch of one schema; in the next batch, every other value has a new one."""
     _drain_earlier(workload)
     produce_later(workload)
 
 
 def drain_earlier_and_produce_other(workload: Workload) -> None:
-    """Bring a batch of one schema into the table; the next one is of the newest as well."""
+    """Commit a batch of one schema; the next one also has the newest schema."""
     _drain_earlier(workload)
     _produce(workload, _OTHER)
 
@@ -77,7 +77,7 @@ def produce_later(workload: Workload) -> None:
 
 
 def find_other_columns(wanted: dict[str, dict[str, str]], workload: Workload) -> Iterator[str]:
-    """Yield what is otherwise than in an undisturbed run: columns, or which field goes into which."""
+    """Yield differences from an undisturbed run: columns, or the fields' columns."""
     table = workload.lab.table()
     names = {field.field_id: f"{field.name} {field.field_type}" for field in table.schema().fields}
     bound = progress(workload.lab).columns
@@ -104,7 +104,7 @@ def _produce(workload: Workload, schema: dict[str, Any]) -> None:
 
 
 def _framed(schemas: list[dict[str, Any]], first: int, count: int) -> list[bytes]:
-    """Return orders as the schemas have them, in turn."""
+    """Return orders in the schemas, in turn."""
     return [
         _written(json.loads(order), schemas[number // 2 % len(schemas)])
         for number, order in enumerate(orders(first, count))
@@ -123,7 +123,7 @@ def _written(order: dict[str, Any], schema: dict[str, Any]) -> bytes:
 
 @cache
 def _registry() -> RegistryStandIn:
-    """Return the registry of all scenarios of this process, which ends with it; schemas have fixed ids."""
+    """Return the registry shared by all scenarios of this process; schemas have fixed ids."""
     registry = RegistryStandIn().__enter__()
     for schema in (_EARLIER, _LATER, _OTHER):
         registry.register("orders", json.dumps(schema))

@@ -1,4 +1,4 @@
-"""Jobs that need a Spark server: drains on it, and the kinds of upkeep."""
+"""Jobs that need a Spark server: drains on it, and upkeep."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What pipelines cannot help: brokers, catalogs, disks, clocks, records, other engines."""
+"""Hostile conditions: brokers, catalogs, disks, clocks, records, other engines."""

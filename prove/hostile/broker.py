@@ -1,4 +1,4 @@
-"""Hostile brokers: each case has one of its own."""
+"""Hostile brokers; each case has its own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _damage(workload: Workload, broker: Brokers) -> History:
 
 
 def _damage_for_good(workload: Workload, broker: Brokers) -> History:
-    """Nothing can mend it: the operator leaves out what Kafka cannot give."""
+    """Run a fault that cannot be repaired: the operator skips what Kafka cannot deliver."""
     workload.drain_and_produce()
     log = broker.log_of(workload.lab.pipeline.topic, 0)
     _write(log, log.read_bytes().rindex(b"customer"), b"C")
@@ -78,7 +78,7 @@ def _truncate(workload: Workload, broker: Brokers) -> History:
 
 
 def _truncate_while_read(workload: Workload, broker: Brokers) -> History:
-    """Let a run plan, then take the second half of what partition 1 is to give."""
+    """Let a run plan, then truncate the second half of partition 1's records."""
     topic = workload.lab.pipeline.topic
     workload.drain_and_produce()
     size = broker.log_of(topic, 1).stat().st_size
@@ -94,7 +94,7 @@ def _truncate_while_read(workload: Workload, broker: Brokers) -> History:
 
 
 def _truncate_and_grow(workload: Workload, broker: Brokers) -> History:
-    """Grow the log past its cut: by its ends alone only new records came, as in the other partition."""
+    """Grow the log beyond its cut: by its end offsets, only new records came."""
     _drain_and_cut(workload, broker)
     others = orders(0, 2 * BATCH)
     workload.kafka.produce(
@@ -107,7 +107,7 @@ def _truncate_and_grow(workload: Workload, broker: Brokers) -> History:
 
 
 def _drain_and_cut(workload: Workload, broker: Brokers) -> None:
-    """Two batches in the table, of the second one Kafka loses what was in partition 1."""
+    """Commit two batches, then lose partition 1's records of the second in Kafka."""
     topic = workload.lab.pipeline.topic
     workload.drain_batches()
     size = broker.log_of(topic, 1).stat().st_size
@@ -116,7 +116,7 @@ def _drain_and_cut(workload: Workload, broker: Brokers) -> None:
 
 
 def _count_next_generation(workload: Workload) -> None:
-    """It has them as well: all but partition 1's second half batch."""
+    """Count the next generation's records, which include all but half of partition 1's second batch."""
     workload.contents.rows += 60
     workload.contents.dead_letters += 5
     workload.contents.tombstones += 1

@@ -1,4 +1,4 @@
-"""The shape of a hostile case: a pipeline that was drained once meets what it cannot help.
+"""Hostile cases: a pipeline that was drained once meets external harm.
 
 A case's ``inject`` brings the harm and repairs it; the ``History`` that it returns says how both went.
 """
@@ -33,7 +33,7 @@ ADOPTED = "the dead run's files are committed, nothing is read again"
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How a case went. ``of_earlier``: records of generations before the one that an audit judges.
+    """Result of a case; ``of_earlier`` counts records of generations before the audited one.
 
     ``orphans`` are files of the books that may be left to orphan removal.
     """
@@ -47,7 +47,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``inject`` brings the harm, sees how the next run ends, and puts it right.
+    """A case; ``inject`` does harm, checks the next run's end, and repairs.
 
     ``settings`` are the pipeline's; ``needs`` are servers beside the catalog's.
     """
@@ -62,13 +62,13 @@ class Case:
     needs: frozenset[str] = frozenset()
 
     def run(self, catalog: str, testbed: Testbed) -> Findings:
-        """Harm, repair, go on, check."""
+        """Harm, repair, continue, check."""
         with testbed.workload(catalog, **self.settings) as workload:
             return judge(workload, self.inject(workload), self.may_read_again)
 
 
 def scenarios(group: str, cases: Iterable[Case], *, prefix: str = "") -> list[Scenario]:
-    """Return each case on each of its catalogs, catalog by catalog; names begin with ``prefix``."""
+    """Return each case on each of its catalogs; names begin with ``prefix``."""
     cases = tuple(cases)
     return [
         scenario_on(
@@ -95,7 +95,7 @@ def own_kafka_case(
     opened: Callable[[Path], AbstractContextManager[Brokers]] = own_broker,
     may_read_again: tuple[int, ...] = (0,),
 ) -> Scenario:
-    """Return a case that lays hands on Kafka itself: ``opened`` starts brokers of its own in a folder."""
+    """Return a case with its own Kafka: ``opened`` starts brokers in a folder."""
 
     def run(testbed: Testbed) -> Findings:
         with (
@@ -108,7 +108,7 @@ def own_kafka_case(
 
 
 def judge(workload: Workload, history: History, may_read_again: tuple[int, ...] = (0,)) -> Findings:
-    """Let one more batch come, and count what is in the lake then."""
+    """Drain one more batch, and count the lake's contents."""
     workload.produce_batch()
     workload.run()
     counts = check(workload, of_earlier=history.of_earlier)
@@ -123,13 +123,13 @@ def judge(workload: Workload, history: History, may_read_again: tuple[int, ...] 
 
 
 def interrupt(workload: Workload, point: str = "drain.after-parquet-written") -> None:
-    """Bring one batch into the table, and kill the next run, by default when its files are written."""
+    """Commit one batch, and kill the next run, by default after it wrote its files."""
     workload.drain_and_produce()
     workload.lab.kill_at(point)
 
 
 def expect_refusal(workload: Workload, *codes: str) -> str:
-    """Run a drain that must end with one of these errors and move nothing; return in words how it ended.
+    """Run a drain that must end with one of these errors and move nothing; describe its end.
 
     Without ``codes`` any named error will do.
     """
@@ -140,7 +140,7 @@ def expect_refusal(workload: Workload, *codes: str) -> str:
 
 
 def expect_refusal_awake(process: DrainProcess, *codes: str) -> str:
-    """Let a stopped drain go on, which must end with one of these errors; return in words how it ended."""
+    """Continue a stopped drain that must end with one of these errors; describe its end."""
     process.go_on()
     return describe_error(process.answer(), codes)
 
@@ -167,7 +167,7 @@ def repair(
 
 
 def skip_offsets(workload: Workload, partition: int, start: int, end: int, rows: int) -> None:
-    """Leave offsets out as an operator does, of which so many would have become rows."""
+    """Skip offsets like an operator; this many of them would have become rows."""
     with workload.lab.connections() as connections:
         ranges = OffsetRanges((OffsetRange(partition, start, end),))
         skip(workload.lab.pipeline, connections, ranges, reason="Kafka lost them")
@@ -176,7 +176,7 @@ def skip_offsets(workload: Workload, partition: int, start: int, end: int, rows:
 
 @contextmanager
 def other_engine(workload: Workload) -> Iterator[Catalog]:
-    """Open the catalog as anybody's program does."""
+    """Open the catalog as another program does."""
     with workload.lab.connections() as connections:
         catalog = connections.open_catalog()
         try:
@@ -186,13 +186,13 @@ def other_engine(workload: Workload) -> Iterator[Catalog]:
 
 
 def change_table(workload: Workload, change: Callable[[Table], object]) -> None:
-    """Change the pipeline's table as another engine does."""
+    """Change the pipeline's table by another engine."""
     with other_engine(workload) as catalog:
         change(catalog.load_table(workload.lab.pipeline.table))
 
 
 def _main(workload: Workload) -> int | None:
-    """Return the table's snapshot; None when there is no such table."""
+    """Return the table's snapshot, or None without a table."""
     with other_engine(workload) as catalog:
         name = workload.lab.pipeline.table
         if not catalog.table_exists(name):
@@ -201,7 +201,7 @@ def _main(workload: Workload) -> int | None:
 
 
 def describe_error(answer: Answer, codes: tuple[str, ...]) -> str:
-    """Return in words that the work ended with one of these errors, or with any named one without codes."""
+    """Describe the end by one of these errors, or by any named one without codes."""
     assert answer.error is not None, f"it ended well, with {answer.repairs.committed} batches"
     assert not codes or answer.error in codes, f"it ended with {answer.message}"
     assert "\n" not in answer.message, answer.message

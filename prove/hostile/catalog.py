@@ -1,4 +1,4 @@
-"""Hostile catalogs: down, slow, refusing or locked while a run is at work, and then well again.
+"""Hostile catalogs: down, slow, refusing or locked during a run, then healthy again.
 
 What becomes of the commit's own request is in the crash matrix; here it is whatever the catalog is asked.
 """
@@ -45,7 +45,7 @@ def _lock(workload: Workload) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _put_aside(put_there: Callable[[Path], object], workload: Workload) -> Iterator[Callable[[], None]]:
-    """The file is moved away, and moved back when the block ends."""
+    """Move the file away, and back at the end of the block."""
     file = _file_of(workload)
     aside = file.with_suffix(".aside")
 

@@ -1,4 +1,4 @@
-"""Clocks that jump: the machine of one run is a day ahead of the others', or a day behind."""
+"""Clock jumps: one run's machine is a day ahead of or behind the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _die_ahead(point: str, workload: Workload) -> History:
 
 
 def _close_alive(workload: Workload) -> History:
-    """By a clock a day ahead no run of before can be alive; this one is."""
+    """Test a run that is still alive although a clock a day ahead says otherwise."""
     workload.drain_and_produce()
     with workload.lab.stopped_at("split.after-chunk") as zombie:
         history = repair("its replacement a day ahead took it for dead", workload, clock_seconds=AHEAD)
@@ -50,7 +50,7 @@ def _tend_behind(workload: Workload) -> History:
 
 
 def _expire_ahead(workload: Workload) -> History:
-    """It commits no snapshot, and Java gives such a commit the time that it has itself."""
+    """Test an expiry that commits no snapshot: Java gives it its own time."""
     _drain_by(workload, *[AHEAD] * 5, 0)
     answer = workload.lab.start(work="snapshots").answer()
     assert answer.error == "upkeep-failed", answer

@@ -1,4 +1,4 @@
-"""A leader that moves: three brokers of the case's own, one of which dies while it leads a partition."""
+"""Leader changes: three brokers of the case, one of which dies while it leads a partition."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _wait_for_others(cluster: Brokers, topic: str) -> None:
 
 
 def _elect_unclean(workload: Workload, cluster: Brokers) -> History:
-    """Elect the one copy that is left: it never saw the second batch; what comes next takes its offsets."""
+    """Elect the only remaining copy, which lacks the second batch; new records take its offsets."""
     topic = other_topic(workload, nodes=(LEADER, BEHIND), unclean_leader_election_enable="true")
     workload.drain_batches()
     cluster.kill(BEHIND)

@@ -1,4 +1,4 @@
-"""Another engine compacts a table or gives it other columns or partitions while a dead run's files wait."""
+"""Another engine compacts or reshapes a table while a dead run's files wait."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ RENAMED = {"price": "cost"}
 
 @dataclass(frozen=True, slots=True)
 class Reshaped(Case):
-    """``differing`` rows are no longer what their records say, because another engine has changed them."""
+    """A reshaped table; ``differing`` rows were changed by the other engine."""
 
     differing: int = 0
 
     def run(self, catalog: str, testbed: Testbed) -> Findings:
-        """As every case; those rows are what an audit must find, and all that it may."""
+        """Run as every case; an audit must find exactly those rows."""
         findings = Case.run(self, catalog, testbed)
         return replace(findings, lost=abs(findings.lost - self.differing))
 
@@ -51,7 +51,7 @@ def _compact(workload: Workload, *, is_expired: bool = False) -> History:
 
 
 def _reshape(change: Callable[[Table], object], history: str, workload: Workload) -> History:
-    """Change the table's shape; the rows of before keep their values, under whatever name."""
+    """Change the table's shape; earlier rows keep their values, under any name."""
     interrupt(workload)
     change_table(workload, change)
     done = repair(history, workload)

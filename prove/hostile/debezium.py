@@ -1,4 +1,4 @@
-"""A real database whose changes a real Debezium tells: their rows add up to what the database holds."""
+"""A real database captured by a real Debezium: rows must add up to the database's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _TOLD_TABLES = ("customers", "marks")
 
 
 class Telling(StrEnum):
-    """How changes are told."""
+    """Ways of capturing changes."""
 
     WITH_SCHEMAS = "with-schemas"
     WITHOUT_SCHEMAS = "without-schemas"
@@ -52,7 +52,7 @@ class Telling(StrEnum):
 
 
 def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
-    """Change the database, drain what is told of it, add up and compare, moment by moment."""
+    """Change the database, drain its events, and compare, step by step."""
     settings: dict[str, Any] = {"layout": layout}
     if telling is Telling.WITHOUT_SCHEMAS:
         columns = {"amount": "decimal(12,2)", "seen": "timestamptz", "note": "string", "score": "long"}
@@ -78,7 +78,7 @@ def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
 
 
 def run_restarts(testbed: Testbed) -> Findings:
-    """Kill the worker again and again while it tells, and drain what it tells twice."""
+    """Kill the worker repeatedly while it produces, and drain its repetitions."""
     with (
         testbed.workload(SQLITE, layout="mirror") as workload,
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
@@ -103,7 +103,7 @@ def run_restarts(testbed: Testbed) -> Findings:
 
 @contextmanager
 def _registry(folder: Path, telling: Telling) -> Iterator[str | None]:
-    """Start a registry where events are in Avro, and stop it in the end."""
+    """Start a registry for events in Avro, and stop it at the end."""
     if telling is not Telling.IN_AVRO:
         yield None
         return
@@ -115,7 +115,7 @@ def _registry(folder: Path, telling: Telling) -> Iterator[str | None]:
 
 
 class ToldTable:
-    """A pipeline over the topic of the table's changes, and a second topic whose events mark moments."""
+    """A pipeline over a table's changes, and a second topic whose events mark steps."""
 
     def __init__(self, workload: Workload, source: Debezium, name: str) -> None:
         self._workload = workload
@@ -125,7 +125,7 @@ class ToldTable:
         self.again = 0
 
     def begin(self, *, with_schemas: bool, registry: str | None = None) -> None:
-        """Make the tables and have them told, in Avro by a registry if any: first all rows as they are."""
+        """Create the tables and start the connector, in Avro with a registry: first a snapshot."""
         broker, lab = self._workload.kafka, self._workload.lab
         for table in ("customers", "marks", "signals"):
             broker.create_topic(self.topic(table), PARTITIONS, retention_ms=-1)
@@ -140,18 +140,18 @@ class ToldTable:
         self._source.tell(self._name, *_TOLD_TABLES, with_schemas=with_schemas, more=more)
 
     def tell_anew(self) -> None:
-        """Have another connector tell the same topics, all rows first."""
+        """Start another connector for the same topics, with a new snapshot."""
         more = {"topic.prefix": self._name}
         self._source.tell(f"{self._name}_anew", *_TOLD_TABLES, with_schemas=True, more=more)
         self.wait()
 
     def wait(self) -> None:
-        """Wait until all is told."""
+        """Wait until all events are produced."""
         self._mark()
         settled(partial(self._count, "customers"))
 
     def moments(self) -> Iterator[str]:
-        """Yield each moment at which the rows do not add up to what the database holds."""
+        """Yield the steps at which rows differ from the database."""
         yield from self.unlike("as it was")
         for moment, statements in MOMENTS.items():
             before = self._count("customers")
@@ -163,7 +163,7 @@ class ToldTable:
             yield from self.unlike(moment)
 
     def audits(self) -> Iterator[str]:
-        """Yield what an audit against the database says wrong: of what is alike, and of what is not."""
+        """Yield errors of audits against the database: with equal and with different rows."""
         if not (found := self.audited()).is_clean or not found.rows:
             yield f"an audit says of what is alike: {found.examples}"
         # What is not drained.
@@ -173,7 +173,7 @@ class ToldTable:
             yield f"an audit says of {LATER} keys that differ: {found.examples}"
 
     def audited(self) -> SourceAudit:
-        """Compare the mirror with the database, as the command does."""
+        """Compare the mirror with the database, by the command."""
         lab = self._workload.lab
         configure(lab, "", {"sources": {"shop": self._source.database.properties["uri"]}})
         configure(lab, f"pipelines/{lab.pipeline.name}", {"mirror": {"source": "shop"}})
@@ -181,7 +181,7 @@ class ToldTable:
             return audit_source(lab.config, lab.pipeline, connections, patience_seconds=0)
 
     def _kill_after(self, before: int) -> None:
-        """Kill the worker as soon as it told what was done, which it does again then."""
+        """Kill the worker as soon as it produced the changes, which it then repeats."""
         while self._count("customers") < before + TOLD:
             time.sleep(0.01)
         self._source.kill_worker()
@@ -189,7 +189,7 @@ class ToldTable:
         self.again = self._count("customers") - before - TOLD
 
     def unlike(self, moment: str) -> Iterator[str]:
-        """Have all told and drained; say of what keys the rows differ from what the database holds."""
+        """Produce and drain everything; describe keys whose rows differ from the database."""
         self.wait()
         self._workload.run()
         held = self.held()
@@ -202,12 +202,12 @@ class ToldTable:
             yield f"{moment}: other rows of the keys {keys[:5]}"
 
     def held(self) -> dict[int, tuple[Any, ...]]:
-        """Return the rows that the database holds, by key."""
+        """Return the database's rows by key."""
         names = ", ".join(COLUMNS)
         return {row[0]: row for row in self._source.run(f"SELECT {names} FROM customers")}  # noqa: S608
 
     def _mark(self) -> None:
-        """Wait until something is told that was done after all else."""
+        """Wait for the event of a change made after all others."""
         self._marks += 1
         told = self._count("marks")
         self._source.run(f"INSERT INTO marks VALUES ({self._marks})")  # noqa: S608

@@ -1,4 +1,4 @@
-"""A follower that is asked throughout, while work on its table dies and its topic meets what it may.
+"""A follower queried throughout, while work on its table dies and its topic changes.
 
 Each answer holds exactly the records below its watermark, and none has less than the one before.
 """
@@ -58,14 +58,14 @@ def _killed(job: Job, point: str, workload: Workload) -> History:
 
 
 def _meets(inject: Callable[[Workload], History], workload: Workload) -> History:
-    """Follow while one of the cases of topics happens, all of it."""
+    """Follow during one of the topic cases."""
     with asked_throughout(workload.lab, refusals={"no-table-yet"}) as (asker, _):
         history = inject(workload)
     return History(f"{history.happened}; {asker.answers} answers, all exact", of_earlier=history.of_earlier)
 
 
 def _retention_passes(workload: Workload) -> History:
-    """Kafka forgets what no drain has taken; the follower has it until the operator leaves it out."""
+    """Test records that Kafka deleted before a drain; the follower keeps them until they are skipped."""
     workload.drain_and_produce()
     with asked_throughout(workload.lab) as (asker, loop):
         asker.ask_for_all()

@@ -1,4 +1,4 @@
-"""Answers over Kafka and the lake while work on the table dies: each is held against the topic itself."""
+"""Answers over Kafka and the lake while work on the table dies, each compared with the topic."""
 
 from __future__ import annotations
 

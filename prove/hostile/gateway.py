@@ -1,4 +1,4 @@
-"""The gateway, killed at every step while clients repeat, skip, reconnect and leave.
+"""A gateway killed at every step while clients repeat, skip, reconnect and leave.
 
 Each event is in the table once, those of a source in their order.
 """
@@ -22,7 +22,7 @@ POINTS = ("after-taken", "after-begin", "before-commit", "after-commit", "before
 
 
 def _killed_at(point: str, here: Field) -> str:
-    """One dies at the point, and another process takes over."""
+    """Test a gateway that dies at the point, and its successor."""
     gateway = here.gateway()
     here.start_clients()
     gateway.kill()
@@ -47,7 +47,7 @@ def _killed_often(here: Field) -> str:
 
 
 def _two_of_one_name(here: Field) -> str:
-    """The second takes the first one's slots; whoever was there goes over."""
+    """Test two gateways of one name: the second takes the first one's slots and clients."""
     first = here.gateway()
     here.start_clients(batches=150)
     here.gateway()
@@ -58,7 +58,7 @@ def _two_of_one_name(here: Field) -> str:
 
 
 def _stopped(here: Field) -> str:
-    """One that is told to end answers what it has taken, and ends well."""
+    """Test a stopped gateway: it answers what it accepted, and ends well."""
     gateway = here.gateway()
     here.start_clients(batches=150)
     code = gateway.stop()
@@ -68,7 +68,7 @@ def _stopped(here: Field) -> str:
 
 
 def _behind_a_balancer(here: Field) -> str:
-    """Two have half of the slots each, and die; whoever comes to the wrong one is told the right one."""
+    """Test two gateways with half of the slots each; both die, and clients are redirected."""
     low, high = here.gateway(sources="0-3/8"), here.gateway(sources="4-7/8")
     names = [f"browser-{number}" for number in range(20)]
     both = [
@@ -88,7 +88,7 @@ def _behind_a_balancer(here: Field) -> str:
 
 
 def on_shared(act: Callable[[Field], str], testbed: Testbed) -> Findings:
-    """Do it over the broker of all cases."""
+    """Run it over the shared broker."""
     with field(testbed, testbed.kafka) as here:
         return here.judge(act(here))
 

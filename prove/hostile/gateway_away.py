@@ -1,4 +1,4 @@
-"""The gateway while Kafka is away, dies, or comes back with less than it had."""
+"""Gateways while Kafka is away, dies, or returns with less data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DECIDED_SECONDS = 30.0
 
 
 def _away(here: Field, brokers: Brokers) -> str:
-    """Kafka dies and comes back; what came meanwhile lies on the disk, and goes first."""
+    """Test a Kafka outage: events are spooled to disk, and sent first afterwards."""
     here.gateway()
     here.start_clients(batches=150)
     brokers.kill()
@@ -45,7 +45,7 @@ def _away(here: Field, brokers: Brokers) -> str:
 
 
 def _away_and_killed(point: str, here: Field, brokers: Brokers) -> str:
-    """The gateway dies at the point while Kafka is away, or has just come back."""
+    """Test a gateway that dies at the point during or right after a Kafka outage."""
     gateway = here.gateway()
     here.start_clients(batches=150)
     if point == AWAY_POINTS[0]:
@@ -68,7 +68,7 @@ def _away_and_killed(point: str, here: Field, brokers: Brokers) -> str:
 
 
 def _spool_of_a_dead(here: Field, brokers: Brokers) -> str:
-    """Its clients go to another gateway; its spool is sent later, and doubles nothing."""
+    """Test a dead gateway's spool: clients go elsewhere, and nothing is doubled when it is sent."""
     dead = here.gateway()
     here.start_clients(batches=150)
     brokers.kill()
@@ -94,7 +94,7 @@ def _spool_of_a_dead(here: Field, brokers: Brokers) -> str:
 
 
 def _spool_without_its_client(here: Field, brokers: Brokers) -> str:
-    """A client that goes for good has its spooled batches in the table all the same."""
+    """Test spooled batches of a client that never returns: they are in the table."""
     gateway = here.gateway()
     _send_five(gateway)
     brokers.kill()  # whether or not it has written the markers of the last commit
@@ -106,7 +106,7 @@ def _spool_without_its_client(here: Field, brokers: Brokers) -> str:
 
 
 def _markers_lost(here: Field, brokers: Brokers) -> str:
-    """A commit was answered, and its markers are nowhere: who asks its coordinator hears that it is done."""
+    """Test an answered commit with lost markers: the next producer learns that it is done."""
     gateway, topic = here.gateway(), here.lab.pipeline.topic
     _send_five(gateway)
     admin = KafkaAdmin({"bootstrap.servers": brokers.bootstrap_servers})
@@ -128,7 +128,7 @@ def _send_five(gateway: GatewayProcess) -> None:
 
 
 def _wait_until_decided(admin: KafkaAdmin, topic: str) -> None:
-    """Wait until both topics are, which a broker that starts may not tell at once."""
+    """Wait until both topics' transactions are decided after a broker's start."""
     deadline = time.monotonic() + _DECIDED_SECONDS
     while True:
         with suppress(SluiceError):
@@ -139,7 +139,7 @@ def _wait_until_decided(admin: KafkaAdmin, topic: str) -> None:
 
 
 def _in_a_browser(testbed: Testbed) -> Findings:
-    """The example client in a tab, while the broker dies, and the gateway before it is back."""
+    """Test the example client in a browser tab while broker and gateway die."""
     quarter = 50
     with field_with_tab(testbed) as (here, brokers, gateway, tab, origin):
         tab.load(origin)

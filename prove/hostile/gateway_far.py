@@ -1,4 +1,4 @@
-"""The gateway far from its Kafka, by a slow uplink, and pages that are loaded anew while Kafka is away."""
+"""Gateways far from Kafka by a slow uplink, and pages reloaded during an outage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PER_PAGE, _PAGES = 20, 3
 
 
 def _behind_a_slow_uplink(testbed: Testbed) -> Findings:
-    """Sixty batches of a megabyte lie on the disk; a megabyte a second goes to Kafka."""
+    """Test sixty spooled batches of a megabyte at a megabyte per second."""
     dice = random.Random(1)
     with (
         own_field(testbed) as (here, brokers),
@@ -57,7 +57,7 @@ def _spooled(gateway: GatewayProcess) -> int:
 
 
 def _loaded_anew(testbed: Testbed) -> Findings:
-    """A page sends while Kafka is away, and is loaded anew, and sends what is new; so does the next one."""
+    """Test a page that is reloaded during an outage and sends more; then another reload."""
     with field_with_tab(testbed) as (here, brokers, _, tab, origin):
         brokers.kill()
         for number in range(_PAGES):

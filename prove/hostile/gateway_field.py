@@ -1,4 +1,4 @@
-"""Where gateways are struck: a pipeline over a topic, gateways of it, and clients that misbehave."""
+"""Fixtures of gateway cases: a pipeline, its gateways, and misbehaving clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TOKEN = "hunter2-Tr0ub4dor-and-3"
 
 @dataclass(slots=True)
 class Field:
-    """A pipeline, and gateways of its topic, each with a folder and a spool of its own."""
+    """A pipeline, and gateways of its topic, each with its own folder and spool."""
 
     lab: Lab
     gateways: list[GatewayProcess]
@@ -39,7 +39,7 @@ class Field:
     stack: ExitStack
 
     def gateway(self, kafka: str = "", **settings: Any) -> GatewayProcess:
-        """Start one more and wait for it; ``kafka`` is how it reaches the broker, where not as all else."""
+        """Start a gateway and wait for it; ``kafka`` overrides its broker address."""
         folder = self.lab.path.parent / unique_name("gateway")
         (folder / "home").mkdir(parents=True)
         document = yaml.safe_load(self.lab.path.read_text())
@@ -55,25 +55,25 @@ class Field:
         return gateway
 
     def sockets(self) -> Sequence[str]:
-        """Return where clients may connect."""
+        """Return the gateways' socket addresses."""
         return [each.socket for each in self.gateways]
 
     def client(self, source: str, batches: int = _BATCHES) -> HostileClient:
-        """Start a client that goes to any of the gateways."""
+        """Start a client of all gateways."""
         client = HostileClient(source, self.sockets, batches)
         self.clients.append(client)
         client.start()
         return client
 
     def start_clients(self, batches: int = _BATCHES) -> None:
-        """Start some, whose sources are of several slots."""
+        """Start clients whose sources are in several slots."""
         for number in range(_CLIENTS):
             self.client(f"browser-{number}", batches)
         for client in self.clients:
             client.wait_for(3)
 
     def judge(self, happened: str) -> Findings:
-        """Let all clients finish, drain, and look for each event."""
+        """Wait for all clients, drain, and look for each event."""
         for client in self.clients:
             client.finish()
         self.lab.drain()
@@ -81,7 +81,7 @@ class Field:
 
 
 def found(lab: Lab, wanted: dict[str, int], happened: str) -> Findings:
-    """Count what is in the table of each source, whose events are numbered from 0 on."""
+    """Count the table's events of each source, numbered from 0 on."""
     rows = sorted(lab.rows().to_pylist(), key=lambda row: (row["_kafka_partition"], row["_kafka_offset"]))
     seen: defaultdict[str, list[int]] = defaultdict(list)
     ordinals: defaultdict[str, list[int]] = defaultdict(list)
@@ -99,7 +99,7 @@ def found(lab: Lab, wanted: dict[str, int], happened: str) -> Findings:
 
 @contextmanager
 def field(testbed: Testbed, kafka: str) -> Iterator[Field]:
-    """A pipeline over a new topic of one partition's order for each source."""
+    """Yield a pipeline over a new topic with one partition order per source."""
     topic = KafkaBroker(kafka).new_topic(2, retention_ms=-1)
     folder = testbed.folder / topic
     folder.mkdir()
@@ -110,7 +110,7 @@ def field(testbed: Testbed, kafka: str) -> Iterator[Field]:
 
 @contextmanager
 def own_field(testbed: Testbed) -> Iterator[tuple[Field, Brokers]]:
-    """As ``field``, over a broker of its own."""
+    """Yield a ``field`` with its own broker."""
     with (
         own_broker(testbed.folder / unique_name("kafka")) as brokers,
         field(testbed, brokers.bootstrap_servers) as here,
@@ -125,7 +125,7 @@ def expect_killed(gateway: GatewayProcess) -> None:
 
 
 def posted(gateway: GatewayProcess, first: int, count: int, source: str = "job") -> httpx.Response:
-    """Post so many events, numbered from the first on."""
+    """Post this many events, numbered from the first."""
     events = [{"key": "k", "value": {"id": number}} for number in range(first, first + count)]
     return httpx.post(gateway.url, params={"sourceId": source}, json=events, timeout=60, trust_env=False)
 
@@ -133,7 +133,7 @@ def posted(gateway: GatewayProcess, first: int, count: int, source: str = "job")
 def gateway_case(
     name: str, title: str, run: Callable[[Testbed], Findings], *, is_alone: bool = False
 ) -> Scenario:
-    """Return the case as the runner knows it."""
+    """Return the case as a scenario."""
     return scenario_on(
         f"gateway/{name}", title, ONCE, run, group="events through a gateway", is_alone=is_alone
     )
@@ -141,7 +141,7 @@ def gateway_case(
 
 @contextmanager
 def field_with_tab(testbed: Testbed) -> Iterator[tuple[Field, Brokers, GatewayProcess, Tab, str]]:
-    """A field of its own with a gateway, the example client in a browser's tab, and where pages come from."""
+    """Yield a field with a gateway, the example client in a browser tab, and its web site."""
     with (
         own_field(testbed) as (here, brokers),
         website() as origin,

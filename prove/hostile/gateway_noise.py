@@ -1,4 +1,4 @@
-"""What comes to a gateway beside clients that behave: noise, and a thousand who say nothing."""
+"""Noise at a gateway: invalid frames, and a thousand idle clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_GROWN_BYTES = 100 * 10**6
 
 
 def _fuzzed(here: Field) -> str:
-    """Frames that are none, and requests that are none; who behaves is served all the time."""
+    """Test invalid frames and requests; a well-behaved client is always served."""
     gateway, dice = here.gateway(), random.Random(1)
     here.start_clients()
     for _ in range(_FRAMES // 100):
@@ -63,7 +63,7 @@ def _frame(dice: random.Random) -> str | bytes:
 
 
 def _idle(here: Field) -> str:
-    """A thousand sockets that say nothing but who they are."""
+    """Test a thousand sockets that only introduce themselves."""
     gateway = here.gateway()
     here.start_clients()
     before = _resident(gateway.pid)

@@ -1,4 +1,4 @@
-"""Hostile topics: transactions, retention, new partitions, a topic made anew, any size, any time."""
+"""Hostile topics: transactions, retention, new partitions, re-creation, any size, any timestamp."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _recreate_at(point: str, codes: tuple[str, ...], workload: Workload) -> Hist
 
 
 def _produce_lost_batch(workload: Workload) -> int:
-    """Produce a batch nobody will have: it goes with its topic before it was drained."""
+    """Produce a batch that is deleted with its topic before it is drained."""
     kept = (workload.contents.rows, workload.contents.dead_letters, workload.contents.tombstones)
     workload.produce_long_batch()
     workload.contents.rows, workload.contents.dead_letters, workload.contents.tombstones = kept
@@ -126,7 +126,7 @@ def _recreate(workload: Workload) -> None:
 
 
 def accept(workload: Workload, ended: str, *, of_earlier: int = BATCH) -> History:
-    """Take the topic as it is for the table's next generation, as an operator does, and drain it."""
+    """Accept the topic as the table's next generation, as an operator does, and drain it."""
     answer = workload.lab.start(work="accept").answer()
     assert answer.error is None, answer.message
     assert answer.repairs.committed, "the command would leave it alone"

@@ -1,4 +1,4 @@
-"""Hostile lakes: another engine does something to the table between a crash and the restart.
+"""Hostile lakes: another engine changes the table between a crash and the restart.
 
 The other engine is PyIceberg as anybody may use it.
 """
@@ -71,7 +71,7 @@ def _roll_back_and_forth(workload: Workload) -> History:
 
 
 def _set_back(workload: Workload) -> tuple[int, int]:
-    """Main is set to the snapshot before the last commit; that one's id and the last commit's."""
+    """Set main to the snapshot before the last commit; return that commit's ids."""
     workload.drain_batches()
     interrupt(workload)
     last = workload.lab.table().metadata.current_snapshot()
@@ -96,7 +96,7 @@ def _roll_back(workload: Workload, to_snapshot: int) -> None:
 
 
 def _rewrite(change: Callable[[Table], object], workload: Workload) -> History:
-    """Rows changed by another writer: what we committed last is gone back to."""
+    """Let another writer change rows and restore our last commit."""
     interrupt(workload)
     ours = workload.lab.table().metadata.current_snapshot_id
     assert ours is not None
@@ -118,14 +118,14 @@ def _expire(workload: Workload) -> History:
 
 
 def expire(table: Table) -> None:
-    """Leave the table its current snapshot only."""
+    """Expire all but the current snapshot."""
     now = table.metadata.current_snapshot_id
     older = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != now]
     table.maintenance.expire_snapshots().by_ids(older).commit()
 
 
 def _refuse_after_landing(workload: Workload) -> History:
-    """Iceberg's own code takes out what such a commit wrote: its snapshot is main and cannot be read."""
+    """Delete files of a commit that landed, by Iceberg's own code: main cannot be read."""
     workload.drain_batches(5)
     ours = workload.lab.table().metadata.current_snapshot_id
     assert ours is not None

@@ -1,4 +1,4 @@
-"""Hostile logs: what a dead run logged is cut short, overwritten or gone when the next one looks."""
+"""Hostile logs: a dead run's log objects are truncated, overwritten or deleted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ON_REST = frozenset({"files-garbage", "files-truncated", "files-gone", "begin-go
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """What a run that died at ``point`` logged of ``phase`` suffers ``damage``."""
+    """A log object of ``phase`` of a run that died at ``point`` suffers ``damage``."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class Damaged:
     may_read_again: tuple[int, ...] = (0,)
 
     def case(self) -> Case:
-        """Return the case as all hostile ones are."""
+        """Return it as a hostile case."""
         return Case(
             self.name,
             self.title,

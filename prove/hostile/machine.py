@@ -1,4 +1,4 @@
-"""The machine: everything on it is killed at once, runs are asked to end, Dagster's queue is full."""
+"""Hostile machines: everything is killed at once, runs are terminated, Dagster's queue is full."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ENDS_SECONDS = 10.0
 
 @contextmanager
 def _waiting(testbed: Testbed, *, max_batch_records: int = BATCH_RECORDS) -> Iterator[Workload]:
-    """A pipeline on Spark for which many records wait."""
+    """Yield a pipeline on Spark with a backlog."""
     settings = {"freshness": "5s", "max_batch_records": max_batch_records}
     with testbed.workload(SQLITE, on_spark=True, **settings) as workload:
         workload.produce(orders(0, RECORDS))
@@ -53,7 +53,7 @@ def _waiting(testbed: Testbed, *, max_batch_records: int = BATCH_RECORDS) -> Ite
 
 
 def _kill_everything(testbed: Testbed) -> Findings:
-    """Servers of its own: nobody else may lose theirs."""
+    """Kill all servers, which are the case's own."""
     root = testbed.folder / unique_name("machine")
     kafka, spark = (
         kafka_settings(ServerFolder(root, "kafka")),
@@ -131,7 +131,7 @@ def _terminate_command(testbed: Testbed) -> Findings:
 
 
 def _terminate_beside_silent_spark(testbed: Testbed) -> Findings:
-    """A Spark server of its own, which stands still: it takes connections and says nothing."""
+    """Terminate a run next to a silent Spark server, which accepts connections only."""
     settings = spark_settings(ServerFolder(testbed.folder / unique_name("silent"), "spark-connect"))
     spark = start_spark_connect(settings).process
     try:
@@ -187,7 +187,7 @@ def _fill_queue(testbed: Testbed) -> Findings:
 
 
 def _add_pipelines(workload: Workload) -> dict[str, str]:
-    """More of them, with records that wait; their tables by name."""
+    """Add pipelines with backlogs; return their tables by name."""
     namespace = workload.lab.pipeline.table.rpartition(".")[0]
     added = {}
     for n in range(OTHERS):
@@ -208,7 +208,7 @@ def _wait_for_rows(workload: Workload, tables: dict[str, str]) -> None:
 
 
 def _start_two_daemons(testbed: Testbed) -> Findings:
-    """Two machines that were given the same configuration: each has a daemon, none knows of the other."""
+    """Run two machines with the same configuration, each with a daemon."""
     with _waiting(testbed) as workload:
         with (
             running_dagster(workload.lab, workload.folder / "one") as one,
@@ -223,7 +223,7 @@ def _start_two_daemons(testbed: Testbed) -> Findings:
 
 
 def _start_two_sensors(testbed: Testbed) -> Findings:
-    """One daemon that was given the same definitions twice: both sensors see the same backlog."""
+    """Run one daemon with the same definitions twice: both sensors see the backlog."""
     locations = ("sluice", "again")
     with _waiting(testbed) as workload:
         with running_dagster(workload.lab, workload.folder / "dagster", locations=locations) as dagster:
@@ -240,7 +240,7 @@ def _start_two_sensors(testbed: Testbed) -> Findings:
 
 
 def _flow(workload: Workload) -> None:
-    """Thousands of records three times, each once the earlier ones are there."""
+    """Produce thousands of records three times, each after the earlier ones are drained."""
     for start in range(RECORDS, 3 * RECORDS, RECORDS):
         wait_beyond(workload.lab, start - 1)
         workload.produce(orders(start, RECORDS))
@@ -248,7 +248,7 @@ def _flow(workload: Workload) -> None:
 
 
 def _describe_failures(failed: list[str]) -> str:
-    """Return how runs failed, which only a conflict may be the cause of."""
+    """Return descriptions of failed runs; only conflicts are allowed."""
     assert all(code in ENDINGS_OF_REPLACED for code in failed), failed
     history = [f"{number} ended with {code}" for code, number in Counter(failed).items()]
     return ", ".join(history) or "none failed"

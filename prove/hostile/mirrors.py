@@ -1,4 +1,4 @@
-"""A mirror beside what does not know of it: a compaction without a pool, a run that was thought dead."""
+"""Mirrors next to writers that do not know them: a compaction, a run thought dead."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOTHING_PASSES = {
 
 
 def _beside_compaction(workload: Workload) -> History:
-    """Drain again and again while another engine writes the table's files anew without a pause."""
+    """Drain repeatedly while another engine rewrites the table's files without a pause."""
     drain_and_change(workload)
     is_over, outcomes = threading.Event(), list[bool]()
     compaction = threading.Thread(target=_compact_until, args=(workload.lab, is_over, outcomes))
@@ -63,7 +63,7 @@ def _compact_until(lab: Lab, is_over: threading.Event, outcomes: list[bool]) -> 
 
 
 def _compact(_sender: Connection, path: Path, catalog: str, table: str) -> None:
-    """Write the files anew, or fail: positions that were deleted meanwhile, another commit."""
+    """Rewrite the files, or fail: positions were deleted meanwhile by another commit."""
     arguments: dict[str, Any] = {
         "table": table_argument(catalog, table),
         "options": {"rewrite-all": "true", "delete-file-threshold": "1", "remove-dangling-deletes": "true"},
@@ -74,7 +74,7 @@ def _compact(_sender: Connection, path: Path, catalog: str, table: str) -> None:
 
 
 def _two_at_once(workload: Workload) -> History:
-    """Let a second run do what a first one is about to commit, and the first one go on."""
+    """Let a second run do what a first one is about to commit, then continue the first."""
     drain_and_change(workload)
     with workload.lab.stopped_at("commit.before-swap") as asleep:
         workload.run()
@@ -89,7 +89,7 @@ def _two_at_once(workload: Workload) -> History:
 
 
 def _held_then_rebuilt(workload: Workload) -> History:
-    """Hold a batch, make the mirror anew while its publishing sleeps, and publish it once more."""
+    """Hold a batch, rebuild the mirror while its publishing sleeps, and publish again."""
     lab = workload.lab
     drain_and_change(workload)
     configure(lab, f"pipelines/{PIPELINE}", {"quality": [_NOTHING_PASSES]})
@@ -114,7 +114,7 @@ def _held_then_rebuilt(workload: Workload) -> History:
 
 
 def _generated(first_seed: int, workload: Workload) -> History:
-    """Drain a source's changes batch by batch; then another one's, into a mirror that is made anew."""
+    """Drain a source's changes by batch; then another source's, into a rebuilt mirror."""
     seeds = range(first_seed, first_seed + SEEDS)
     for seed in seeds:
         with_others = workload.lab.path.with_name(f"seed-{seed}")
@@ -132,7 +132,7 @@ def _generated(first_seed: int, workload: Workload) -> History:
 
 
 def _beside(workload: Workload, folder: Path) -> Workload:
-    """Return a pipeline like this one over a topic and in a folder of its own."""
+    """Return a similar pipeline with its own topic and folder."""
     folder.mkdir()
     topic = workload.kafka.new_topic(PARTITIONS, retention_ms=-1)
     lab = make_lab(folder, bootstrap=workload.kafka, topic=topic, spark_remote=None, **MIRROR.settings)
@@ -140,7 +140,7 @@ def _beside(workload: Workload, folder: Path) -> Workload:
 
 
 def _told_by_another(code: str, source: dict[str, str], workload: Workload) -> History:
-    """Have another source, or table, tell of a key in the topic between two batches of its own."""
+    """Produce a change of another source or table between two batches."""
     drain_and_change(workload)
     workload.run()
     topic = workload.lab.pipeline.topic

@@ -1,4 +1,4 @@
-"""Harm that begins at some moment of a run, and is over when the run has ended."""
+"""Harm that begins at a point of a run and ends with the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOES_ON = "it takes longer, and is done once"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When harm begins: at a fail point of a drain, or before the drain.
+    """Start of the harm: at a fail point of a drain, or before the drain.
 
     ``promise`` is for harm that the run cannot sit out.
     """
@@ -69,7 +69,7 @@ class Meeting:
     patience: Patience = OWN_PATIENCE
 
     def __call__(self, workload: Workload) -> History:
-        """Drain, meet it, put it right."""
+        """Drain, meet the harm, repair."""
         workload.drain_and_produce()
         with self.set_up(workload) as begin:
             ended = self._run(workload, begin)
@@ -102,7 +102,7 @@ def cases_at(
     codes: tuple[str, ...] = (),
     patience: Patience = OWN_PATIENCE,
 ) -> Iterator[Case]:
-    """Yield a case for each of the moments: the rest as a ``Meeting`` takes it."""
+    """Yield a case for each moment, with a ``Meeting``."""
     for moment in moments:
         yield Case(
             f"{name}/{moment.name}",
@@ -116,7 +116,7 @@ def cases_at(
 
 @contextmanager
 def harmed(address: str, harm: Harm, workload: Workload) -> Iterator[Callable[[], None]]:
-    """What asks at the catalog's property ``address`` meets the harm once it begins, until the block ends."""
+    """Harm clients of the catalog's property ``address`` until the block ends."""
     with proxied(workload, address) as proxy:
         yield partial(proxy.suffer, harm)
     assert proxy.harmed, "the proxy did not see a request"
@@ -124,7 +124,7 @@ def harmed(address: str, harm: Harm, workload: Workload) -> Iterator[Callable[[]
 
 @contextmanager
 def proxied(workload: Workload, address: str) -> Iterator[HarmProxy]:
-    """The catalog's property ``address`` leads through the proxy while the block runs."""
+    """Point the catalog's property ``address`` to the proxy while the block runs."""
     direct = workload.lab.config.catalog.properties[address]
     with HarmProxy(direct) as proxy:
         configure(workload.lab, "catalog", {address: proxy.url})

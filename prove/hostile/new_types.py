@@ -1,4 +1,4 @@
-"""A database gives columns of a mirrored table other types: a rebuild takes them, and all goes on."""
+"""Type changes in a mirrored database: a rebuild accepts them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NARROWED = (
 
 
 def run(testbed: Testbed) -> Findings:
-    """Mirror, alter, and make the mirror anew: of all that was told, then of what is told anew."""
+    """Mirror, alter, and rebuild: from all events, then from a new snapshot."""
     with (
         testbed.workload(SQLITE, layout="mirror") as workload,
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
@@ -104,7 +104,7 @@ def _rebuild(lab: Lab, begins: Mapping[int, int] | None = None) -> None:
 
 
 def _stopped(act: Callable[[], object], code: str, hint: str) -> Iterator[str]:
-    """Do what must end with an error of this name and a hint that says so; yield what is wrong with it."""
+    """Run work that must end with this error and hint; yield deviations."""
     try:
         act()
     except SluiceError as error:
@@ -115,7 +115,7 @@ def _stopped(act: Callable[[], object], code: str, hint: str) -> Iterator[str]:
 
 
 def _as_of(lab: Lab, snapshot_id: int | None) -> dict[int, tuple[object, ...]]:
-    """Return by key the rows that a query finds in an earlier snapshot."""
+    """Return the rows of a query in an earlier snapshot, by key."""
     sql = f"SELECT {', '.join(COLUMNS)} FROM {lab.pipeline.name}"  # noqa: S608
     with (
         lab.connections() as connections,

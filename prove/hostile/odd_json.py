@@ -1,4 +1,4 @@
-"""JSON as nobody should write it, family by family, the same from the same seed.
+"""Odd JSON in families, reproducible by seed.
 
 Texts, not values: what matters is how a thing is written. Each family mixes what is right with what is not,
 so that a bad record always has good neighbours.
@@ -51,7 +51,7 @@ _BAD_BYTES = (b"\xff", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One way of being odd; ``make`` writes one record, or some that belong together.
+    """A family of odd JSON; ``make`` writes one record, or several related ones.
 
     ``columns`` are declared, ``number`` is how many records there are at least.
     """
@@ -63,7 +63,7 @@ class Family:
     number: int = RECORDS
 
     def records(self) -> list[bytes]:
-        """Return its records, the same every time."""
+        """Return its records, always the same."""
         rng = random.Random(f"{SEED} {self.name}")
         records: list[bytes] = []
         while len(records) < self.number:
@@ -232,7 +232,7 @@ def _wide(rng: random.Random) -> bytes:
 
 
 def _plain(rng: random.Random) -> bytes:
-    """Return a record there is nothing to say about, but for the braces and blanks in it."""
+    """Return an ordinary record, with arbitrary blanks."""
     return _object(
         rng, {"n": str(rng.randrange(1000)), "word": rng.choice(('"a"', '"}{"', '"\\n"', "null"))}
     ).encode()

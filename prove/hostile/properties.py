@@ -1,4 +1,4 @@
-"""Hostile properties: somebody sets one of a table's `sluice.*` by hand, while a dead run's files wait."""
+"""Hostile properties: a `sluice.*` property is set by hand while a dead run's files wait."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ON_REST = frozenset({"offsets-set-forward", "offsets-set-back", "owed-forgotten"
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """``property_name`` is given another value, of its own one, once ``before`` was done; None removes it.
+    """A change of ``property_name`` after ``before`` was done; None removes it.
 
     When it ``is_noticed`` the next drain must say so, and it is put back.
     """
@@ -47,7 +47,7 @@ class ByHand:
     was_read: bool = True
 
     def case(self) -> Case:
-        """Return the case as all hostile ones are."""
+        """Return it as a hostile case."""
         promise = NAMED if self.is_noticed else ADOPTED
         catalogs = (SQLITE, REST) if self.name in ON_REST else (SQLITE,)
         return Case(self.name, self.title, promise, self._inject, catalogs)
@@ -89,17 +89,17 @@ def _roll_back(workload: Workload) -> None:
 
 
 def _leave_owing(workload: Workload) -> None:
-    """The last run died between its commit and that of its dead letters."""
+    """Kill a run between its commit and the commit of its dead letters."""
     interrupt(workload, "drain.after-commit")
 
 
 def _is(value: str | None) -> Callable[[str], str | None]:
-    """This, whatever it was."""
+    """Return this value regardless of the earlier one."""
     return lambda _ours: value
 
 
 def _move(by: int, offsets: str) -> str:
-    """Return the properties' next offsets with partition 0's moved."""
+    """Return the properties with partition 0's next offset changed."""
     document = json.loads(offsets)
     for generations in document.values():
         for partitions in generations.values():

@@ -1,4 +1,4 @@
-"""Hostile records: generated JSON through a real drain, each record held against audit's own reader."""
+"""Hostile records: generated JSON in a real drain, each compared with audit's reader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Place = tuple[int, int]
 
 
 def _drain_family(family: Family, testbed: Testbed) -> Findings:
-    """Drain its records as a table's first batch, compare each, go on, check."""
+    """Drain its records as a table's first batch, compare each, continue, check."""
     settings: dict[str, Any] = {"columns": dict(family.columns), "schema": {"max_columns": 2 * FIELDS}}
     with testbed.workload(SQLITE, **settings) as workload:
         produced = _produce(workload, family.records())
@@ -48,7 +48,7 @@ def _drain_family(family: Family, testbed: Testbed) -> Findings:
 
 
 def _produce(workload: Workload, values: list[bytes]) -> dict[Place, bytes]:
-    """Produce half of them to each partition, so that neighbours stay neighbours."""
+    """Produce half of them to each partition, keeping neighbours together."""
     topic = other_topic(workload, max_message_bytes=LARGEST_BYTES)
     half = (len(values) + 1) // PARTITIONS
     placed = {(n // half, n % half): value for n, value in enumerate(values)}
@@ -59,7 +59,7 @@ def _produce(workload: Workload, values: list[bytes]) -> dict[Place, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """``wrong`` records are neither the right row nor a dead letter that should be one."""
+    """Counts; ``wrong`` records are neither the right row nor an expected dead letter."""
 
     wrong: int
     doubled: int
@@ -96,7 +96,7 @@ def _by_place(tables: Iterator[pa.Table] | list[pa.Table]) -> dict[Place, list[d
 
 
 def _read_again(workload: Workload, produced: Mapping[Place, bytes]) -> dict[Place, dict[str, Any]]:
-    """Return what the rows must hold, as audit reads records; those that can be no row are not in it."""
+    """Return the expected rows by audit's reader, without invalid records."""
     columns = [c for c in arrow_schema(workload.lab.table().schema()) if c.name not in ORIGIN_COLUMNS]
     places = list(produced)
     nothing: list[Any] = [None] * len(places)
@@ -109,7 +109,7 @@ def _read_again(workload: Workload, produced: Mapping[Place, bytes]) -> dict[Pla
 
 
 def _is_right(value: bytes, wanted: dict[str, Any] | None, rows: Any, dead_letters: Any) -> bool:
-    """True if the record is what it must be, in one place only."""
+    """True if the record is correct, in exactly one place."""
     if rows:
         row = wanted and {name: rows[0][name] for name in wanted}
         return not dead_letters and wanted is not None and row == wanted
@@ -121,7 +121,7 @@ def _is_right(value: bytes, wanted: dict[str, Any] | None, rows: Any, dead_lette
 
 
 def _is_read_laxly(value: bytes) -> bool:
-    """True if an audit takes what a drain must not: of a key that is there twice it sees the last."""
+    """True if audit accepts what a drain must refuse: of a repeated key, it sees the last."""
     if _READ_LAXLY.search(value):
         return True
     is_there_twice: list[bool] = []

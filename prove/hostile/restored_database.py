@@ -1,4 +1,4 @@
-"""A database that is lost and restored from a backup: its log counts on from an earlier place."""
+"""A database that is lost and restored from a backup: its log restarts from an earlier position."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LATER = ("DELETE FROM customers WHERE id = 3", "UPDATE customers SET score = -1
 
 
 def run(testbed: Testbed, *, is_noticed: bool) -> Findings:
-    """Mirror, back up, go on, lose, restore, go on; have all told anew, and make the mirror anew."""
+    """Mirror, back up, continue, lose, restore, continue; take a snapshot, and rebuild."""
     with (
         testbed.workload(SQLITE, layout="mirror") as workload,
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
@@ -71,7 +71,7 @@ def run(testbed: Testbed, *, is_noticed: bool) -> Findings:
 
 
 def _stands(source: Debezium) -> str:
-    """Return where the database's log stands."""
+    """Return the position of the database's log."""
     return str(source.run("SELECT pg_current_wal_lsn()")[0][0])
 
 

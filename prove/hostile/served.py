@@ -1,4 +1,4 @@
-"""A real ``serve``, asked over HTTP throughout, that is killed: alone, with a drain, beside another one.
+"""A real ``serve``, queried throughout and killed: alone, with a drain, next to another one.
 
 Each answer that comes whole holds exactly the records below its watermark.
 """
@@ -22,7 +22,7 @@ POINTS = ("commit.before-swap", "commit.after-swap", "dead-letters.before-swap",
 
 
 def _killed(workload: Workload) -> History:
-    """Kill it while it answers, drain and produce without it, and start it again."""
+    """Kill it while it answers, drain and produce meanwhile, and restart it."""
     workload.drain_and_produce()
     with serving(workload.lab) as serve, asked_throughout(workload.lab, by=serve.ask) as (asker, loop):
         for number in range(_KILLS):
@@ -56,7 +56,7 @@ def _killed_with_a_drain(point: str, workload: Workload) -> History:
 
 
 def _beside_each_other(workload: Workload) -> History:
-    """Two are asked while a drain dies and is done again; then one of them dies, the other goes on."""
+    """Query two servers while a drain dies and is repeated; then kill one of them."""
     workload.drain_and_produce()
     lab = workload.lab
     with (
@@ -82,7 +82,7 @@ def _beside_each_other(workload: Workload) -> History:
 
 
 def _crafted(workload: Workload) -> History:
-    """In a process of its own, which a claim of bytes that are not there would end."""
+    """Run in a separate process, which claims of missing bytes would end."""
     workload.drain_and_produce()
     command = [sys.executable, "-m", "prove.lab.crafted_parameters", str(_CRAFTED), "37"]
     read = subprocess.run(command, capture_output=True, text=True, check=False)

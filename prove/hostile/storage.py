@@ -1,4 +1,4 @@
-"""Hostile storage: an object store that is slow, broken or refuses, a disk without room; and then well again.
+"""Hostile storage: a slow, broken or refusing object store, a full disk; then healthy again.
 
 The catalog server reaches the store undisturbed: it is the job's own way to it that is harmed. What a full
 disk does to the embedded catalog's own file is in the crash matrix.
@@ -37,7 +37,7 @@ def _full(disk: Path, _workload: Workload) -> Iterator[Callable[[], None]]:
 
 
 def _fill_up(whose: str, code: str, moment: Moment, testbed: Testbed) -> Findings:
-    """Fill the disk of the lake or of the log at the moment, make room, go on, check.
+    """Fill the disk of the lake or the log at the moment, free it, continue, check.
 
     The drain that meets it ends with ``code``.
     """

@@ -1,1 +1,1 @@
-"""Real parts to lay hands on, shared with the tests."""
+"""Real servers and tools for tests and scenarios."""

@@ -1,4 +1,4 @@
-"""A follower, or a ``serve``, that is asked again and again meanwhile, each answer held against the topic."""
+"""A follower or a ``serve`` queried repeatedly, each answer compared with the topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 0.05
 
 
 class Asker:
-    """``answers`` counts those that were exact, ``refused`` by code those that were none.
+    """Querying thread; ``answers`` counts exact answers, ``refused`` counts errors by code.
 
     Of the answers of one epoch none has less than the one before, and epochs do not go back.
     """
@@ -44,7 +44,7 @@ class Asker:
         self._lock = Lock()
 
     def ask(self, _round: int = 0) -> None:
-        """Ask once; from any thread."""
+        """Query once, from any thread."""
         with self._lock:
             self._ask()
 
@@ -64,12 +64,12 @@ class Asker:
         self._last = told
 
     def expect_less(self) -> None:
-        """Take the next answer as another server's first, once the one under way has come."""
+        """Accept the next answer as another server's first, after the current one."""
         with self._lock:
             self._last = Watermark(0, 0, {})
 
     def ask_for_all(self) -> None:
-        """Wait until an answer has all that the topic has."""
+        """Wait until an answer has all of the topic."""
         deadline = time.monotonic() + _AS_FRESH_SECONDS
         with self._lab.connections() as connections:
             ends = connections.admin.source_state(self._lab.pipeline.topic).end
@@ -85,7 +85,7 @@ class Asker:
 def asked_throughout(
     lab: Lab, *, by: Ask | None = None, refusals: Collection[str] = (), is_json: bool = True
 ) -> Iterator[tuple[Asker, WorkLoop]]:
-    """Ask while the block runs, and in the end for all that there is: a follower of the lab's, or ``by``.
+    """Query while the block runs, and finally for everything, by a follower or ``by``.
 
     Answers may be refused with ``refusals`` and with what trying again mends, but not in the end.
     """

@@ -1,4 +1,4 @@
-"""What Debezium writes beside changes, each kind as its key and value are."""
+"""Debezium's records that are not row changes, each kind by its key and value."""
 
 from __future__ import annotations
 

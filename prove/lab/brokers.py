@@ -1,4 +1,4 @@
-"""Brokers of one's own, one or three, whose processes and log files may be laid hands on.
+"""One or three brokers whose processes and log files tests can change.
 
 Of three the first is also the controller, the two others may die.
 """
@@ -27,22 +27,22 @@ _MOVE_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Brokers:
-    """Brokers by node id, those that were killed included; each may be started again on what it left."""
+    """Brokers by node id, including killed ones, which can be restarted with their data."""
 
     settings: dict[int, KafkaSettings]
     servers: dict[int, KafkaServer] = field(default_factory=dict)
 
     @property
     def bootstrap_servers(self) -> str:
-        """Return the addresses of all: clients go on when one is away."""
+        """Return all addresses: clients continue when one is away."""
         return ",".join(f"127.0.0.1:{each.port}" for each in self.settings.values())
 
     def kill(self, node: int = FIRST) -> None:
-        """Kill it where it stands."""
+        """Kill it immediately."""
         self.servers[node].process.kill()
 
     def start(self, node: int = FIRST) -> None:
-        """Start it, again on what it has."""
+        """Start it, or restart it with its data."""
         self.servers[node] = start_kafka(self.settings[node])
 
     def stop(self) -> None:
@@ -52,7 +52,7 @@ class Brokers:
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """While the block runs the first is there and answers nobody."""
+        """Silence the first broker while the block runs."""
         os.kill(self.servers[FIRST].process.pid, signal.SIGSTOP)
         try:
             yield
@@ -64,7 +64,7 @@ class Brokers:
         return self.settings[FIRST].folder.home / "data" / f"{topic}-{partition}" / f"{0:020}.log"
 
     def cut(self, topic: str, partition: int, size: int) -> None:
-        """Kill the first, let the partition's log end after so many bytes, and start it again."""
+        """Kill the first broker, truncate the partition's log to this size, and restart it."""
         self.kill()
         os.truncate(self.log_of(topic, partition), size)
         self.start()
@@ -83,7 +83,7 @@ class Brokers:
 
 @contextmanager
 def own_broker(root: Path, **properties: str) -> Iterator[Brokers]:
-    """Start one broker with these properties below ``root`` and stop it in the end. It compacts eagerly."""
+    """Start one broker with these properties below ``root``, which compacts eagerly; stop it at the end."""
     settings = kafka_settings(ServerFolder(root, "kafka"), **{"log.cleaner.backoff.ms": "100"}, **properties)
     brokers = Brokers({FIRST: settings})
     try:
@@ -95,7 +95,7 @@ def own_broker(root: Path, **properties: str) -> Iterator[Brokers]:
 
 @contextmanager
 def three_brokers(root: Path) -> Iterator[Brokers]:
-    """Start three brokers with their files below ``root`` and stop them in the end."""
+    """Start three brokers with their files below ``root``; stop them at the end."""
     first = kafka_settings(ServerFolder(root, f"kafka-{FIRST}"))
     brokers = Brokers({FIRST: first})
     try:
@@ -110,7 +110,7 @@ def three_brokers(root: Path) -> Iterator[Brokers]:
 
 
 def _as_member(settings: KafkaSettings, node: int, first: KafkaSettings) -> KafkaSettings:
-    """Return the settings of a broker that asks the first one's controller; format its storage."""
+    """Return the settings of a broker of the first one's controller; format its storage."""
     _format_as_member(settings.folder.home, node, _cluster_id(first.folder.home))
     properties = {
         "process.roles": "broker",
@@ -127,7 +127,7 @@ def _cluster_id(home: Path) -> str:
 
 
 def _format_as_member(home: Path, node: int, cluster_id: str) -> None:
-    """Write what Kafka's tool writes for a broker that is no controller."""
+    """Write what Kafka's tool writes for a broker that is not a controller."""
     properties = {
         "version": 1,
         "cluster.id": cluster_id,

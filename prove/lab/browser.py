@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to in its own language (the DevTools protocol over a local socket)."""
+"""A headless Chromium, controlled by the DevTools protocol over a local socket."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ _STILL = "document.getAnimations().every(a => !(a instanceof CSSTransition) || a
 
 @dataclass(slots=True)
 class Page:
-    """The only tab. Every wait polls, and its failure shows what the page said instead."""
+    """The only tab. Waits poll, and their failures show the page's text."""
 
     socket: ClientConnection
     last_id: int = field(default=0)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command and its answer; events in between are nobody's."""
+        """Run one command and return its answer; events in between are dropped."""
         self.last_id += 1
         self.socket.send(json.dumps({"id": self.last_id, "method": method, "params": parameters}))
         while True:
@@ -78,12 +78,12 @@ class Page:
                 return dict(answer["result"])
 
     def open(self, url: str) -> None:
-        """Go to an address; what is on the page is waited for by those who need it."""
+        """Go to an address without waiting for its contents."""
         answer = self.call("Page.navigate", url=url)
         assert "errorText" not in answer, f"{url}: {answer['errorText']}"
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression, on the page that took this one's place if one did."""
+        """Return the value of a JavaScript expression, on this page or its successor."""
         try:
             answer = self.call(
                 "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
@@ -97,11 +97,11 @@ class Page:
 
     @property
     def text(self) -> str:
-        """What a person can read now."""
+        """The visible text."""
         return str(self.evaluate("document.body ? document.body.innerText : ''"))
 
     def wait_for(self, *texts: str, times: int = 1, seconds: float = 60.0) -> None:
-        """Wait until the page shows all these texts, each so many times."""
+        """Wait until the page shows all these texts, each this many times."""
         deadline = time.monotonic() + seconds
         while missing := [text for text in texts if self.text.count(text) < times]:
             assert time.monotonic() < deadline, f"{missing} not shown within {seconds:.0f} s:\n{self.text}"
@@ -115,13 +115,13 @@ class Page:
             time.sleep(_POLL_SECONDS)
 
     def place(self, text: str, *, within: str = "*", seconds: float = 60.0) -> dict[str, float]:
-        """Where the element that says exactly this is, uncovered and still; ``within`` is a CSS selector."""
+        """Return the position of the visible element with exactly this text; ``within`` is a CSS selector."""
         place = self._find(text, within, seconds)
         assert place is not None, f"nothing to click says {text!r}:\n{self.text}"
         return place
 
     def shows(self, text: str, *, within: str = "*", seconds: float = 60.0) -> bool:
-        """Whether it does before the time is over."""
+        """True if the page shows it before the timeout."""
         return self._find(text, within, seconds) is not None
 
     def _find(self, text: str, within: str, seconds: float) -> dict[str, float] | None:
@@ -136,18 +136,18 @@ class Page:
         return dict(place)
 
     def click(self, text: str, *, within: str = "*", seconds: float = 60.0) -> None:
-        """Click what says exactly this, once it can be clicked."""
+        """Click the element with exactly this text, once it can be clicked."""
         place = self.place(text, within=within, seconds=seconds)
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             pressed = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type=kind, **place, **pressed)
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
+        """Type into the focused element."""
         self.call("Input.insertText", text=text)
 
     def screenshot(self, path: Path, *, height: int = HEIGHT) -> None:
-        """The upper ``height`` pixels of what is on the screen, as PNG, once nothing fades in or out."""
+        """Return the screen's upper ``height`` pixels as PNG, once no animation runs."""
         self.wait_until(_STILL)
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1}
         taken = self.call("Page.captureScreenshot", format="png", clip=clip)
@@ -157,7 +157,7 @@ class Page:
 
 @contextmanager
 def open_browser(folder: ServerFolder) -> Iterator[Page]:
-    """Start a browser with a profile of its own, give its tab, stop it."""
+    """Start a browser with its own profile, yield its tab, stop it."""
     port_file = folder.home / "DevToolsActivePort"
     port_file.unlink(missing_ok=True)  # of a browser that had the folder before
     command = [browser(), *_ARGUMENTS, f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder.home}"]

@@ -1,4 +1,4 @@
-"""The browser that some tests need: Debian's own Chromium, brought by apt-get where that is allowed."""
+"""The browser for tests: Debian's Chromium, installed by apt-get if permitted."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MISSING = (
 
 
 class NoBrowserError(Exception):
-    """There is none; the message says what to type."""
+    """No browser is available; the message contains the command to install one."""
 
 
 def browser() -> str:
-    """Return the browser's path, having installed it when it is missing, which takes about a minute.
+    """Return the browser's path; installs it if it is missing, which takes about a minute.
 
     Raises ``NoBrowserError``.
     """

@@ -1,4 +1,4 @@
-"""What a table is by its changes: a dictionary that shares no code with what made their rows.
+"""A table's expected rows from its changes, computed by independent code.
 
 Changes are put in order by where their source stood, across partitions: those that are told again change
 nothing then. Of one place deletes come before rows; a value that was not told is that of before the place.
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 def folded(changes: Iterable[Row], columns: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the rows that there are after all changes, by the key's text, with these columns."""
+    """Return the rows after all changes, by the key's text, with these columns."""
     columns, state = list(columns), dict[str, dict[str, Any]]()
     for _, at_one_place in groupby(sorted(changes, key=_place), key=_place):
         before = dict(state)

@@ -1,4 +1,4 @@
-"""Events as Kafka Connect's Avro converters write them, made of those that its JSON converter wrote.
+"""Events of Kafka Connect's Avro converters, made from events of its JSON converter.
 
 So that tests have them without a Connect. Confluent's converter and Apicurio's go by the same rules
 (``AvroData``), which are followed here; the bytes are fastavro's. ``prove`` has Apicurio's own write a real
@@ -45,7 +45,7 @@ _NO_PRECISION = 64  # what the converters say where Connect says none
 
 
 def registering(url: str) -> Register:
-    """Return what registers schemas at a registry."""
+    """Return a function that registers schemas at a registry."""
 
     def register(subject: str, text: str) -> int:
         with requests.Session() as session:
@@ -59,7 +59,7 @@ def registering(url: str) -> Register:
 
 @dataclass(slots=True)
 class AvroConverter:
-    """Writes keys and values with the id of their schema before them."""
+    """Writes keys and values after the id of their schema."""
 
     register: Register
     _ids: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class AvroConverter:
 
 
 def avro_schema(schema: Mapping[str, Any], known: set[str] | None = None) -> Any:
-    """Return what the converters make of Connect's schema; a record that is ``known`` is named alone."""
+    """Return the converters' schema of Connect's schema; a ``known`` record is only named."""
     known = set() if known is None else known
     made = _type(schema, known)
     if not schema.get("optional"):
@@ -134,7 +134,7 @@ def _field(schema: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
 
 
 def datum(schema: Mapping[str, Any], value: Any) -> Any:
-    """Return a value that JSON has as fastavro takes it."""
+    """Return a JSON value in the form that fastavro takes."""
     if value is not None:
         match schema["type"]:
             case "struct":
@@ -151,7 +151,7 @@ def datum(schema: Mapping[str, Any], value: Any) -> Any:
 
 
 def without_meaning(schema: Any) -> Any:
-    """Return an Avro schema by which numbers and bytes are written as they are."""
+    """Return an Avro schema without logical types."""
     if isinstance(schema, list):
         return [without_meaning(each) for each in schema]
     if isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""What a run's tasks read from Kafka: each chunk names itself at a fail point before it is decoded."""
+"""Records that a run's tasks read from Kafka, counted at a fail point before decoding."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _CHUNK = "split.decode-"
 
 @dataclass(frozen=True, slots=True)
 class CountedReads:
-    """Passes every place on to ``inner``; ``file`` gets the chunks, whichever process has the task."""
+    """Passes fail points on to ``inner``; chunks are noted in ``file`` by any process."""
 
     inner: FailPoints
     file: Path
 
     def reach(self, name: str) -> None:
-        """Remember a chunk before anything can happen to who read it."""
+        """Note a chunk before anything can happen to its reader."""
         if name.startswith(_CHUNK):
             with self.file.open("a") as file:
                 file.write(f"{name.removeprefix(_CHUNK)}\n")
         self.inner.reach(name)
 
     def records(self) -> int:
-        """Return how many different offsets were read; a split that meets new fields reads its own twice."""
+        """Return the number of distinct offsets read; a split with new fields reads them twice."""
         chunks = map(parse_range, self.file.read_text().split()) if self.file.exists() else ()
         return len(
             {(chunk.partition, offset) for chunk in chunks for offset in range(chunk.start, chunk.end)}

@@ -1,4 +1,4 @@
-"""Parameters of Flight SQL as somebody crafts them, read where others' memory lies around them."""
+"""Malicious Flight SQL parameters, read with other memory around them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES: dict[str, Any] = {
 
 
 def message(columns: dict[str, pa.Array]) -> bytes:
-    """One row of these as a client sends it."""
+    """Return a row of parameters as a client sends it."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch(columns)
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -44,7 +44,7 @@ def message(columns: dict[str, pa.Array]) -> bytes:
 
 
 def read(sent: bytes) -> list[Any]:
-    """The values of a message that lies between the memory of others."""
+    """Return the values of a message that is surrounded by other memory."""
     guarded = pa.py_buffer(AROUND + sent + AROUND).slice(len(AROUND), len(sent))
     with pa.ipc.open_stream(guarded) as reader:
         bound = Statement("SELECT 1").with_parameters(read_parameters(reader.schema, reader))
@@ -52,7 +52,7 @@ def read(sent: bytes) -> list[Any]:
 
 
 def crafted(count: int, seed: int) -> Iterator[bytes]:
-    """Messages with some bytes or numbers changed, most often where lengths and offsets are."""
+    """Return messages with changed bytes or numbers, mostly lengths and offsets."""
     chance = random.Random(seed)
     sent = [message({name: value}) for name, value in VALUES.items()] + [message(VALUES)]
     for _ in range(count):
@@ -67,7 +67,7 @@ def crafted(count: int, seed: int) -> Iterator[bytes]:
 
 
 def read_whole(count: int, seed: int) -> int:
-    """Read so many; return how many were not refused, none of which has a byte of what lay around it."""
+    """Read messages; return the number accepted, none of which contains surrounding bytes."""
     whole = 0
     for sent in crafted(count, seed):
         with suppress(ConfigError, pa.ArrowException, OSError, MemoryError):

@@ -1,4 +1,4 @@
-"""Dagster's own daemon over a lab's configuration: runs as an operator has them, and what became of them."""
+"""Dagster's daemon over a lab's configuration: real runs and their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_RUNS = "max_concurrent_runs: 10"
 
 @dataclass(slots=True)
 class DagsterDaemon:
-    """Daemon and webserver with their state below ``home``; started again they find it.
+    """Daemon and webserver with their state below ``home``; a restart keeps it.
 
     Each of the ``locations`` loads all definitions, and so has sensors of its own.
     """
@@ -38,30 +38,30 @@ class DagsterDaemon:
     servers: DagsterServers | None = None
 
     def start(self) -> None:
-        """Start both and wait until sensors are looked at."""
+        """Start both and wait until sensors are evaluated."""
         (port,) = free_ports(1)
         self.servers = start_dagster(
             DagsterSettings(self.home, self.lab.path, port, locations=self.locations)
         )
 
     def kill(self) -> None:
-        """Kill all, code servers and runs with them."""
+        """Kill all, with code servers and runs."""
         assert self.servers is not None
         self.servers.kill()
 
     @contextmanager
     def instance(self) -> Iterator[DagsterInstance]:
-        """What Dagster knows."""
+        """Return Dagster's instance."""
         with DagsterInstance.from_config(str(self.home / "dagster")) as instance:
             yield instance
 
     def drains(self, *statuses: DagsterRunStatus) -> list[DagsterRun]:
-        """Runs of drains in one of these phases (any, without), the newest first."""
+        """Return drain runs in these states (by default any), newest first."""
         with self.instance() as instance:
             return list(instance.get_runs(RunsFilter(job_name="drain", statuses=statuses or None)))
 
     def looks(self) -> Counter[str]:
-        """Return how often each location's backlog sensor has looked and not failed."""
+        """Return the number of successful evaluations of each location's backlog sensor."""
         found: Counter[str] = Counter()
         with self.instance() as instance:
             for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
@@ -72,7 +72,7 @@ class DagsterDaemon:
         return found
 
     def failures(self) -> list[str]:
-        """The codes of the errors that drains have failed with; of one that is none of ours, its text."""
+        """Return the error codes of failed drains, or the text of an unknown error."""
         codes = []
         for run in self.drains(DagsterRunStatus.FAILURE):
             with self.instance() as instance:
@@ -82,7 +82,7 @@ class DagsterDaemon:
         return codes
 
     def allow_runs(self, number: int) -> None:
-        """At most so many at once, before it is started."""
+        """Set the maximum of concurrent runs, before it is started."""
         prepare_dagster_home(self.home / "dagster")
         path = self.home / "dagster" / "dagster.yaml"
         text = path.read_text()
@@ -104,7 +104,7 @@ def _code(entry: EventLogEntry) -> str:
 def running_dagster(
     lab: Lab, home: Path, *, most_runs: int | None = None, locations: tuple[str, ...] = ("sluice",)
 ) -> Iterator[DagsterDaemon]:
-    """Started, and stopped in the end."""
+    """Yield a started daemon, and stop it at the end."""
     daemon = DagsterDaemon(lab, home, locations)
     if most_runs is not None:
         daemon.allow_runs(most_runs)
@@ -117,7 +117,7 @@ def running_dagster(
 
 
 def wait_beyond(lab: Lab, records: int, seconds: float = PATIENCE_SECONDS) -> int:
-    """Wait until the table has got further than so many offsets, over its partitions; how far it is then."""
+    """Wait until the table has more than this many offsets; return the number."""
     deadline = time.monotonic() + seconds
     while (reached := lab.drained()) <= records:
         assert time.monotonic() < deadline, f"no commit beyond {records} records within {seconds:.0f} s"

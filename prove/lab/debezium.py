@@ -1,4 +1,4 @@
-"""A real PostgreSQL whose changes a real Debezium tells to Kafka, in a standalone worker of Kafka Connect."""
+"""A real PostgreSQL captured by a real Debezium, in a standalone Kafka Connect worker."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CONNECTOR = {
 
 
 def avro_converters(registry: str) -> dict[str, str]:
-    """Return settings of a connector that writes Avro with ids as Confluent has them, to our registry."""
+    """Return connector settings for Avro with Confluent's ids, at our registry."""
     settings = {
         "": "io.apicurio.registry.utils.converter.AvroConverter",
         ".apicurio.registry.url": registry.replace("ccompat/v7", "registry/v2"),
@@ -65,7 +65,7 @@ def avro_converters(registry: str) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Debezium:
-    """The database, and the worker with its connectors by name; they are there again when it is restarted."""
+    """The database, and the worker with its connectors by name, which survive a restart."""
 
     database: PostgresCatalog
     bootstrap: str
@@ -75,7 +75,7 @@ class Debezium:
     _connectors: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements, each a transaction of its own; return what the last one answers."""
+        """Run statements, each in its own transaction; return the last result."""
         session = psycopg2.connect(self.database.properties["uri"])
         session.autocommit = True
         with session.cursor() as cursor:
@@ -86,7 +86,7 @@ class Debezium:
         return rows
 
     def overlap(self, first: str, whole: str, last: str) -> None:
-        """Run ``whole`` in a transaction of its own while another is under way, of ``first`` and ``last``."""
+        """Run ``whole`` in a transaction during another one of ``first`` and ``last``."""
         session = psycopg2.connect(self.database.properties["uri"])
         with session, session.cursor() as cursor:
             cursor.execute(first)
@@ -95,7 +95,7 @@ class Debezium:
         session.close()
 
     def tell(self, name: str, *tables: str, with_schemas: bool, more: Mapping[str, str]) -> None:
-        """Have a connector tell the changes of tables, to topics ``NAME.public.TABLE`` that are there.
+        """Start a connector for tables, to existing topics ``NAME.public.TABLE``.
 
         ``more`` are the connector's own settings.
         """
@@ -114,17 +114,17 @@ class Debezium:
         self._ask("PUT", f"/connectors/{name}/config", self._connectors[name])
 
     def forget(self, name: str) -> None:
-        """Take a connector away; what it noted of its source stays with its name."""
+        """Remove a connector; its stored position stays with its name."""
         self._ask("DELETE", f"/connectors/{name}")
         del self._connectors[name]
 
     def kill_worker(self) -> None:
-        """End it as a machine ends: it forgets what it told since it last noted that."""
+        """Kill it like a machine: it forgets what it produced since its last stored position."""
         self._worker.kill()
         self.start_worker()
 
     def start_worker(self) -> None:
-        """Start it and wait until its connectors are there."""
+        """Start it and wait for its connectors."""
         (port,) = free_ports(1)
         self._address = f"http://127.0.0.1:{port}"
         settings = {
@@ -167,7 +167,7 @@ class Debezium:
 
 
 def _class_path(folder: ServerFolder) -> list[Path]:
-    """Return Connect's jars and the connector's, which come in one archive."""
+    """Return the jars of Connect and of the connector, which are in one archive."""
     jars = jar_paths("debezium", lock=TEST_LOCK)
     (archive,) = (jar for jar in jars if jar.name.endswith(".tar.gz"))
     target = folder.home / "plugin"
@@ -179,7 +179,7 @@ def _class_path(folder: ServerFolder) -> list[Path]:
 
 @contextmanager
 def open_debezium(folder: Path, bootstrap: str) -> Iterator[Debezium]:
-    """Start both, and stop them in the end."""
+    """Start both, and stop them at the end."""
     database = start_postgres(ServerFolder(folder, "source"), wal_level="logical")
     debezium = Debezium(database, bootstrap, ServerFolder(folder, "connect"))
     try:
@@ -191,7 +191,7 @@ def open_debezium(folder: Path, bootstrap: str) -> Iterator[Debezium]:
 
 
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
-    """Return the end of each of a topic's partitions."""
+    """Return the end of each partition."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "of-nobody"})
     partitions = reader.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].partitions
     found = {
@@ -203,7 +203,7 @@ def ends(bootstrap: str, topic: str) -> dict[int, int]:
 
 
 def settled(count: Callable[[], int], *, at_least: int = 0) -> int:
-    """Wait until so many came and nothing more does, and return what ``count`` says then."""
+    """Wait until this many came and no more arrive; return the result of ``count``."""
     known, since = count(), time.monotonic()
     while (quiet := time.monotonic() - since) < _QUIET_SECONDS or known < at_least:
         assert quiet < _ANSWER_SECONDS, f"{known} of {at_least} events came"

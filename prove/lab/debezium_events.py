@@ -1,4 +1,4 @@
-"""Events as Debezium's connector for PostgreSQL and Kafka's JsonConverter write them, made by hand."""
+"""Hand-written events of Debezium's PostgreSQL connector and Kafka's JsonConverter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXTS, _NUMBERS = (*_SOURCE, "snapshot", "table", "sequence"), ("ts_ms", "ts_us
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the source: Connect's type, the name of what it means, and what more its schema says."""
+    """A source column: Connect's type, the name of its meaning, and more schema attributes."""
 
     type: str
     name: str | None = None
@@ -43,7 +43,7 @@ def decimal(precision: int, scale: int, *, optional: bool = True) -> Column:
 
 
 def base64_of(unscaled: int) -> str:
-    """Return a decimal's digits as JSON has them."""
+    """Return a decimal's bytes as JSON contains them."""
     length = unscaled.bit_length() // 8 + 1
     return b64encode(unscaled.to_bytes(length, signed=True)).decode()
 
@@ -69,7 +69,7 @@ class Source:
     def event(
         self, op: str, row: Mapping[str, Any] | None, *, lsn: int = 100, before: Any = None, **more: Any
     ) -> bytes:
-        """Return an event's value; ``more`` is of its source."""
+        """Return an event's value; ``more`` are source fields."""
         source = {**_SOURCE, "ts_ms": 1_700_000_000_123, "snapshot": "false", "table": "orders"}
         source |= {"sequence": json.dumps([str(lsn - 10), str(lsn)]), "txId": 7, "lsn": lsn, **more}
         payload = {
@@ -95,7 +95,7 @@ class Source:
         return json.dumps(self._envelope())
 
     def row(self, row: Mapping[str, Any]) -> bytes:
-        """Return a row whose envelope was taken off."""
+        """Return a row without its envelope."""
         return self._with_schema(row, self._row())
 
     def _row(self) -> dict[str, Any]:

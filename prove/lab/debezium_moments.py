@@ -1,4 +1,4 @@
-"""The tables that a real database has its changes told of, and what is done to them, moment by moment."""
+"""Captured tables of a real database, and the statements run on them, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m prove.lab.debezium_recording FILE``: what a real Debezium tells, with what its database holds.
+"""``python -m prove.lab.debezium_recording FILE``: records Debezium's events and the database's rows.
 
 Of the table that is changed: all records, with schemas and without, and after each moment the ends of the
 topics and the rows. Of the one with a column of every type: all records.
@@ -27,7 +27,7 @@ _TABLES = ("customers", "typed", "marks", "signals")
 
 
 def main(file: str) -> None:
-    """Record, which takes a minute."""
+    """Record, in about a minute."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         kafka = start_test_kafka(ServerFolder(folder, "kafka"))

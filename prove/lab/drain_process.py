@@ -1,4 +1,4 @@
-"""One piece of work as a process of its own, to be killed, stopped and continued."""
+"""A piece of work in its own process, which can be killed, stopped and continued."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ UNNAMED = "unnamed"
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """What work did: attempts but for ``committed``, which are batches of its own.
+    """Repairs done by work: numbers of attempts, and in ``committed`` of its own batches.
 
     ``found_landed`` are attempts that were found to have landed, ``folded`` those that left the log for the
     books.
@@ -74,7 +74,7 @@ class Repairs:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How the work ended: what it did, or its named error, whose code is ``error``.
+    """End of the work: its repairs, or its named error's code in ``error``.
 
     An error without a name, which is a defect, is ``UNNAMED`` and its traceback the message.
     ``records_read`` is what its tasks read, however it ended.
@@ -87,14 +87,14 @@ class Answer:
 
     @property
     def named_error(self) -> str | None:
-        """Return the error's code; one without a name is a defect, whatever fault there was."""
+        """Return the error's code; an unnamed error is a defect under any fault."""
         assert self.error != UNNAMED, self.message
         return self.error
 
 
 @dataclass(frozen=True, slots=True)
 class DrainProcess:
-    """Work under way, mostly a drain; asked by a signal it writes where it is below ``folder``."""
+    """Work in progress, mostly a drain; on a signal it writes its stack below ``folder``."""
 
     process: ForkServerProcess
     receiver: Connection
@@ -107,14 +107,14 @@ class DrainProcess:
         return self.process.pid
 
     def died_of(self) -> int | None:
-        """Wait for the end; the signal's number, None for an end of its own."""
+        """Wait for the end; return the signal's number, or None for a normal end."""
         self.process.join(FINISH_SECONDS)
         code = self.process.exitcode
         assert code is not None, "the work did not end"
         return -code if code < 0 else None
 
     def last_words(self) -> str:
-        """Return what one that has ended said, for who expected another end."""
+        """Return the output of an ended process, for unexpected ends."""
         return str(self.receiver.recv()) if self.process.exitcode == 0 and self.receiver.poll() else "nothing"
 
     def answer(self) -> Answer:
@@ -124,7 +124,7 @@ class DrainProcess:
         return answer
 
     def ending(self) -> Answer | None:
-        """Wait for its end, whichever it is; None when a signal ended it."""
+        """Wait for any end; return None if it was a signal."""
         assert self.receiver.poll(FINISH_SECONDS), f"the work did not end, it is here:\n{self._stacks()}"
         try:
             answer: Answer = self.receiver.recv()
@@ -135,7 +135,7 @@ class DrainProcess:
         return answer
 
     def wait_until_stopped(self) -> None:
-        """Wait until SIGSTOP holds it."""
+        """Wait until SIGSTOP has stopped it."""
         deadline = time.monotonic() + FINISH_SECONDS
         while not self._state().startswith("T"):
             assert self.process.is_alive(), f"it ended: {self.answer() if self.receiver.poll() else '?'}"
@@ -143,7 +143,7 @@ class DrainProcess:
             time.sleep(0.05)
 
     def sleeps_or_ended(self) -> bool:
-        """Wait until SIGSTOP holds it, which is True, or it has ended without."""
+        """Wait until SIGSTOP has stopped it (True), or it has ended (False)."""
         while not (is_asleep := self._state().startswith("T")) and self.process.is_alive():
             time.sleep(0.05)
         return is_asleep
@@ -153,13 +153,13 @@ class DrainProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it where it stands; its id may be another's long ago if it has ended."""
+        """Kill it immediately; after its end its id may be another process's."""
         if self.process.is_alive():
             self.process.kill()
         self.process.join(FINISH_SECONDS)
 
     def _stacks(self) -> str:
-        """Return what each of its threads is doing; nothing of one that is stopped."""
+        """Return its threads' stacks; empty if it is stopped."""
         os.kill(self.pid, signal.SIGUSR1)
         time.sleep(1)
         return _stacks_of(self.folder, self.pid).read_text()
@@ -173,7 +173,7 @@ class DrainProcess:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is done and under which circumstances.
+    """A piece of work and its circumstances.
 
     ``name`` is ``drain``, ``checkpoint``, ``pause``, ``resume``, ``publish``, ``discard``, ``accept`` (of a
     source that changed, or a mirror's that began anew),
@@ -191,13 +191,13 @@ class Work:
 
 
 def start_work(path: Path, pipeline: str, fail_points: FailPoints, work: Work) -> DrainProcess:
-    """Begin the work on the file's pipeline; ``fail_points`` travel to the process."""
+    """Start the work on the file's pipeline; ``fail_points`` are sent to the process."""
     process, receiver = fork(_run, path, pipeline, fail_points, work)
     return DrainProcess(process, receiver, path.parent)
 
 
 def exported(topic: str) -> str:
-    """Return the topic that an export of an archive of this one fills."""
+    """Return the topic that an export of this archive fills."""
     return f"{topic}-exported"
 
 
@@ -228,7 +228,7 @@ def _run(sender: Connection, path: Path, pipeline_name: str, fail_points: FailPo
 
 
 def _set_clock(seconds: int) -> None:
-    """Set this process's clock forward for good, back by less than 0; durations are measured as before."""
+    """Shift this process's clock permanently; durations are not affected."""
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + seconds * 1_000_000_000

@@ -1,4 +1,4 @@
-"""A proxy before a catalog that loses, delays or falsifies answers, and records what it saw."""
+"""A proxy for a catalog that loses, delays or falsifies answers, and records requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prove.lab.http_proxy import Client, HttpProxy, Request, Response
 
 
 class Fault(StrEnum):
-    """What happens to one request; what begins with ``landed`` was passed on before it went wrong."""
+    """A fault of one request; names that begin with ``landed`` pass it on first."""
 
     REFUSED_401 = "answered 401, not passed on"
     REFUSED_409 = "answered 409, not passed on"
@@ -40,19 +40,19 @@ class Fault(StrEnum):
 
     @property
     def is_passed_on(self) -> bool:
-        """True if the server is asked before the client is answered."""
+        """True if the server gets the request before the client is answered."""
         return self.startswith("landed")
 
     @property
     def status(self) -> int | None:
-        """Return what the client is answered instead of the server's own status."""
+        """Return the status that replaces the server's."""
         _, _, status = self.partition("answered ")
         return int(status[:3]) if status else None
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A request and what became of it; ``status`` is the server's, None when it was not asked."""
+    """A request and its result; ``status`` is the server's, None if it was not asked."""
 
     method: str
     path: str
@@ -65,7 +65,7 @@ SILENCE_SECONDS = 3.0  # a client that waits longer sees the connection end
 
 
 class FaultProxy(HttpProxy):
-    """Applies a fault to the requests it is armed for, and passes all others on."""
+    """Applies a fault to the requests it is armed for, and passes on all others."""
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream)
@@ -87,13 +87,13 @@ class FaultProxy(HttpProxy):
             self._armed.append((matches, fault))
 
     def disarm(self) -> None:
-        """Forget the faults that no request has met."""
+        """Clear the faults that no request has met."""
         with self._lock:
             self._armed.clear()
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """The server cannot be reached while the block runs: every connection is cut."""
+        """Cut every connection while the block runs."""
         self._is_away = True
         try:
             yield
@@ -101,7 +101,7 @@ class FaultProxy(HttpProxy):
             self._is_away = False
 
     def late_status(self) -> int:
-        """Wait for the request that is passed on late; what the server said to it."""
+        """Wait for the delayed request; return the server's status."""
         for thread in self._late:
             thread.join()
         (status,) = self.late_statuses
@@ -127,7 +127,7 @@ class FaultProxy(HttpProxy):
             _falsify(fault, client)
 
     def _take(self, request: Request) -> Fault | None:
-        """Return the fault for this request, used up."""
+        """Return the fault for this request, and disarm it."""
         if self._is_away:
             return Fault.CUT_BEFORE
         with self._lock:
@@ -139,7 +139,7 @@ class FaultProxy(HttpProxy):
         return None
 
     def _pass_on_late(self, request: Request) -> None:
-        """Ask the server when the client has long been told that it failed."""
+        """Pass the request on long after the client got an error."""
 
         def later() -> None:
             time.sleep(LATE_SECONDS)
@@ -151,12 +151,12 @@ class FaultProxy(HttpProxy):
 
 
 def is_table_commit(method: str, path: str) -> bool:
-    """True if a request of the Iceberg REST protocol is the commit to a table."""
+    """True if a request of the Iceberg REST protocol is a table's commit."""
     return method == "POST" and "/tables/" in path and not path.endswith("/metrics")
 
 
 def _falsify(fault: Fault, client: Client) -> None:
-    """Answer what the server did not say, or nothing."""
+    """Send a false answer, or none."""
     if fault.status is not None:
         client.answer(_made_up(fault.status))
     elif fault is Fault.HALF_REFUSAL:

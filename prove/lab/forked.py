@@ -1,4 +1,4 @@
-"""Processes forked from a server that has everything imported and nothing opened.
+"""Processes forked from a server with everything imported and nothing opened.
 
 An import of pyspark and pyiceberg costs more than most of what such a process does.
 """
@@ -16,7 +16,7 @@ _IMPORTED = ["prove.lab.warm", "prove.lab.drain_process"]
 
 
 def fork(target: Callable[..., None], *arguments: Any) -> tuple[ForkServerProcess, Connection]:
-    """Start ``target(sender, *arguments)`` in a process of its own; return it and what it sends to.
+    """Start ``target(sender, *arguments)`` in a process; return it and its connection.
 
     It dies with this process.
     """

@@ -1,4 +1,4 @@
-"""An answer with Kafka in it, against the topic itself: the records below its watermark, each once.
+"""Verifies answers with Kafka's records against the topic: records below the watermark, each once.
 
 Records carry numbers. One statement asks for fingerprints of rows and dead letters beside the watermark; a
 plain consumer, which shares nothing with Sluice, reads the topic up to where that says.
@@ -42,7 +42,7 @@ LEFT JOIN ({_LETTERS}) AS l USING (partition, generation)
 
 @dataclass
 class _Sums:
-    """What fingerprints are made of."""
+    """The sums in a fingerprint."""
 
     count: int = 0
     offsets: int = 0
@@ -58,7 +58,7 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A record: ``number`` is an order's id, None for what is none."""
+    """A record; ``number`` is an order's id, or None."""
 
     offset: int
     number: int | None
@@ -66,7 +66,7 @@ class _Seen:
 
 
 class TopicCopy:
-    """What a plain consumer read of a topic, kept: Kafka may forget it, or be asked for another topic."""
+    """A plain consumer's copy of a topic, which survives deletion or replacement of the topic."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[int, int], tuple[int, list[_Seen]]] = {}
@@ -82,7 +82,7 @@ class TopicCopy:
 
 
 def ask(lab: Lab, sql: str, *, pin: Pin | None = None, **how: Any) -> list[dict[str, Any]]:
-    """Ask with what Kafka has beyond the table: what is read now, or what a follower pins."""
+    """Query with Kafka's newest records: read now, or pinned by a follower."""
     with lab.connections() as connections:
         prefix = pin(**how) if pin else read_fresh(lab.pipeline, connections, **how)
         with query(lab.pipeline, connections, sql, prefix=prefix) as answer:
@@ -92,7 +92,7 @@ def ask(lab: Lab, sql: str, *, pin: Pin | None = None, **how: Any) -> list[dict[
 def checked(
     lab: Lab, *, copy: TopicCopy | None = None, is_json: bool = True, by: Ask | None = None, **how: Any
 ) -> Watermark:
-    """Ask once, as ``ask`` or ``by`` somebody else, compare with the topic, and return which records it has.
+    """Query once with ``ask`` or ``by``, compare with the topic, and return the answer's records.
 
     With ``is_json`` also which of them are rows, and their ids: those whose values are orders.
     """
@@ -121,7 +121,7 @@ def _both(one: _Sums, other: _Sums) -> tuple[int, int, int]:
 
 
 def hot_rows(lab: Lab, **how: Any) -> int:
-    """How many rows of an answer are not in the lake yet."""
+    """Return the number of an answer's rows that are not in the lake yet."""
     (row,) = ask(lab, "SELECT sum(hot_rows)::BIGINT AS n FROM sluice_watermark", **how)
     return int(row["n"])
 
@@ -136,7 +136,7 @@ def _number(value: bytes | None) -> int | None:
 
 
 def _read(lab: Lab, partition: int, start: int, end: int) -> Iterator[tuple[int, bytes | None]]:
-    """The readable records of ``[start, end)``."""
+    """Return the readable records of ``[start, end)``."""
     consumer = Consumer(
         {
             "bootstrap.servers": lab.config.kafka["bootstrap.servers"],

@@ -1,4 +1,4 @@
-"""A client that does what clients should not: repeats, skips, reconnects, leaves for another gateway.
+"""A misbehaving client: repeats, skips, reconnects, changes gateways.
 
 It keeps a batch until it is told that Kafka has it, as the protocol asks of it.
 """
@@ -20,7 +20,7 @@ _FINAL = {"ok", "buffered", "duplicate"}
 
 
 class HostileClient(threading.Thread):
-    """Sends ``batches`` of a source, events numbered from 0 on, to whichever of the gateways takes them."""
+    """Sends ``batches`` of a source, events numbered from 0, to any of the gateways."""
 
     def __init__(
         self, source: str, sockets: Callable[[], Sequence[str]], batches: int, seed: int = 1
@@ -37,7 +37,7 @@ class HostileClient(threading.Thread):
         self._url = ""
 
     def finish(self, seconds: float = 120.0) -> None:
-        """Wait until all is in Kafka, as far as it was told."""
+        """Wait until all batches are confirmed."""
         self.join(seconds)
         over = not self.is_alive()
         self._is_over.set()
@@ -45,11 +45,11 @@ class HostileClient(threading.Thread):
         assert not self.broken, self.broken
 
     def wait_for(self, last: int, seconds: float = 60.0) -> None:
-        """Wait until so many batches are in Kafka."""
+        """Wait until this many batches are confirmed."""
         self._wait(lambda: self.last >= last, f"{last} batches", seconds)
 
     def wait_for_status(self, status: str, seconds: float = 60.0) -> None:
-        """Wait until that was answered."""
+        """Wait until this status was answered."""
         self._wait(lambda: status in self.statuses, status, seconds)
 
     def _wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
@@ -84,7 +84,7 @@ class HostileClient(threading.Thread):
                 return
 
     def _send_some(self, socket: ClientConnection) -> bool:
-        """Send what is next with some of it again, or too far on; return whether to go on here."""
+        """Send the next batches with repetitions or gaps; return whether to stay at this gateway."""
         base, count = self.last, self._random.randint(1, 4)
         numbers = [*range(base + 1, min(base + count, self.batches) + 1)]
         match self._random.randint(0, 5):
@@ -109,7 +109,7 @@ class HostileClient(threading.Thread):
 
 
 def batch_message(number: int) -> dict[str, Any]:
-    """Return the batch of that number."""
+    """Return the batch with this number."""
     first = (number - 1) * PER_BATCH
     events = [{"key": "k", "value": {"id": first + at}} for at in range(PER_BATCH)]
     return {"type": "cdc_batch", "sequenceNumber": number, "events": events}

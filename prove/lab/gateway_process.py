@@ -1,4 +1,4 @@
-"""A real gateway of a lab's configuration, forked: killed where it stands, or at a fail point."""
+"""A real gateway of a lab's configuration, forked, which can be killed at once or at a fail point."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SECONDS = 60.0
 
 
 class GatewayProcess:
-    """``port`` stays, whatever process listens there."""
+    """A gateway process; ``port`` is the same for its successors."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,24 +45,24 @@ class GatewayProcess:
 
     @property
     def url(self) -> str:
-        """Return where batches are posted."""
+        """Return the address for posting batches."""
         return f"http://127.0.0.1:{self.port}/v1/streams/{STREAM}"
 
     @property
     def socket(self) -> str:
-        """Return where clients connect."""
+        """Return the address for clients' sockets."""
         return self.url.replace("http", "ws", 1)
 
     def start(self, fail_points: FailPoints | None = None) -> None:
-        """Start it, again after its death, and do not wait."""
+        """Start or restart it, without waiting."""
         self._process, self._told = fork(_run, self._path, fail_points or NoFailPoints())
 
     def start_at(self, place: str) -> None:
-        """Start one that kills itself at a fail point, the first time it comes there."""
+        """Start one that kills itself when it first reaches a fail point."""
         self.start(SignalAt(f"gateway.{place}"))
 
     def wait(self) -> dict[str, Any]:
-        """Return its health once its slots are taken."""
+        """Wait for its slots, and return its health."""
         deadline = time.monotonic() + _SECONDS
         while True:
             try:
@@ -76,12 +76,12 @@ class GatewayProcess:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """Kill it where it stands; it may be dead."""
+        """Kill it immediately; it may be dead."""
         self._process.kill()
         self._process.join()
 
     def died(self) -> int | None:
-        """Wait for its death; return of what signal, or with what it ended."""
+        """Wait for its death; return the signal, or its exit code."""
         self._process.join(_SECONDS)
         return self._process.exitcode
 
@@ -91,7 +91,7 @@ class GatewayProcess:
         return self._process.is_alive()
 
     def stop(self) -> str:
-        """Tell it to end; return the code of the error that it ended with, empty for none."""
+        """Terminate it; return the code of its error, empty for none."""
         assert self._process.pid is not None
         if self._process.is_alive():
             os.kill(self._process.pid, signal.SIGTERM)
@@ -106,14 +106,14 @@ class GatewayProcess:
         return self._process.pid
 
     def drain_spool(self) -> str:
-        """Have what lies in its spool sent, by the command; return what that said."""
+        """Send its spool by the command; return the command's output."""
         command = (sys.executable, "-m", "cli", "gateway", "--drain-spool", "--config", str(self._path))
         done = subprocess.run(command, capture_output=True, text=True, timeout=2 * _SECONDS, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
     def code(self) -> str:
-        """Return the code of the error that it ended with, empty for none or a killed one."""
+        """Return the code of its error, empty for none or a killed process."""
         try:
             return str(self._told.recv()) if self._told.poll() else ""
         except EOFError:
@@ -121,7 +121,7 @@ class GatewayProcess:
 
 
 def gateway_settings(topic: str, **settings: Any) -> dict[str, Any]:
-    """Return what is written under ``gateway`` for one stream at a free port."""
+    """Return the ``gateway`` section for one stream at a free port."""
     (port,) = free_ports(1)
     stream = {"topic": topic, **settings.pop("stream", {})}
     return {"listen": f"127.0.0.1:{port}", "streams": {STREAM: stream}, **settings}
@@ -129,7 +129,7 @@ def gateway_settings(topic: str, **settings: Any) -> dict[str, Any]:
 
 @contextmanager
 def taking_events(lab: Lab, **settings: Any) -> Iterator[GatewayProcess]:
-    """One for the topic of the lab's pipeline, which is stopped in the end."""
+    """Yield a gateway for the topic of the lab's pipeline, and stop it at the end."""
     configure(lab, "", {"gateway": gateway_settings(lab.pipeline.topic, **settings)})
     gateway = GatewayProcess(lab.path)
     try:

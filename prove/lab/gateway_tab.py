@@ -1,4 +1,4 @@
-"""The example client in a tab of a real browser, on a page of somebody else's site."""
+"""The example client in a tab of a real browser, on a page of another site."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def website() -> Iterator[str]:
-    """Serve a site that has the example client; give its origin."""
+    """Serve a site with the example client; yield its origin."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(_CLIENTS)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -38,7 +38,7 @@ def website() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A tab whose client sends events numbered from 0 on, under the source `tab`."""
+    """A tab whose client sends events numbered from 0 under the source `tab`."""
 
     page: Page
     socket: str
@@ -46,7 +46,7 @@ class Tab:
     per_batch = 5
 
     def load(self, origin: str, first: int = 0) -> None:
-        """Go to a page of the site, and begin anew with the event of that number."""
+        """Go to a page of the site, and start with the event of this number."""
         self.page.open(f"{origin}/{_NAME}")
         self.page.evaluate(f"{(_CLIENTS / _NAME).read_text()}; window.GatewayClient = GatewayClient; 1")
         self.page.evaluate(
@@ -56,11 +56,11 @@ class Tab:
         )
 
     def send(self, count: int) -> None:
-        """Give the client so many events more, and do not wait."""
+        """Give the client this many more events, without waiting."""
         self.page.evaluate(
             f"for (let i = 0; i < {count}; i++) client.send({{key: 'k', value: {{id: number++}}}}); 1"
         )
 
     def wait(self) -> None:
-        """Wait until all that were given are in Kafka, as the client was told."""
+        """Wait until all events are confirmed."""
         self.page.wait_until("client.waiting === 0", seconds=120)

@@ -1,4 +1,4 @@
-"""A database that is made up: one table, its log, and the topic that a connector makes of it, by a seed.
+"""A random source database: one table, its log, and a connector's topic, by seed.
 
 What it has after all changes is kept in a dictionary, by no rule of a fold. Its connector is killed and tells
 its last changes again, tells a transaction only once it is committed, and leaves long values out.
@@ -21,7 +21,7 @@ OF = {"connector": "postgresql", "name": "shop", "db": "shop", "schema": "public
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One event: ``key`` is None of a truncate, ``note`` what it tells of the long value, None of no row."""
+    """An event; ``key`` is None for a truncate, ``note`` is the long value, None without a row."""
 
     operation: str
     key: int | None
@@ -55,13 +55,13 @@ class Told:
         )
 
     def partition(self, partitions: int) -> int:
-        """Return where a producer puts it: by its key, a truncate in the first."""
+        """Return its partition: by its key, the first one for a truncate."""
         return 0 if self.key is None else crc32(_key(self.key)) % partitions
 
 
 @dataclass(slots=True)
 class MadeUp:
-    """A table of a database, changed at random; ``rows`` are score and long value by key, as they are now."""
+    """A randomly changed table; ``rows`` are current scores and long values by key."""
 
     seed: int
     keys: int = 12
@@ -76,21 +76,21 @@ class MadeUp:
         self._random.seed(self.seed)
 
     def restored(self, backup: MadeUp) -> None:
-        """Go back to a backup: its log is counted from there, by a clock that goes on."""
+        """Restore a backup: the log continues from it, the clock goes on."""
         self.rows, self._lsn, self._committed = dict(backup.rows), backup._lsn, backup._committed
         self._told = []
         self._time_ms += 1_000
 
     def backup(self) -> MadeUp:
-        """Return the database as it is now."""
+        """Return the current database."""
         return copy.deepcopy(self)
 
     def snapshot(self) -> Iterator[Told]:
-        """Yield all rows as a connector tells them that makes a new snapshot."""
+        """Yield all rows as events of a new snapshot."""
         yield from self._commit([self._event("r", key) for key in sorted(self.rows)])
 
     def changes(self, transactions: int) -> Iterator[Told]:
-        """Yield what the connector tells of so many transactions, some of it twice."""
+        """Yield the events of this many transactions, with some repetitions."""
         for _ in range(transactions):
             if self._random.random() < 0.12 and self._told:
                 # Killed: it goes on from a transaction that it had told.
@@ -105,7 +105,7 @@ class MadeUp:
             yield from self._commit(first)
 
     def _commit(self, events: list[Told]) -> list[Told]:
-        """Return a transaction's events as they are told when it is committed."""
+        """Return a transaction's events in the order of its commit."""
         told = [replace(each, commit=self._committed) for each in events]
         self._told += told
         self._committed = self._next_lsn()

@@ -1,4 +1,4 @@
-"""A proxy before a server that is slow, refuses or breaks off, whatever it is asked."""
+"""A proxy for a server that is slow, refuses or breaks off all requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY = 3
 
 
 class Harm(StrEnum):
-    """What the server does to its clients."""
+    """A server's harm to its clients."""
 
     SLOW = "each answer a third of a second late"
     SOME_500 = "every third request answered 500 at first"
@@ -29,7 +29,7 @@ class Harm(StrEnum):
 
     @property
     def slug(self) -> str:
-        """For the names of cases."""
+        """Name in cases."""
         return self.name.lower().replace("_", "-")
 
     @property
@@ -48,7 +48,7 @@ _REFUSALS = {  # by S3's own words; a catalog's client takes them for those of a
 
 
 class HarmProxy(HttpProxy):
-    """Passes everything on until it is told of a harm; ``harmed`` counts the requests that met it."""
+    """Passes everything on until it gets a harm; ``harmed`` counts affected requests."""
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream)
@@ -59,7 +59,7 @@ class HarmProxy(HttpProxy):
         self._met: set[tuple[str, str]] = set()
 
     def suffer(self, harm: Harm | None) -> None:
-        """Do this to requests from now on; None passes them on again."""
+        """Apply this harm from now on; None ends it."""
         self._harm = harm
 
     def serve(self, request: Request, client: Client) -> None:
@@ -79,7 +79,7 @@ class HarmProxy(HttpProxy):
             client.cut()
 
     def _harm_of(self, request: Request) -> Harm | None:
-        """Return the harm that this request meets; of some requests it spares one that is repeated."""
+        """Return this request's harm; a repeated request may be spared."""
         what = (request.method, request.path)
         with self._lock:
             harm = self._harm

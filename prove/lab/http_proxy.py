@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback: what it does to each request is its subclass's.
+"""An HTTP proxy on loopback; subclasses decide about each request.
 
 It keeps the client's Host header: catalogs hand out their own address from it, and a client sent to the
 server itself would bypass the proxy without a test noticing; S3's signatures cover it.
@@ -21,7 +21,7 @@ UPSTREAM_TIMEOUT_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the client sent."""
+    """A client's request."""
 
     method: str
     path: str
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the client is sent."""
+    """A response to a client."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ class Response:
 
 
 class HttpProxy(ABC):
-    """Use as a context manager; ``url`` is ``upstream`` with the proxy's address.
+    """Use as a context manager; ``url`` is ``upstream`` at the proxy's address.
 
     With ``tls`` clients come by https, as that context wants them to; the server is asked as ever.
     """
@@ -80,7 +80,7 @@ class HttpProxy(ABC):
         """Answer one request, or cut its connection."""
 
     def pass_on(self, request: Request) -> Response:
-        """Ask the server, every header as the client sent it."""
+        """Send the request to the server with the client's headers."""
         connection = http.client.HTTPConnection(
             self._upstream.hostname or "", self._upstream.port, timeout=UPSTREAM_TIMEOUT_SECONDS
         )
@@ -95,10 +95,10 @@ class HttpProxy(ABC):
 
 
 class Client(Protocol):
-    """Who asked."""
+    """A request's client."""
 
     def answer(self, response: Response, *, is_half: bool = False) -> None:
-        """Send this; ``is_half``: half of the content, and then the end of the connection."""
+        """Send the response; ``is_half``: half of the content, then end the connection."""
 
     def cut(self) -> None:
         """End the connection."""
@@ -136,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.proxy.serve(Request(self.command, self.path, self.headers, self._body()), self)
 
     def _body(self) -> bytes:
-        """What was sent, chunks with their frames, so that it can be passed on under the same headers."""
+        """Return the body, with chunk framing, so that it fits the headers."""
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         lines = [self.rfile.readline()]

@@ -1,4 +1,4 @@
-"""The test run's Kafka broker, and what tests do with it directly."""
+"""The test run's Kafka broker, and direct operations on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PASSING = (KafkaError._TIMED_OUT, KafkaError.INVALID_REPLICA_ASSIGNMENT)  # noq
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is produced; Kafka's defaults where nothing is given."""
+    """A record to produce; Kafka's defaults apply to missing parts."""
 
     value: bytes | None
     key: bytes | None = None
@@ -34,7 +34,7 @@ class Record:
 
 
 class KafkaBroker(str):
-    """A broker's bootstrap servers, with what a test needs to prepare topics.
+    """A broker's bootstrap servers, with operations that prepare topics.
 
     With ``lasts`` nobody kills it or cuts its log: one producer does for all that a process produces.
     """
@@ -54,7 +54,7 @@ class KafkaBroker(str):
     def create_topic(
         self, name: str, partitions: int = 1, *, nodes: Sequence[int] = (1,), **config: object
     ) -> str:
-        """Make a topic on these brokers and wait for it; ``retention_ms=1`` sets ``retention.ms``.
+        """Create a topic and wait for it; ``retention_ms=1`` sets ``retention.ms``.
 
         The first node leads all partitions.
         """
@@ -86,16 +86,16 @@ class KafkaBroker(str):
             self._admin = AdminClient({"bootstrap.servers": self, "log_level": 0})
 
     def new_topic(self, partitions: int = 1, *, nodes: Sequence[int] = (1,), **config: object) -> str:
-        """Make a topic under a name no other test has."""
+        """Create a topic with a unique name."""
         return self.create_topic(unique_name("topic"), partitions, nodes=nodes, **config)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until the broker has."""
+        """Delete a topic and wait for the broker."""
         self._producer = None  # who produced to it takes the next one of this name for the same
         self._admin.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
-        """Drop each partition's records below an offset at once, as retention does in time."""
+        """Delete each partition's records below an offset, as retention would."""
         partitions = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
         # A new one: it may know less than all partitions.
         client = AdminClient({"bootstrap.servers": self, "log_level": 0})
@@ -103,7 +103,7 @@ class KafkaBroker(str):
             outcome.result(_TIMEOUT_SECONDS)
 
     def produce(self, topic: str, records: Iterable[Record | bytes | None], **properties: object) -> None:
-        """Produce records (or bare values) in order, each once, and wait until all are acknowledged."""
+        """Produce records (or bare values) in order, each once, and wait for acknowledgement."""
         failures: list[str] = []
         is_kept = self._lasts and not properties
         producer = self._kept_producer(topic) if is_kept else self._new_producer(**properties)
@@ -114,7 +114,7 @@ class KafkaBroker(str):
         assert not failures, failures[0]
 
     def _kept_producer(self, topic: str) -> Producer:
-        """Return this process's own: a new one waits half a second for its id."""
+        """Return this process's producer: a new one waits half a second for its id."""
         if self._producer is None or self._producing_pid != os.getpid():
             self._producer, self._producing_pid = self._new_producer(), os.getpid()
         self._producer.list_topics(topic, timeout=_TIMEOUT_SECONDS)  # it may have more partitions by now
@@ -129,17 +129,17 @@ class KafkaBroker(str):
 
 
 def unique_name(kind: str) -> str:
-    """Return a name for a topic, namespace or bucket that no other test has."""
+    """Return a unique name for a topic, namespace or bucket."""
     return f"{kind}-{uuid.uuid4().hex[:12]}"
 
 
 def kafka_settings(folder: ServerFolder, **properties: str) -> KafkaSettings:
-    """Return a small broker's settings; tests that kill their broker start it again with the same."""
+    """Return a small broker's settings, also for restarts of killed brokers."""
     return KafkaSettings(folder, *free_ports(2), heap="512m", properties=properties)
 
 
 def start_test_kafka(folder: ServerFolder) -> KafkaServer:
-    """Start the test run's broker. Nobody kills it: its session outlasts a machine that stands still.
+    """Start the test run's broker, which no test kills: its session outlasts a suspended machine.
 
     It looks often for what is to be compacted.
     """

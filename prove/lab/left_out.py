@@ -1,7 +1,7 @@
-"""Why a scenario cannot be had on this machine."""
+"""Scenarios that this machine cannot run."""
 
 from __future__ import annotations
 
 
 class LeftOut(Exception):
-    """The case cannot be made on this machine; the text says why."""
+    """The scenario cannot run on this machine; the text is the reason."""

@@ -1,4 +1,4 @@
-"""Nessie over S3: a REST catalog that keeps no snapshot history and reads null assertions its own way."""
+"""Nessie over S3: a REST catalog without snapshot history, which reads null assertions differently."""
 
 from __future__ import annotations
 

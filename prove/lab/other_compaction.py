@@ -1,4 +1,4 @@
-"""Another engine's compaction: Iceberg's own procedure, called by a process that knows nothing of upkeep."""
+"""Another engine's compaction: Iceberg's procedure in a process without Sluice's upkeep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FINISH_SECONDS = 120.0
 
 
 def compact_by_hand(lab: Lab) -> None:
-    """Write the rows of the table and of its dead letters into fewer files."""
+    """Rewrite the table's and its dead letters' rows into fewer files."""
     catalog = lab.table().catalog.name
     process, _ = fork(_rewrite, lab.path, catalog, lab.tables)
     process.join(FINISH_SECONDS)

@@ -1,4 +1,4 @@
-"""How long a process waits before it gives up: hours of waiting are no part of what is proven."""
+"""Shorter timeouts of a process: hours of waiting prove nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.lake import rest_catalog, sql_catalog
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds; None leaves the product's own.
+    """Timeouts in seconds; None keeps the product's own.
 
     ``read_back`` are the pauses between looks for a commit whose outcome is unknown, ``answer`` is for a
     catalog server's answer, ``lock`` for SQLite's.
@@ -21,7 +21,7 @@ class Patience:
     lock: int | None = None
 
     def impose(self) -> None:
-        """Change this process's waits."""
+        """Set this process's timeouts."""
         if self.read_back is not None:
             swap.READ_BACK_PAUSES_SECONDS = self.read_back
         if self.answer is not None:

@@ -1,4 +1,4 @@
-"""One pipeline on real parts in a folder of its own, and the questions that are asked of it."""
+"""One pipeline on real servers in its own folder, with helpers that inspect it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _OLD_SECONDS = 4 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A configuration file, its pipeline, and what can be asked about what landed.
+    """A configuration file, its pipeline, and access to the results.
 
     ``is_here``: tasks run in the process that drains instead of on Spark.
     """
@@ -62,7 +62,7 @@ class Lab:
 
     @property
     def config(self) -> SluiceConfig:
-        """Return the configuration as every command reads it."""
+        """Return the configuration as commands read it."""
         return load_config(self.path)
 
     @property
@@ -72,7 +72,7 @@ class Lab:
 
     @contextmanager
     def connections(self, **changes: Any) -> Iterator[Connections]:
-        """Connections as a run gets them, with ``changes`` (a clock, fail points)."""
+        """Return a run's connections, with ``changes`` (a clock, fail points)."""
         with open_connections(self.config, PIPELINE, kind="drain", actor="test", run_id="test") as plain:
             yield replace(tasks_here(plain) if self.is_here else plain, **changes)
 
@@ -87,7 +87,7 @@ class Lab:
             return replay(self.pipeline, connections, ranges, reason="test", force=force)
 
     def redrive(self, wanted: Wanted = EVERY_LETTER, **changes: Any) -> RedriveResult:
-        """Send dead letters through again in this process."""
+        """Redrive dead letters in this process."""
         with self.connections(**changes) as connections:
             return redrive(self.pipeline, connections, wanted, reason="test")
 
@@ -99,7 +99,7 @@ class Lab:
     def start(
         self, fail_at: str = "", number: int = signal.SIGKILL, *, once: str = "", work: str = "drain"
     ) -> DrainProcess:
-        """Begin work in a process of its own that signals itself at a fail point."""
+        """Start work in a process that signals itself at a fail point."""
         return self.start_with(SignalAt(fail_at, number, once), work=work)
 
     def start_with(
@@ -110,7 +110,7 @@ class Lab:
         patience: Patience | None = None,
         clock_seconds: int = 0,
     ) -> DrainProcess:
-        """Begin work in a process of its own with other fail points, which travel there.
+        """Start work in a process with other fail points, which are sent to it.
 
         ``clock_seconds`` is how far its clock is ahead of the machine's.
         """
@@ -126,7 +126,7 @@ class Lab:
 
     @contextmanager
     def stopped_at(self, fail_at: str, *, patience: Patience | None = None) -> Iterator[DrainProcess]:
-        """A drain that stands still at the fail point; killed in the end if it was not continued."""
+        """Yield a drain stopped at the fail point; kill it at the end unless it was continued."""
         once = self.path.with_name(unique_name("stopped"))
         process = self.start_with(SignalAt(fail_at, signal.SIGSTOP, str(once)), patience=patience)
         try:
@@ -142,20 +142,20 @@ class Lab:
 
     @property
     def routed(self) -> tuple[str, ...]:
-        """Return the names of the tables that rows were ever routed to, as far as they are there."""
+        """Return the existing tables that rows were ever routed to."""
         with self.connections() as connections:
             table = load_fresh(connections, self.pipeline.table)
             return () if table is None else tuple(load_routed(partial(load_fresh, connections), table))
 
     def table(self, identifier: str = "") -> Table:
-        """Return the pipeline's table, or another one, as it is now."""
+        """Return the current table of the pipeline, or another one."""
         with self.connections() as connections:
             table = load_fresh(connections, identifier or self.pipeline.table)
         assert table is not None
         return table
 
     def drained(self, identifier: str = "") -> int:
-        """How many offsets the pipeline's table, or another one, has left behind it; 0 without a table."""
+        """Return the number of offsets drained into the pipeline's table or another; 0 without a table."""
         with self.connections() as connections:
             table = load_fresh(connections, identifier or self.pipeline.table)
         return 0 if table is None else sum(progress_of(table).next_offsets.values())
@@ -165,29 +165,29 @@ class Lab:
         return self.table(identifier).scan().to_arrow()
 
     def stray_files(self) -> set[str]:
-        """Data files in the lake that no snapshot of one of the tables names."""
+        """Return data files in the lake that no snapshot of the tables names."""
         return _unnamed([self.table(identifier) for identifier in (*self.tables, *self.routed)])
 
     def files(self) -> set[str]:
-        """All files below the table's location, its metadata too; none before there is a table."""
+        """Return all files below the table's location, with metadata; none without a table."""
         with self.connections() as connections:
             table = load_fresh(connections, self.pipeline.table)
         files = list_files(table.location(), table.io.properties) if table else ()
         return {normalise_path(file.location) for file in files}
 
     def books(self) -> Table | None:
-        """Return the books as they are now; None before the first fold."""
+        """Return the current books; None before the first fold."""
         with self.connections() as connections:
             return load_fresh(connections, books_of(self.pipeline.table))
 
     def books_orphans(self) -> set[str]:
-        """Files of the books that none of its snapshots names."""
+        """Return files of the books that no snapshot names."""
         books = self.books()
         return set() if books is None else _unnamed([books])
 
 
 def named_files(table: Table, *, is_live: bool = True) -> dict[str, int]:
-    """The files that any snapshot names, with their sizes; ``is_live``: without those that it took out."""
+    """Return all snapshots' files with sizes; ``is_live`` excludes removed files."""
     manifests = {
         manifest.manifest_path: manifest
         for snapshot in table.metadata.snapshots
@@ -211,7 +211,7 @@ def _unnamed(tables: Sequence[Table]) -> set[str]:
 
 
 def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | None, **settings: Any) -> Lab:
-    """Write the configuration of a lab whose state is in ``folder``; ``settings`` are the pipeline's.
+    """Write a lab's configuration with its state in ``folder``; ``settings`` are the pipeline's.
 
     Without a Spark server tasks run in the process that drains.
     """
@@ -236,7 +236,7 @@ def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | No
 
 
 def make_old(files: Iterable[str]) -> None:
-    """Set the files' times so far back that orphan removal does not spare them."""
+    """Set the files' times back far enough for orphan removal."""
     for path in files:
         os.utime(path, times=(time.time() - _OLD_SECONDS,) * 2)
 
@@ -254,7 +254,7 @@ def configure(lab: Lab, section: str, settings: Mapping[str, Any]) -> None:
 
 
 def by_offset(lab: Lab, identifier: str = "") -> dict[tuple[int, int], dict[str, Any]]:
-    """Rows by partition and offset."""
+    """Return rows by partition and offset."""
     rows = lab.rows(identifier).to_pylist()
     found = {(row["_kafka_partition"], row["_kafka_offset"]): row for row in rows}
     assert len(found) == len(rows), "an offset is in the table twice"
@@ -262,13 +262,13 @@ def by_offset(lab: Lab, identifier: str = "") -> dict[tuple[int, int], dict[str,
 
 
 def progress(lab: Lab, identifier: str = "") -> Progress:
-    """Return what the properties of the pipeline's table, or of another one, say."""
+    """Return the progress in the properties of the pipeline's table or another."""
     name = identifier or lab.pipeline.table
     return progress_from_properties(lab.table(name).metadata.properties, table=name)
 
 
 def orders(first: int, count: int) -> list[bytes]:
-    """Small JSON orders with consecutive numbers."""
+    """Return small JSON orders with consecutive numbers."""
     return [
         json.dumps(
             {"id": n, "customer": f"c{n % 17}", "price": n + 0.5, "at": f"2026-01-01T00:{n % 60:02d}:00Z"}

@@ -1,4 +1,4 @@
-"""A real Postgres as a catalog: the programs come in a wheel, the tables lie on this machine's disk."""
+"""A real Postgres as a catalog: its programs come in a wheel, tables are on a local disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SETTINGS = {
 
 class _Postmaster(ServerProcess):
     def stop(self, grace_seconds: float = 10.0) -> None:
-        """End it, whoever is still connected: SIGTERM would wait for them."""
+        """Stop it in spite of connected clients: SIGTERM would wait for them."""
         if self.is_running:
             os.kill(self.pid, signal.SIGINT)
         super().stop(grace_seconds)
@@ -49,17 +49,17 @@ class PostgresCatalog:
     data: Path
 
     def restart(self) -> None:
-        """Let it crash, and start it again on the same data and port."""
+        """Crash it, and restart it on the same data and port."""
         self.process.kill()
         self.process = self.start()
 
     def back_up(self, folder: Path) -> None:
-        """Copy all its files there while it runs; replication slots are not among them."""
+        """Copy all its files while it runs, without replication slots."""
         command = [*_program("pg_basebackup"), "-d", self.properties["uri"], "-D", str(folder), "-c", "fast"]
         subprocess.run(command, check=True, capture_output=True)
 
     def restore(self, folder: Path) -> None:
-        """Lose it, and start it on a backup's files: its log goes on from where it was copied."""
+        """Replace it by a backup's files: its log continues from the time of the copy."""
         self.process.kill()
         shutil.rmtree(self.data)
         shutil.copytree(folder, self.data)
@@ -68,7 +68,7 @@ class PostgresCatalog:
 
 
 def start_postgres(folder: ServerFolder, **settings: str) -> PostgresCatalog:
-    """Start it on a new, empty database and wait until it listens; ``settings`` are Postgres' own."""
+    """Start it on a new database and wait until it listens; ``settings`` are Postgres' own."""
     (port,) = free_ports(1)
     lake = folder.home / "lake"
     lake.mkdir(parents=True)
@@ -91,7 +91,7 @@ def _start(folder: ServerFolder, port: int, more: Mapping[str, str]) -> ServerPr
 
 
 def _answers(port: int) -> bool:
-    """True if it takes sessions: after a crash it listens for a while without."""
+    """True if it accepts sessions: after a crash it listens for a while without."""
     try:
         psycopg2.connect(_address(port)).close()
     except psycopg2.OperationalError:

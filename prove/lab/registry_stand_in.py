@@ -1,4 +1,4 @@
-"""A registry of a few lines: Confluent's documented answers, GUIDs too, and one's own to anything."""
+"""A minimal registry: Confluent's documented answers and GUIDs, and custom answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_SCHEMA, _NO_SUBJECT, _NO_VERSION = 40403, 40401, 40402
 
 
 class RegistryStandIn(HttpProxy):
-    """Takes what serializers register; ``asked`` are the paths of GETs in order.
+    """Accepts what serializers register; ``asked`` are the paths of GETs in order.
 
     ``answers`` are given instead of its own, by path below the address; ``wanted`` is the Authorization
     without which nobody is answered.
@@ -33,7 +33,7 @@ class RegistryStandIn(HttpProxy):
         self._subjects: dict[str, list[int]] = {}
 
     def register(self, subject: str, text: str, kind: str = "AVRO", references: Any = ()) -> int:
-        """Return the id of a subject's next version; the same schema has the same id everywhere."""
+        """Return the id of a subject's next version; equal schemas have one id everywhere."""
         content = {"schema": text, "schemaType": kind, "references": list(references)}
         if content not in self._schemas:
             self._schemas.append(content)
@@ -44,7 +44,7 @@ class RegistryStandIn(HttpProxy):
         return schema_id
 
     def guid(self, schema_id: int) -> str:
-        """Return the GUID of a schema: of its content, as Confluent's are."""
+        """Return a schema's GUID, derived from its content as Confluent's are."""
         return str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(self._schemas[schema_id - 1])))
 
     def serve(self, request: Request, client: Client) -> None:
@@ -93,7 +93,7 @@ class RegistryStandIn(HttpProxy):
 
 
 def basic(user: str, password: str) -> str:
-    """Return the header's value that says both."""
+    """Return the header of basic authentication."""
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 

@@ -1,4 +1,4 @@
-"""Iceberg's own reference REST catalog over S3: quick, and strict where others are lax."""
+"""Iceberg's reference REST catalog over S3: fast, and stricter than others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CatalogServer:
 
 
 def start_rest_catalog(folder: ServerFolder, s3: S3) -> CatalogServer:
-    """Start the reference server, its tables in the bucket."""
+    """Start the reference server with its tables in the bucket."""
     (port,) = free_ports(1)
     home = java_home()
     class_path = os.pathsep.join(str(path) for path in jar_paths("rest", lock=TEST_LOCK))

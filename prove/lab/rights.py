@@ -1,4 +1,4 @@
-"""Rights on a broker with an authoriser, as its administrator sets them."""
+"""Rights on a broker with an authorizer, as its administrator sets them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rule(
     *,
     user: str = "ANONYMOUS",
 ) -> None:
-    """Allow or deny the user, by default one who does not log in, an operation on what is called this."""
+    """Allow or deny the user, by default the anonymous one, an operation on a resource."""
     binding = AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, permission)
     client = AdminClient({"bootstrap.servers": kafka})
     client.create_acls([binding])[binding].result(30)

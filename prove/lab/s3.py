@@ -1,4 +1,4 @@
-"""An S3 for tests: moto's server in a process of its own."""
+"""An S3 for tests: moto's server in its own process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True)
 class S3:
-    """Where the store is, what opens it, and a bucket nobody else uses."""
+    """The store's address, credentials, and a bucket of the caller's own."""
 
     endpoint: str
     access_key: str
@@ -27,7 +27,7 @@ class S3:
 
     @property
     def pyiceberg_properties(self) -> dict[str, str]:
-        """PyIceberg's names."""
+        """Return PyIceberg's properties."""
         return {
             "s3.endpoint": self.endpoint,
             "s3.access-key-id": self.access_key,
@@ -46,12 +46,12 @@ class S3Server:
 
 
 def store_at(endpoint: str, kind: str = "bucket") -> S3:
-    """Return the store that answers there, with an empty bucket of the caller's own."""
+    """Return the store at this address, with a new bucket."""
     return S3(endpoint, "sluice", "test-secret-key", new_bucket(endpoint, kind))
 
 
 def new_bucket(endpoint: str, kind: str = "bucket") -> str:
-    """Make an empty bucket and return its name; one of the kind ``replacing`` ignores If-None-Match."""
+    """Create a bucket and return its name; kind ``replacing`` ignores If-None-Match."""
     bucket = unique_name(kind)
     request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")  # noqa: S310  (our own)
     # moto keeps an account by the credential's key; the default account belongs to any other key too.
@@ -72,7 +72,7 @@ def start_s3(folder: ServerFolder) -> S3Server:
 
 
 def make_objects_old(endpoint: str, location: str) -> None:
-    """Set the times below an ``s3://`` location so far back that orphan removal does not spare them."""
+    """Set the times below an ``s3://`` location back far enough for orphan removal."""
     address = f"{endpoint}{MAKE_OLD}{location.removeprefix('s3://')}/"
     with urllib.request.urlopen(address, timeout=10):  # noqa: S310  (our own)
         pass

@@ -1,4 +1,4 @@
-"""moto's S3 with one address more, which makes old what a bucket holds: its dates are not the client's.
+"""moto's S3 with an additional address that sets objects' dates back.
 
 A bucket whose name begins with ``replacing`` ignores If-None-Match, as stores do that never heard of it.
 """
@@ -22,14 +22,14 @@ _store: Any = create_backend_app("s3")
 
 
 class _Quiet(MotoRequestHandler):
-    """Writes no line a request."""
+    """Logs no requests."""
 
     def log_request(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a request; all but ours are the store's."""
+    """Answer a request; the store handles all but ours."""
     path = environ["PATH_INFO"]
     if path.startswith("/replacing"):
         environ.pop("HTTP_IF_NONE_MATCH", None)

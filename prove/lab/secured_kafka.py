@@ -1,4 +1,4 @@
-"""A broker that is asked over TLS alone, by users of every kind, who may do what each was granted."""
+"""A broker that requires TLS, with users of every kind, each with granted rights."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LOGIN = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True)
 class SecuredKafka:
-    """``open`` is its one door for everybody, with all rights; ``ports`` are those of the other listeners.
+    """``open`` is a listener with all rights for everyone; ``ports`` are the other listeners.
 
     The listener EXPIRED has a certificate that has ended, until ``renew``.
     """
@@ -60,7 +60,7 @@ class SecuredKafka:
     admin: AdminClient
 
     def properties(self, mechanism: str) -> dict[str, str]:
-        """What ``kafka:`` says of such a user: certificates and keys as text, read from files."""
+        """Return a user's ``kafka:`` section: certificates and keys as text, read from files."""
         known = {"security.protocol": "SASL_SSL", "ssl.ca.pem": f"${{file:{self.authority.ca}}}"}
         at = {"bootstrap.servers": f"127.0.0.1:{self.ports['MTLS' if mechanism == 'mtls' else 'SASL']}"}
         return (
@@ -83,20 +83,20 @@ class SecuredKafka:
         )
 
     def of_client(self, file: str) -> dict[str, str]:
-        """The properties of a client's certificate and key, which are in one file."""
+        """Return the properties of a client certificate and key in one file."""
         both = f"${{file:{self.authority.ca.with_name(f'{file}.pem')}}}"
         return {"ssl.certificate.pem": both, "ssl.key.pem": both}
 
     def lab(
         self, folder: Path, topic: str, mechanism: str, remote: str | None = None, **settings: Any
     ) -> Lab:
-        """A pipeline over the topic that asks as such a user."""
+        """Return a pipeline over the topic with such a user."""
         lab = make_lab(folder, bootstrap="", topic=topic, spark_remote=remote, **settings)
         configure(lab, "kafka", self.properties(mechanism))
         return lab
 
     def reader(self, topic: str) -> dict[str, str]:
-        """What ``kafka:`` says of a user who may read this topic and nothing else, from now on."""
+        """Return the ``kafka:`` section of a user who may only read this topic."""
         self.grant(topic, "scram", AclOperation.READ)
         return self.properties("scram")
 
@@ -106,7 +106,7 @@ class SecuredKafka:
             rule(self.open, topic, operation, AclPermissionType.ALLOW, user=user)
 
     def revoke(self, topic: str, user: str, operation: AclOperation) -> None:
-        """Take back what was granted."""
+        """Revoke the rights."""
         which = AclBindingFilter(
             ResourceType.TOPIC,
             topic,
@@ -119,16 +119,16 @@ class SecuredKafka:
         assert self.admin.delete_acls([which])[which].result(_TIMEOUT_SECONDS)
 
     def let_in(self, user: str, password: str = PASSWORD) -> None:
-        """Give a user of SCRAM the password, or another."""
+        """Set a SCRAM user's password."""
         how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         self._alter(UserScramCredentialUpsertion(user, how, password.encode()))
 
     def lock_out(self, user: str) -> None:
-        """Forget a user of SCRAM."""
+        """Delete a SCRAM user."""
         self._alter(UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512))
 
     def renew(self) -> None:
-        """Give the listener EXPIRED a certificate that has not ended, and wait until the broker shows it.
+        """Replace the certificate of the listener EXPIRED, and wait until the broker uses it.
 
         Each network thread of a broker takes it over on its own, and connections go to them in turn.
         """
@@ -150,7 +150,7 @@ class SecuredKafka:
 
 
 def start_secured_kafka(folder: ServerFolder, tokens: TokenEndpoint) -> SecuredKafka:
-    """Start a broker whose users may do nothing yet."""
+    """Start a broker whose users have no rights yet."""
     authority = Authority(folder.home / "certificates")
     for name in ("localhost", "mtls"):
         authority.issue(name)

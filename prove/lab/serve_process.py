@@ -1,4 +1,4 @@
-"""A real ``./sluice serve`` of a lab's pipeline, asked over HTTP as commands ask it, and killed."""
+"""A real ``./sluice serve`` of a lab's pipeline, queried over HTTP by the commands' client, and killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANSWER_SECONDS = 60.0
 
 
 class ServeProcess:
-    """At an address of its own, with the lab's configuration as it was when this was made."""
+    """At its own address, with the lab's configuration at its creation."""
 
     def __init__(self, lab: Lab) -> None:
         (port,) = free_ports(1)
@@ -37,20 +37,20 @@ class ServeProcess:
         self.start()
 
     def start(self) -> None:
-        """Start it, again after a kill, and do not wait for its first answer."""
+        """Start or restart it, without waiting for its first answer."""
         command = [sys.executable, "-m", "cli", "serve", "--config", str(self._path)]
         self._process = ServerProcess(self._folder, command, clean_environment())
 
     def kill(self) -> None:
-        """Kill it where it stands."""
+        """Kill it immediately."""
         self._process.kill()
 
     def stop(self) -> None:
-        """Tell it to end."""
+        """Terminate it."""
         self._process.stop()
 
     def ask(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of a whole answer.
+        """Return the rows of a complete answer.
 
         Raises what it refuses, and ``RetryableError`` (``serve-away``) while it is not there or broke off.
         """
@@ -69,7 +69,7 @@ class ServeProcess:
 
 @contextmanager
 def serving(lab: Lab) -> Iterator[ServeProcess]:
-    """One that is stopped in the end."""
+    """Yield a server, and stop it at the end."""
     serve = ServeProcess(lab)
     try:
         yield serve

@@ -1,4 +1,4 @@
-"""A fail point that signals its own process: what the tests inject to kill or stop a real run."""
+"""A fail point that signals its own process, to kill or stop a real run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class SignalAt:
-    """Send signal ``number`` to the process that reaches ``name``: SIGKILL ends it, SIGSTOP holds it.
+    """Sends signal ``number`` to the process at ``name``: SIGKILL ends it, SIGSTOP stops it.
 
     With ``once``, a path that does not exist yet, only the first process to reach the place gets it: a
     task that Spark tries again is left alone the second time. The file then holds that process's id.
@@ -21,7 +21,7 @@ class SignalAt:
     once: str = ""
 
     def reach(self, name: str) -> None:
-        """Signal here if this is the place."""
+        """Send the signal if this is the place."""
         if name == self.name and self._is_first():
             os.kill(os.getpid(), self.number)
 

@@ -1,4 +1,4 @@
-"""A slow uplink before a server: so many bytes a second pass of what clients send, all together."""
+"""A slow uplink to a server: a shared rate of bytes per second from all clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LENGTH = struct.Struct(">i")
 
 @dataclass(slots=True)
 class SlowUplink:
-    """``sent`` is what has passed so far; clients of a broker are told another port than its own."""
+    """``sent`` counts bytes so far; a broker's clients get another port than its own."""
 
     upstream: int
     rate: float
@@ -26,7 +26,7 @@ class SlowUplink:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def connect(self, client: socket.socket) -> None:
-        """Pass on what a client sends, slowly, and what it is answered."""
+        """Forward a client's bytes slowly, and the answers."""
         with client, socket.create_connection(("127.0.0.1", self.upstream)) as server, suppress(OSError):
             threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
             while chunk := client.recv(_CHUNK):
@@ -49,7 +49,7 @@ class SlowUplink:
 
 
 class PlainUplink(SlowUplink):
-    """One before a server that tells clients nothing of its port."""
+    """An uplink to a server that does not advertise its port."""
 
     def _pass_on(self, server: socket.socket, client: socket.socket) -> None:
         while chunk := server.recv(_CHUNK):
@@ -60,7 +60,7 @@ class PlainUplink(SlowUplink):
 def slow_uplink(
     bootstrap_servers: str, rate: float, kind: type[SlowUplink] = SlowUplink
 ) -> Iterator[tuple[str, SlowUplink]]:
-    """Give an address that reaches one broker of loopback, or another server, by an uplink of that rate."""
+    """Yield an address of a local broker or server behind an uplink of this rate."""
     uplink = kind(int(bootstrap_servers.rpartition(":")[2]), rate)
     with listening(uplink.connect) as port:
         yield f"127.0.0.1:{port}", uplink

@@ -1,4 +1,4 @@
-"""A file system of a few megabytes of one's own, to be filled to the last byte."""
+"""A file system of a few megabytes, to be filled completely."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCK = b"\0" * 65536
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """Mount one at ``folder``, which only root can; unmounted in the end."""
+    """Mount it at ``folder``, which requires root; unmount it at the end."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
@@ -26,7 +26,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def fill(filler: Path) -> None:
-    """Let this file take all the room its disk has."""
+    """Fill the disk with this file."""
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(_BLOCK)

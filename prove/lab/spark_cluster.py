@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master, two workers, and a Connect server in front of them.
+"""A standalone Spark cluster on loopback: a master, two workers, and a Connect server.
 
 It is somebody else's: its Python has the packages that tasks need, and not Sluice.
 """
@@ -35,7 +35,7 @@ PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{packages}" exec "{python}" -S "$@"
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """A running cluster; ``worker_folders`` is where executors keep what was sent to them."""
+    """A running cluster; ``worker_folders`` contain what executors received."""
 
     remote: str
     python: Path
@@ -44,14 +44,14 @@ class SparkCluster:
 
 @dataclass(frozen=True, slots=True)
 class _Starter:
-    """Starts one server after another; the stack stops them in the opposite order."""
+    """Starts servers in order; the stack stops them in reverse order."""
 
     root: Path
     environment: dict[str, str]
     stack: ExitStack
 
     def start(self, name: str, *command: str) -> ServerProcess:
-        """Start a program of Spark's own."""
+        """Start one of Spark's programs."""
         script, *arguments = command
         folder = ServerFolder(self.root, name)
         process = ServerProcess(folder, [str(_SPARK_HOME / "bin" / script), *arguments], self.environment)
@@ -67,7 +67,7 @@ def spark_cluster(
     python: Path | None = None,
     hosts: Sequence[str] = (LOOPBACK,) * WORKERS,
 ) -> Iterator[SparkCluster]:
-    """Start the cluster with its files below ``root`` and stop it; ``conf`` wins over ours.
+    """Start the cluster with its files below ``root`` and stop it; ``conf`` overrides ours.
 
     ``hosts`` are the workers' addresses. Without ``python`` theirs is one that does not have Sluice.
     """
@@ -122,7 +122,7 @@ def _environment(root: Path, python: Path) -> dict[str, str]:
 
 
 def _connect_conf(port: int) -> dict[str, str]:
-    """Executors need Iceberg as the driver does: upkeep's tasks run there."""
+    """Return the configuration: executors need Iceberg too, for upkeep's tasks."""
     class_path = os.pathsep.join(str(path) for path in jar_paths("spark"))
     return {
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""What SQLite or Postgres does to a catalog's commit, in the process that commits.
+"""Faults of SQLite or Postgres in a catalog's commit, in the committing process.
 
 Where the fault can be had, it is had: a lock that another connection holds, a disk without room, a session
 that the server ends. COMMIT's own outcomes are made at the driver's call.
@@ -23,7 +23,7 @@ from prove.lab.small_disk import fill
 
 
 class SqlFault(StrEnum):
-    """What happens to the swap."""
+    """A fault of the swap."""
 
     LOCKED_AT_UPDATE = "locked at UPDATE"
     LOCKED_AT_COMMIT = "locked at COMMIT"
@@ -34,13 +34,13 @@ class SqlFault(StrEnum):
 
     @property
     def has_landed(self) -> bool:
-        """True if the database has it, whatever the client was told."""
+        """True if the database has the commit, whatever the client's answer was."""
         return self in {SqlFault.FAILED_AFTER_COMMIT, SqlFault.KILLED_AFTER_COMMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFaultAt:
-    """Arms the fault at the fail point ``name``, for the first swap from there on.
+    """Arms the fault at the fail point ``name``, for the next swap.
 
     ``evidence`` is a file that then says what the database answered. ``filler`` fills the catalog's disk, and
     is the caller's to remove.
@@ -53,18 +53,18 @@ class SqlFaultAt:
 
     @property
     def filler(self) -> Path:
-        """Return the file that takes the disk's room."""
+        """Return the file that fills the disk."""
         return self.database.with_name("filler")
 
     def reach(self, name: str) -> None:
-        """Arm here if this is the place and it was not reached before."""
+        """Arm the fault the first time this place is reached."""
         if name == self.name and not self.evidence.exists():
             self.evidence.touch()
             event.listen(Engine, "handle_error", self._witness)
             _ARMING[self.fault](self)
 
     def testify(self, text: str) -> None:
-        """Leave a line of evidence."""
+        """Write a line of evidence."""
         with self.evidence.open("a") as evidence:
             evidence.write(f"{text}\n")
 
@@ -101,7 +101,7 @@ def _replace_next_commit(armed: SqlFaultAt) -> None:
 
 
 def _end_session(connection: Any) -> None:
-    """Have Postgres end it, as it ends all of them when it is shut down."""
+    """Let Postgres end the session, as at its shutdown."""
     session = connection.info
     with closing(psycopg2.connect(**session.dsn_parameters, password=session.password)) as other:
         other.cursor().execute("SELECT pg_terminate_backend(%s, 10000)", (session.backend_pid,))

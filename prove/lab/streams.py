@@ -1,4 +1,4 @@
-"""What a topic holds for those who read it, and a topic that compaction went over."""
+"""A topic's contents for readers, and a compacted topic."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stream(lab: Lab, topic: str, partition: int) -> dict[int, tuple[Any, ...]]:
 
 
 def compact(lab: Lab, kafka: KafkaBroker, topic: str, records: Sequence[Record], *, few: int) -> None:
-    """Produce to partition 0 of a topic that is ``COMPACTED_EAGERLY``, until few are left; then end that.
+    """Produce to partition 0 of a topic ``COMPACTED_EAGERLY`` until few records are left; then stop that.
 
     One more record comes each time, so that a segment ends.
     """

@@ -1,4 +1,4 @@
-"""A batch's tasks in this process: for what is not about Spark, which would be most of the time.
+"""Runs a batch's tasks in this process: without Spark, which would take most of the time.
 
 Everything of a batch is real but where its tasks run.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TasksHere:
-    """The part of a Spark session that a batch's tasks need, without Spark."""
+    """The part of a Spark session that tasks use, without Spark."""
 
     def __init__(self, indices: range = range(0)) -> None:
         self._indices = indices
@@ -30,30 +30,30 @@ class TasksHere:
         return TasksHere(range(start, end, step))
 
     def mapInArrow(self, work: Callable[[Any], Any], _schema: str) -> TasksHere:  # noqa: N802  (Spark's name)
-        """Do the work at once."""
+        """Run the work at once."""
         batch = pa.RecordBatch.from_pydict({"id": list(self._indices)})
         self._outcomes = [row for done in work([batch]) for row in done.column(0).to_pylist()]
         return self
 
     def collect(self) -> list[SimpleNamespace]:
-        """Rows as Spark gives them."""
+        """Return rows as Spark does."""
         return [SimpleNamespace(outcome=outcome) for outcome in self._outcomes]
 
     def registerProgressHandler(self, _handler: object) -> None:  # noqa: N802
-        """Nothing is said of tasks on their way."""
+        """Ignore the handler: there is no progress."""
 
     def removeProgressHandler(self, _handler: object) -> None:  # noqa: N802
-        """As above."""
+        """Ignore the handler."""
 
     def addTag(self, _tag: str) -> None:  # noqa: N802
-        """Nobody else could interrupt these tasks."""
+        """Ignore the tag: these tasks cannot be interrupted."""
 
     def removeTag(self, _tag: str) -> None:  # noqa: N802
-        """As above."""
+        """Ignore the tag."""
 
 
 def tasks_here(connections: Connections) -> Connections:
-    """Return the same connections without Spark: no session to connect to, nothing there to interrupt."""
+    """Return connections without a Spark session."""
     return replace(
         connections,
         spark=lambda: cast("SparkSession", TasksHere()),

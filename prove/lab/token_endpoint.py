@@ -1,4 +1,4 @@
-"""An identity provider's token endpoint on loopback (OIDC client credentials), which can be told to be away.
+"""A local OIDC token endpoint (client credentials), which can be made unavailable.
 
 Its tokens are unsigned: the broker believes them, and the client's side is as with any provider.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TokenEndpoint:
-    """``clients`` are secrets by id, and ids the broker's users; ``is_away`` hangs up on everybody."""
+    """``clients`` are secrets by id; ids are the broker's users; ``is_away`` hangs up on everyone."""
 
     url: str = ""
     clients: dict[str, str] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class TokenEndpoint:
     given: int = 0
 
     def token(self, user: str) -> tuple[str, float]:
-        """Return a token of the user's and when it ends."""
+        """Return a token of the user and its expiry."""
         now = time.time()
         ends = now + self.lasts_seconds
         claims = {"sub": user, "iat": now, "exp": ends}
@@ -37,7 +37,7 @@ class TokenEndpoint:
         return ".".join([*(_encoded(json.dumps(part).encode()) for part in parts), ""]), ends
 
     def answer(self, authorization: str) -> tuple[int, dict[str, object]]:
-        """Return status and body for a client that says who it is."""
+        """Return status and body for an authenticating client."""
         who, _, secret = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
         if self.clients.get(who) != secret:
             return 401, {"error": "invalid_client"}
@@ -51,7 +51,7 @@ def _encoded(part: bytes) -> str:
 
 @contextmanager
 def giving_tokens() -> Iterator[TokenEndpoint]:
-    """An endpoint that listens until the end."""
+    """Yield an endpoint that listens until the end."""
     endpoint = TokenEndpoint()
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,7 +68,7 @@ def giving_tokens() -> Iterator[TokenEndpoint]:
             self.wfile.write(body)
 
         def log_message(self, *_arguments: object) -> None:
-            """Nothing on standard error."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

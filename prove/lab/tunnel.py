@@ -1,4 +1,4 @@
-"""What stands before a server on loopback: each connection that comes has a thread of its own."""
+"""Tunnels to a server on loopback, with a thread per connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CHUNK = 65_536
 
 @contextmanager
 def listening(connect: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Give a port of loopback; ``connect`` is called with each client, and may end by an ``OSError``."""
+    """Yield a local port; ``connect`` is called with each client, and may raise ``OSError``."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -30,7 +30,7 @@ def listening(connect: Callable[[socket.socket], None]) -> Iterator[int]:
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:
-    """Pass on what comes, until an end closes; then close both."""
+    """Forward data until one end closes; then close both."""
     with suppress(OSError):
         while chunk := source.recv(_CHUNK):
             target.sendall(chunk)

@@ -1,4 +1,4 @@
-"""Imported by the fork server alone, which hands it on: the product imports these when it needs them."""
+"""Imported by the fork server only, for its children: modules that the product imports lazily."""
 
 import dagster_pyspark  # noqa: F401
 import great_expectations  # noqa: F401

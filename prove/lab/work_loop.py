@@ -1,4 +1,4 @@
-"""Rounds of work, one after another in a thread, while a test does something else to the same table."""
+"""Repeated work in a thread, while a test does something else to the same table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FINISH_SECONDS = 300.0
 
 
 class WorkLoop:
-    """Calls ``work`` with the number of each round until told to stop; ``done`` counts the rounds."""
+    """Calls ``work`` with each round's number until stopped; ``done`` counts rounds."""
 
     def __init__(self, work: Callable[[int], None]) -> None:
         self.done = 0
@@ -22,23 +22,23 @@ class WorkLoop:
 
     @property
     def is_running(self) -> bool:
-        """True if a round is under way or will come."""
+        """True if a round is in progress or will come."""
         return self._thread.is_alive()
 
     def wait_for(self, rounds: int) -> None:
-        """Wait until so many rounds are done, or the loop has ended by an error."""
+        """Wait until this many rounds are done, or the loop failed."""
         deadline = time.monotonic() + FINISH_SECONDS
         while self.done < rounds and self.is_running:
             assert time.monotonic() < deadline, "the rounds do not end"
             time.sleep(0.05)
 
     def start(self) -> None:
-        """Begin, and wait until the first round is done."""
+        """Start, and wait for the first round."""
         self._thread.start()
         self.wait_for(1)
 
     def finish(self) -> None:
-        """Stop after the round under way; raises what ended the loop."""
+        """Stop after the current round; raises the loop's error."""
         self._stop.set()
         self._thread.join(FINISH_SECONDS)
         if self._failure:
@@ -55,7 +55,7 @@ class WorkLoop:
 
 @contextmanager
 def looping(work: Callable[[int], None]) -> Iterator[WorkLoop]:
-    """The work goes on while the block runs."""
+    """Run the work while the block runs."""
     loop = WorkLoop(work)
     loop.start()
     try:

@@ -1,4 +1,4 @@
-"""What may happen in a soak: each event draws from a generator of its own, and tells how it went."""
+"""Events of a soak: each uses its own random generator, and describes its result."""
 
 from __future__ import annotations
 

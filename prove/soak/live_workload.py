@@ -1,4 +1,4 @@
-"""What the events of a soak act on: a pipeline, a live producer, and the runs that sleep meanwhile."""
+"""State of a soak: a pipeline, a live producer, and sleeping runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TOLERATED = frozenset(
 
 @dataclass(slots=True)
 class LiveWorkload:
-    """``broker`` is the workload's own; ``store`` stands before the object store.
+    """``broker`` is the workload's own; ``store`` is a proxy for the object store.
 
     ``sleepers`` are runs that SIGSTOP holds, ``history`` the newest events in words.
     """
@@ -69,12 +69,12 @@ class LiveWorkload:
 
     @property
     def proxy(self) -> FaultProxy:
-        """Return the proxy before the catalog."""
+        """Return the catalog's proxy."""
         assert self.workload.proxy is not None
         return self.workload.proxy
 
     def offsets(self, draw: random.Random, most: int = 300) -> str:
-        """Return a range that the table has, spelled as a replay takes it."""
+        """Return a range of the table, in a replay's notation."""
         partition, place, length = draw.randrange(2), draw.random(), draw.randrange(1, most)
         lab = self.workload.lab
         next_offset = progress(lab, lab.pipeline.table).next_offsets.get(partition, 0)
@@ -82,7 +82,7 @@ class LiveWorkload:
         return f"{partition}:{start}-{min(start + length, max(next_offset, start + 1))}"
 
     def end(self, process: DrainProcess) -> str:
-        """Wait for a run's end and return in words how it ended."""
+        """Wait for a run's end and describe it."""
         answer = process.ending()
         if answer is None:
             return "died"
@@ -92,19 +92,19 @@ class LiveWorkload:
         return f"ended with {answer.error}"
 
     def wake(self) -> str:
-        """Let the run that has slept longest go on to its end."""
+        """Continue the run that has slept longest, until its end."""
         sleeper = self.sleepers.popleft()
         sleeper.go_on()
         return self.end(sleeper)
 
     def kill_sleepers(self) -> None:
-        """Kill what still sleeps."""
+        """Kill sleeping runs."""
         while self.sleepers:
             self.sleepers.popleft().kill()
 
 
 class LiveProducer:
-    """Puts some records into the topic again and again; what they are depends on the seed."""
+    """Produces records repeatedly; their contents depend on the seed."""
 
     def __init__(self, workload: Workload, seed: int) -> None:
         self._workload = workload
@@ -114,7 +114,7 @@ class LiveProducer:
         self._next_id = 0
 
     def produce(self, count: int, *, bad_share: float = BAD_SHARE) -> None:
-        """So many records now, of which so many cannot be decoded."""
+        """Produce this many records, with this many undecodable ones."""
         with self._lock:
             kinds = [self._draw.random() for _ in range(count)]
             bad: list[bytes | None] = [self._draw.choice(BROKEN) for kind in kinds if kind < bad_share]
@@ -124,13 +124,13 @@ class LiveProducer:
             self._workload.produce([self._with_fields(value) for value in good], bad)
 
     def add_field(self) -> int:
-        """From now on records carry one more field; how many there are."""
+        """Add a field to all further records; return the number of fields."""
         with self._lock:
             self._fields += 1
             return self._fields
 
     def go_on(self, _round: int) -> None:
-        """One burst, and the pause after it."""
+        """Produce one burst, and pause."""
         self.produce(self._draw.randrange(1, MOST_AT_ONCE))
         time.sleep(PAUSE_SECONDS)
 
@@ -147,7 +147,7 @@ class LiveProducer:
 
 @contextmanager
 def live_workload(workload: Workload, broker: Brokers, store: HarmProxy, seed: int) -> Iterator[LiveWorkload]:
-    """A table that exists, and a producer that does not rest while the block runs.
+    """Yield an existing table and a producer that runs while the block does.
 
     ``broker`` is the workload's, ``store`` what stands before the object store.
     """

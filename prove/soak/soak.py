@@ -1,4 +1,4 @@
-"""The soak: random events against a live producer, for as long as one likes; in the end all is there, once.
+"""The soak: random events against a live producer for any time; at the end, all is there once.
 
 A follower is asked throughout, and each of its answers held against the topic.
 
@@ -48,7 +48,7 @@ class Soak:
     minutes: float
 
     def scenario(self) -> Scenario:
-        """Return the soak as the runner knows it."""
+        """Return the soak as a scenario."""
         return Scenario(
             name=self.name,
             group=f"random events against a live producer, on {CATALOG_NAMES[REST]}",
@@ -62,7 +62,7 @@ class Soak:
         )
 
     def run(self, testbed: Testbed) -> Findings:
-        """Let things happen until the time is up, put it right, look."""
+        """Run events until the time is up, repair, check."""
         counts: Counter[str] = Counter()
         with (
             own_broker(testbed.folder / unique_name("kafka")) as broker,
@@ -93,7 +93,7 @@ class Soak:
         return found.findings(happened, recovery_seconds=seconds)
 
     def _events(self, live: LiveWorkload) -> Iterator[tuple[str, str]]:
-        """Yield names of events that happened, and how they went."""
+        """Yield the names and results of events."""
         deadline = time.monotonic() + 60 * self.minutes
         for number, (name, draw) in enumerate(drawn_events(self.seed), start=1):
             if time.monotonic() >= deadline:
@@ -109,7 +109,7 @@ class Soak:
 
 
 def drawn_events(seed: int) -> Iterator[tuple[str, random.Random]]:
-    """Yield names of events without end, each with a generator of its own for what it does in particular.
+    """Yield names of events forever, each with its own random generator.
 
     So how far one event got does not change what the next ones are.
     """
@@ -121,19 +121,19 @@ def drawn_events(seed: int) -> Iterator[tuple[str, random.Random]]:
 
 
 def soaks(seed: int) -> Iterator[Scenario]:
-    """Yield the one of the full run and the one of the quick selection."""
+    """Yield the soaks of the full run and of the quick selection."""
     yield Soak("rest/soak", seed, FULL_MINUTES).scenario()
     yield Soak("rest/soak/short", seed, QUICK_MINUTES).scenario()
 
 
 def _check_in_between(live: LiveWorkload) -> None:
-    """What is wrong already needs no further events: fewer are then left to look through."""
+    """Stop at the first error: fewer events are then left to examine."""
     found = live.workload.lab.audit()
     assert found.is_clean, "\n".join((f"{found}", "after", *live.history))
 
 
 def _repair(workload: Workload) -> float:
-    """The runs after everything has ended, at a time when no run of before can be alive; their seconds."""
+    """Run repairs after the end, when no earlier run can be alive; return the seconds."""
 
     def later_us() -> int:
         return time.time_ns() // 1000 + 2 * CLOSING_AFTER_US

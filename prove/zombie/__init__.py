@@ -1,1 +1,1 @@
-"""Runs and tasks that go on after they were replaced."""
+"""Zombies: runs and tasks that continue after they were replaced."""

@@ -1,4 +1,4 @@
-"""Acts beside a batch in flight: each act of an operator, at each place where a batch can stand.
+"""Operator acts next to a batch in progress: each act, at each place of a batch.
 
 The run of the batch sleeps or died there; the act comes, the next tick, and then the run goes on if it can.
 Whatever the act was answered, each record that it did not take out is there once.
@@ -33,7 +33,7 @@ NOTHING_HELD = "nothing-held"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a run stands in its batch: it sleeps there, or it died. ``is_whole``: all it read is logged.
+    """A run's place in its batch: asleep or dead. ``is_whole``: everything it read is logged.
 
     ``wakes_first``: before the next tick. ``is_gated``: the place is at a gate, which the batch passes.
     """
@@ -69,7 +69,7 @@ WHOLE = tuple(state for state in STATES if state.is_whole)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """``work`` is what the operator does; ``refused`` are the codes it ends with instead of well.
+    """An act; ``work`` is the operator's, ``refused`` are the codes it may end with.
 
     ``before`` is what happens to the world before it, ``after`` what it did to what the topic holds, or is
     done once all have ended. ``reads`` are the records that the runs from it on take from Kafka.
@@ -89,7 +89,7 @@ class Act:
     is_source_new: bool = False
 
     def scenario(self, state: State, catalog: str) -> Scenario:
-        """Return the pair as the runner knows it."""
+        """Return the pair as a scenario."""
         answer = f"it is refused ({self.refused[state]})" if state in self.refused else "it is done"
         return scenario_on(
             f"beside/{state.name}/{self.name}",
@@ -101,7 +101,7 @@ class Act:
         )
 
     def run(self, testbed: Testbed, state: State, catalog: str) -> Findings:
-        """Bring the batch there, do the act, let the tick come and the run go on, look."""
+        """Bring the batch to its place, do the act, run the next tick, continue the run, check."""
         settings: dict[str, Any] = GATED if self.is_of_held or state.is_gated else {}
         with testbed.workload(catalog, **settings) as workload:
             run = self._take_off(workload, state)
@@ -131,7 +131,7 @@ class Act:
             return judge(workload, history, (reads,))
 
     def _take_off(self, workload: Workload, state: State) -> DrainProcess:
-        """Drain one batch and return the run of another, where it stands."""
+        """Drain one batch and return the run of the next, at its place."""
         _produce_first(workload)
         workload.run()
         _produce_second(workload, price=900.5 if self.is_of_held else 1.5)
@@ -171,14 +171,14 @@ def _forget(workload: Workload, records: Contents) -> None:
 
 
 def _make_anew(workload: Workload, state: State) -> None:
-    """Make the topic anew and empty: what nobody had read whole is gone."""
+    """Re-create the topic empty: records that no run read completely are lost."""
     workload.recreate_topic()
     if not state.is_whole:
         _forget(workload, ONE_BATCH)
 
 
 def _move(workload: Workload, state: State) -> None:
-    """Make the topic anew from the same log, up to what was read whole; after that the log is another one."""
+    """Re-create the topic from the same log up to the records read, then with another log."""
     workload.recreate_topic()
     _forget(workload, workload.contents)
     _produce_first(workload)

@@ -1,4 +1,4 @@
-"""A redrive that sleeps while something else is done to its table, and then goes on.
+"""A redrive that sleeps during other work on its table, and then continues.
 
 Whatever either is answered, each record is in one place in the end, and a redrive after both makes the rest
 rows.
@@ -21,7 +21,7 @@ REFUSED = "redriven-since"
 
 
 def _beside(work: str, place: str, may_be_refused: str | None, workload: Workload) -> History:
-    """Let the redrive sleep there, do the work, wake it, do the next tick and what is left of both."""
+    """Put the redrive to sleep, do the work, wake it, run the next tick and the rest of both."""
     drain_failing(workload)
     if work == "drain":
         workload.produce_batch()

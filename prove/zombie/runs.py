@@ -1,4 +1,4 @@
-"""Zombies: a run that is stopped for longer than its replacement needs, and then goes on as if nothing was.
+"""Zombies: a run stopped for longer than its replacement needs, then continued.
 
 Whatever it then believes, the table stays as its replacement left it: each record once, no file too many.
 """
@@ -35,7 +35,7 @@ CHANGES_NOTHING = "it commits nothing that is there, deletes nothing that is nam
 
 @dataclass(frozen=True, slots=True)
 class Zombie:
-    """``work`` stops at ``point`` after ``before``; its replacement does the same work, then ``afterwards``.
+    """``work`` stops at ``point`` after ``before``; its replacement does it, then ``afterwards``.
 
     ``meanwhile`` comes before the replacement. ``settings`` are the pipeline's, ``look`` says in words what
     else is wrong in the end. ``may_read_again`` are records of the stopped run's range that the replacement
@@ -56,7 +56,7 @@ class Zombie:
     look: Callable[[Workload], Iterable[str]] = lambda _workload: ()
 
     def scenario(self, catalog: str) -> Scenario:
-        """Return the case as the runner knows it."""
+        """Return the case as a scenario."""
         return scenario_on(
             f"zombie/{self.name}",
             self.title,
@@ -67,7 +67,7 @@ class Zombie:
         )
 
     def run(self, testbed: Testbed, catalog: str) -> Findings:
-        """Stop it, replace it, let it go on, look."""
+        """Stop it, replace it, continue it, check."""
         with testbed.workload(catalog, **self.settings) as workload:
             self.before(workload)
             slept = str(workload.folder / "slept")

@@ -1,4 +1,4 @@
-"""Zombies that are tasks: tried again, run twice by speculation, or left behind by a client that died."""
+"""Zombie tasks: retried, duplicated by speculation, or left by a dead client."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ SPECULATION = {
 
 @dataclass(frozen=True, slots=True)
 class TaskZombie(Case):
-    """A task is stopped where a batch waits. ``conf`` is for a Spark cluster of the case's own, if any."""
+    """A task stopped in a waiting batch. ``conf`` is for the case's own Spark cluster, if any."""
 
     settings: Mapping[str, Any] = field(default_factory=lambda: {"on_spark": True})
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, catalog: str, testbed: Testbed) -> Findings:
-        """As every case, on that cluster."""
+        """Run as every case, on that cluster."""
         with _spark(self.conf, testbed) as there:
             return Case.run(self, catalog, there)
 
@@ -91,7 +91,7 @@ def _speculate(workload: Workload) -> History:
 
 
 def _write_late(workload: Workload) -> int:
-    """Return how many files a task that was woken has written: whoever swept could not know of them."""
+    """Return the number of files written by an awakened task, unknown to the sweep."""
     deadline = time.monotonic() + WOKEN_SECONDS
     while (late := len(workload.lab.stray_files())) < LATE_FILES:
         assert time.monotonic() < deadline, f"it was woken and has written {late} files"
@@ -101,7 +101,7 @@ def _write_late(workload: Workload) -> int:
 
 @contextmanager
 def _task_stopped(workload: Workload) -> Iterator[DrainProcess]:
-    """A drain of a batch that waits, one of whose tasks stands still; in the end that one goes on."""
+    """Yield a drain of a waiting batch with a stopped task; continue the task at the end."""
     workload.drain_and_produce()
     slept = workload.folder / "slept"
     client = workload.lab.start(POINT, signal.SIGSTOP, once=str(slept))
@@ -121,7 +121,7 @@ def _task_stopped(workload: Workload) -> Iterator[DrainProcess]:
 
 @contextmanager
 def _spark(conf: Mapping[str, str], testbed: Testbed) -> Iterator[Testbed]:
-    """The testbed, with a Spark cluster of the case's own if it wants settings."""
+    """Yield the testbed, with the case's own Spark cluster if it needs settings."""
     if not conf:
         yield testbed
         return
