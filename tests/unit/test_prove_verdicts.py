@@ -10,7 +10,7 @@ import pytest
 from prove.crash.matrix import crash_cells
 from prove.crash.removal import judge_removal
 from prove.lab.fault_proxy import Fault
-from prove.report import as_json, as_page, line
+from prove.report import as_html, as_json, line
 from prove.scenario import LEFT, Findings, Outcome
 
 MACHINE = {"processors": 2, "system": "a system", "python": "3.11"}
@@ -45,8 +45,8 @@ def test_every_report_shows_the_verdict() -> None:
     said = json.loads(as_json([ROW, kept], MACHINE))
     assert [each["verdict"] for each in said["scenarios"]] == [LEFT, "kept"]
     assert (said["totals"]["kept"], said["totals"]["broken"], said["totals"]["left"]) == (2, 0, 1)
-    page = as_page([ROW, kept], "3 minutes")
-    assert f"| cut | left | {LEFT} | went on by itself | 0 | 0 | 0 | 0 | 1 | 0 | 0.0 s |" in page
+    page = as_html([ROW, kept], "3 minutes")
+    assert f"<td>cut<td>left<td>{LEFT}<td>went on by itself<td>0<td>0<td>0<td>0<td>1<td>0<td>0.0 s" in page
     assert f"{LEFT} 1;" in page
 
 
