@@ -236,7 +236,7 @@ def named_failures() -> Iterator[None]:
 
 def _failure(error: SluiceError) -> Failure:
     return Failure(
-        description=scrub(f"{error.message}\n{error.hint}\ndocs/ERRORS.md#{error.code}"),
+        description=scrub(f"{error.message}\n{error.hint}\ndocs/reference/errors.md#{error.code}"),
         metadata={
             "code": error.code,
             "hint": scrub(error.hint),

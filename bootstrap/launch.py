@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from bootstrap.environments import child_environment
@@ -40,7 +41,16 @@ def launch(arguments: list[str]) -> int:
     command = arguments[0] if arguments else "--help"
     is_help = bool({"-h", "--help"} & set(arguments))
     places = Places(user_cache())
-    needed = "dev" if command in {"test", "lint", "bench", "prove"} else "run"
+    # The site is built by tools for developers; a section is printed without them.
+    builds_site = (
+        command == "docs"
+        and not is_help
+        and all(
+            argument.startswith("-") or before in {"--build", "--port"}
+            for before, argument in pairwise(arguments)
+        )
+    )
+    needed = "dev" if command in {"test", "lint", "bench", "prove"} or builds_site else "run"
     if not is_installed(places, needed) and (said := answer(arguments)):
         text, exit_code = said
         print(text, file=sys.stderr if exit_code else sys.stdout)

@@ -43,6 +43,9 @@ def lay_out(clone: Path, package: Path) -> None:
     """Write the product's packages as they are inside the one of a wheel: ``from`` looks for them there."""
     for folder in FOLDERS:
         shutil.copytree(clone / folder, package / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    # Pages and pictures that Dagster's UI and `sluice docs` show.
+    pages = shutil.ignore_patterns("__pycache__", "*.py", "*.js")
+    shutil.copytree(clone / "docs", package / "docs", ignore=pages)
     for file in package.rglob("*.py"):
         text = _FROM.sub(rf"\1{PACKAGE}.\2", file.read_text(encoding="utf-8"))
         file.write_text(text, encoding="utf-8")

@@ -20,6 +20,7 @@ Use
   status    Show the state, lag and last commit of each pipeline.
   query     Run SQL over a table, now or as of a snapshot, with or without Kafka.
   lookup    Show the rows of a record key, newest first.
+  docs      Serve the documentation, or print the section of an error code.
 Operate
   validate  List every mistake in sluice.yaml with its line and key.
   check     Test every connection that a pipeline needs.

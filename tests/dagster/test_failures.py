@@ -21,7 +21,9 @@ def test_a_named_error_shows_message_hint_and_where_to_read_on() -> None:
         )
     failure = caught.value
     assert failure.allow_retries is False
-    assert str(failure.description).endswith("\nOpen a generation.\ndocs/ERRORS.md#retention-passed")
+    assert str(failure.description).endswith(
+        "\nOpen a generation.\ndocs/reference/errors.md#retention-passed"
+    )
     assert SECRET not in str(failure.description)
     assert failure.metadata["documentation"].value == "/docs/reference/errors.md#retention-passed"
     assert failure.metadata["topic"].value == "t"
