@@ -1,9 +1,9 @@
-"""What commands print: tables, steps, one JSON line for machines, and errors as a line, a hint and an anchor.
+"""Output of commands: lines, tables, one JSON object for programs, and errors with hint and anchor.
 
-A command with ``--json`` makes one ``Report``, which is both what people read and what programs do.
+A command with ``--json`` fills one ``Report``, which prints for people or for programs.
 
-All that is told passes the secret scrubber, as an error's text may carry what a broker or catalog was told. A
-word alone does not, and no row of data: it is a name or a value, in which a mask would be another one.
+All text passes the secret scrubber, because an error may contain text from a broker or catalog. Single words
+and rows of data are not scrubbed: a mask would change a name or value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_jobs.protocol import batch, texts
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
 
-_Said = ParamSpec("_Said")
+_Printed = ParamSpec("_Printed")
 count, counts, seconds, when = texts.count, batch.counts, texts.seconds, texts.when
 _NAME_OF = attrgetter("name")
 _LAST_LINE = "Print one JSON object as the last line."
@@ -46,12 +46,12 @@ def _console(*, stderr: bool = False) -> Console:
 
 
 def when_ms(milliseconds: int | None) -> str | None:
-    """Return milliseconds since the epoch as ``when`` does."""
+    """Format milliseconds since the epoch like ``when``."""
     return None if milliseconds is None else when(milliseconds * 1000)
 
 
 def say(*lines: str) -> None:
-    """Print lines of plain text to standard output, each at once even through a pipe."""
+    """Print lines of plain text to standard output, flushing each."""
     for line in lines:
         print(scrub(line), flush=True)
 
@@ -69,10 +69,10 @@ def table(
     ids: Sequence[str] = (),
     is_data: bool = False,
 ) -> None:
-    """Print rows under ``columns``; ``numbers`` and ``ids`` are aligned to the right, ids to be typed again.
+    """Print rows under ``columns``; ``numbers`` and ``ids`` are right-aligned, ``ids`` without separators.
 
-    A word of the header, a number and a name stay whole: what is wider than the terminal is the terminal's
-    to wrap. Of rows that are data nothing is masked, times stay whole, and longer words are cut, not broken.
+    Header words, numbers and names are never broken; the terminal wraps wider tables. With ``is_data``
+    nothing is masked, times stay whole, and longer words are truncated instead of broken.
     """
     told, longest = (str, LONGEST_VALUE) if is_data else (_masked, LONGEST_WORD)
     cells = [
@@ -95,40 +95,40 @@ def table(
 
 
 class Report:
-    """What one command has to tell: lines, headings and tables to people, an object to programs.
+    """Output of one command: lines, headings and tables for people, one object for programs.
 
-    ``is_told`` says whether people are told at all: with ``--json`` only by commands that take their time.
+    With ``is_verbose`` False nothing is printed for people, as with ``--json`` of quick commands.
     """
 
-    def __init__(self, *, as_json: bool = False, is_told: bool = True) -> None:
+    def __init__(self, *, as_json: bool = False, is_verbose: bool = True) -> None:
         self._as_json = as_json
         self._data: dict[str, Any] = {}
-        self.say = _told(say, is_told)
-        self.heading = _told(heading, is_told)
-        self.table = _told(table, is_told)
+        self.say = _printer(say, is_verbose)
+        self.heading = _printer(heading, is_verbose)
+        self.table = _printer(table, is_verbose)
 
     def add(self, of: object = None, *names: str, **data: Any) -> None:
-        """Add to the object: the fields of a dataclass, all or those named, then ``data``."""
+        """Add fields of a dataclass (all, or those named) and ``data`` to the object."""
         self._data |= {**({} if of is None else fields(of, *names)), **data}
 
     def end(self) -> None:
-        """Print the object where it is asked for."""
+        """Print the object if ``--json`` was given."""
         if self._as_json:
             json_line(self._data)
 
 
-def _told(tell: Callable[_Said, None], is_told: bool) -> Callable[_Said, None]:
-    return tell if is_told else lambda *_, **__: None
+def _printer(show: Callable[_Printed, None], is_verbose: bool) -> Callable[_Printed, None]:
+    return show if is_verbose else lambda *_, **__: None
 
 
 def reported(
-    command: Callable[..., int | None], *, shows: str = _LAST_LINE, is_told: bool = False
+    command: Callable[..., int | None], *, shows: str = _LAST_LINE, is_verbose: bool = False
 ) -> Callable[..., int | None]:
-    """Give a command ``--json`` and its report; with ``is_told`` people are told beside the object too."""
+    """Add ``--json`` and a report to a command; with ``is_verbose`` lines are printed with ``--json`` too."""
 
     @wraps(command)
     def run(*, as_json: bool, **typed: Any) -> int | None:
-        report = Report(as_json=as_json, is_told=is_told or not as_json)
+        report = Report(as_json=as_json, is_verbose=is_verbose or not as_json)
         exit_code = command(report, **typed)
         report.end()
         return exit_code
@@ -136,7 +136,7 @@ def reported(
     return click.option("--json", "as_json", is_flag=True, help=shows)(run)
 
 
-told_and_reported = partial(reported, is_told=True)
+verbosely_reported = partial(reported, is_verbose=True)
 
 
 def _cell(value: object, is_id: bool) -> str:
@@ -148,24 +148,24 @@ def _cell(value: object, is_id: bool) -> str:
 
 
 def json_line(value: Any) -> None:
-    """Print one JSON object on one line: what ``--json`` ends with."""
+    """Print one JSON object on one line, the last of ``--json``."""
     plain = json.loads(json.dumps(value, default=_plain))
     print(json.dumps(_masked(plain), separators=(",", ":")), flush=True)
 
 
 def _plain(value: Any) -> Any:
-    """Return the fields of a dataclass; a range of offsets and all else is written as people write it."""
+    """Return the fields of a dataclass as a dict; offset ranges and other values as text."""
     is_text = isinstance(value, OffsetRange) or not dataclasses.is_dataclass(value)
     return str(value) if is_text else fields(value)
 
 
 def fields(value: Any, *names: str) -> dict[str, Any]:
-    """Return by name the fields of a dataclass, or what is named of whatever it is; of None each is None."""
+    """Return all fields of a dataclass, or the named attributes of any object; None has None for each."""
     return {name: getattr(value, name, None) for name in names or map(_NAME_OF, dataclasses.fields(value))}
 
 
 def _masked(value: Any) -> Any:
-    """Return the value with its sentences scrubbed."""
+    """Return the value with secrets removed from its sentences."""
     if isinstance(value, dict):
         return {key: _masked(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -174,21 +174,21 @@ def _masked(value: Any) -> Any:
 
 
 def render_error(error: BaseException) -> None:
-    """Print an error to standard error: what and where, then the hint, then where it is explained."""
+    """Print an error to standard error: message with coordinates, hint, anchor."""
     for line in error_lines(error):
         print(scrub(line), file=sys.stderr)
     sys.stderr.flush()
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """Return an error's lines; a message of several keeps them, its place goes after the first."""
+    """Return the lines of an error; its coordinates follow the first line of the message."""
     if not isinstance(error, SluiceError):
         text = " ".join(str(error).split()) or "no message"
         if len(text) > MOST_UNEXPECTED_CHARACTERS:  # a Java exception brings its whole stack
             text = f"{text[:MOST_UNEXPECTED_CHARACTERS]} …"
         return [
             f"error: unexpected {type(error).__name__}: {text}",
-            "  hint: the same command with --debug shows where; this deserves a bug report.",
+            "  hint: Run the command again with --debug for a traceback, and report it as a bug.",
         ]
     where = ", ".join(f"{name} {value}" for name, value in error.where.items())
     first, *others = error.message.strip().splitlines()
@@ -201,5 +201,5 @@ def error_lines(error: BaseException) -> list[str]:
 
 
 def print_traceback(error: BaseException) -> None:
-    """Print the traceback, secrets removed."""
+    """Print the traceback with secrets removed."""
     print(scrub("".join(traceback.format_exception(error))), file=sys.stderr)

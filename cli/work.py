@@ -122,9 +122,9 @@ def pipeline_command(
                 return do(report, work, **typed)
 
         command = of.command if of else click.command
-        made = command(name)(click.argument("pipeline")(output.reported(run)))
-        made.params.append(made.params.pop(1))  # --json stands behind the command's own
-        return made
+        result = command(name)(click.argument("pipeline")(output.reported(run)))
+        result.params.append(result.params.pop(1))  # --json after the command's own options
+        return result
 
     return make
 
@@ -153,16 +153,16 @@ def verdict(result: AuditResult) -> str:
     """Return the audit's verdict in one line, with counts and what it is based on."""
     if not result.is_clean:
         return f"NOT exact: {', '.join(result.examples)} (partition:offset)"
-    told = [_found(result)]
+    parts = [_found(result)]
     if result.outdated:
-        told.append(f"{output.count(result.outdated, 'record')} as an earlier configuration made them")
+        parts.append(f"{output.count(result.outdated, 'record')} written with an earlier configuration")
     if result.removed:
         records = output.count(result.removed, "record")
-        told.append(f"{records} another writer removed ({', '.join(result.examples)})")
+        parts.append(f"{records} removed by another writer ({', '.join(result.examples)})")
     if result.gone:
         offsets = f"{output.count(result.gone, 'offset')} that Kafka no longer holds"
-        told.append(result.layout.uncompared.format(offsets=offsets))
-    return "; ".join(told)
+        parts.append(result.layout.uncompared.format(offsets=offsets))
+    return "; ".join(parts)
 
 
 def _found(result: AuditResult) -> str:
@@ -176,5 +176,5 @@ def _found(result: AuditResult) -> str:
     }
     found = [output.count(n, word) for kind, word in counted.items() if (n := getattr(result, kind))]
     found += [f"{n:,} {kind}" for kind in ("filtered", "folded", "skipped") if (n := getattr(result, kind))]
-    came_to = ", ".join(found) or "0 rows"
-    return f"{result.layout.found}: {came_to}"
+    counts = ", ".join(found) or "0 rows"
+    return f"{result.layout.found}: {counts}"

@@ -1,4 +1,4 @@
-"""Answers: the running ``serve``'s or one's own, and their rows as a table, one JSON object, or CSV."""
+"""Query results, from a running ``serve`` or computed here, and their output as table, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def fresh_answer(
     after: Mapping[int, int] | None = None,
     at: Watermark | None = None,
 ) -> Iterator[tuple[Answer, str]]:
-    """Give an answer and its watermark, from the running ``serve``, or by reading Kafka once where none is.
+    """Yield an answer and its watermark, from a running ``serve``, or else by reading Kafka once.
 
-    Raises as ``query`` and ``read_fresh``, and ``RetryableError`` (``serve-away``) for one that listens and
+    Raises like ``query`` and ``read_fresh``, and ``RetryableError`` (``serve-away``) if ``serve`` listens but
     does not answer.
     """
     from spark_jobs.hot.fresh import read_fresh
@@ -59,7 +59,7 @@ def fresh_answer(
 def fresh_lookup(
     pipeline: PipelineConfig, connections: Connections, key: str
 ) -> Iterator[tuple[Answer, str]]:
-    """Give the rows of a record key, the newest first, as ``fresh_answer`` does."""
+    """Yield the rows of a record key, newest first, and the watermark, like ``fresh_answer``."""
     from spark_jobs.hot.fresh import read_fresh
     from spark_jobs.query.lookup import newest_of_key
 
@@ -74,7 +74,7 @@ def fresh_lookup(
 
 @contextmanager
 def _served(method: str, path: str, body: Any = None) -> Iterator[tuple[Answer, str] | None]:
-    """Give the running ``serve``'s answer and its watermark; None where none runs."""
+    """Yield the answer and watermark of a running ``serve``; None if none runs."""
     answered = asked(load_config(), method, path, body)
     if answered is None:
         yield None
@@ -111,7 +111,7 @@ def _whole() -> Iterator[None]:
 
 
 def answering(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``--json`` and ``--csv``, and what prints an answer so."""
+    """Add ``--json`` and ``--csv`` to a command and pass it a function that prints an answer."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with columns and all rows.")
     @click.option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV with a header.")
@@ -127,9 +127,9 @@ def answering(command: Callable[..., None]) -> Callable[..., None]:
 def print_answer(
     answer: Answer, watermark: str | None, *, as_json: bool, as_csv: bool, is_vertical: bool = False
 ) -> None:
-    """Print the rows as they come; on standard error which records they are of, where Kafka was asked.
+    """Print the rows as they arrive, and the watermark, if any, on standard error.
 
-    ``is_vertical``: a line for each column of a row, as of rows that are few and wide.
+    ``is_vertical`` prints one line per column, for few and wide rows.
     """
     from spark_jobs.query.answer_parts import csv_parts, json_parts
 
@@ -156,4 +156,4 @@ def _print_rows(answer: Answer, *, is_vertical: bool) -> None:
         ids = [name for name, kind in kinds.items() if kind.startswith(("int", "uint", "double", "decimal"))]
         output.table(names, shown, ids=ids, is_data=True)
     if next(rows, None) is not None:
-        output.say(f"... the first {SHOWN_ROWS} rows; --csv and --json give all")
+        output.say(f"... the first {SHOWN_ROWS} rows; use --csv or --json for all")

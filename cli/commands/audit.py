@@ -67,30 +67,30 @@ def _audit(report: Report, work: Work) -> bool:
     from spark_jobs.audit.audit import audit
 
     pipeline, result = work.pipeline.name, audit(*work)
-    told = (each.name for each in fields(result) if each.name != "layout")
-    report.add(result, *told, records=result.records)
+    names = (each.name for each in fields(result) if each.name != "layout")
+    report.add(result, *names, records=result.records)
     numbers = [name.replace("_", " ") for name in NUMBERS]
     row = (pipeline, *(getattr(result, name) for name in NUMBERS))
     report.table(("pipeline", *numbers), [row], numbers=numbers)
     for kind, records in result.passed.items():
-        report.say(f"{records:,} {kind.replace('_', ' ')} passed over: no changes of a row")
+        report.say(f"{records:,} {kind.replace('_', ' ')} skipped: they change no row")
     report.say(f"{pipeline}: {verdict(result)}")
     if result.foreign:
         report.say(
-            f"{count(result.foreign, 'change')} of another source or table than the mirror's:"
-            " `layout: changes` keeps every event of all; else have each told into a topic of its own"
-            f"\n  mend:  {result.outdated_mend(pipeline)}"
+            f"{count(result.foreign, 'change')} of another source or table than the mirror's. Give each"
+            " source table a topic of its own, or keep all events with `layout: changes`."
+            f"\n  fix:   {result.outdated_mend(pipeline)}"
         )
     for each in result.rounded_columns:
         report.say(
-            f"{each.column}: {count(each.rows, 'row')} with integers that were rounded"
-            f"\n  mend:  {each.mend(pipeline, result.layout)}"
+            f"{each.column}: {count(each.rows, 'row')} with rounded integers"
+            f"\n  fix:   {each.mend(pipeline, result.layout)}"
         )
     if result.outdated:
         report.say(
-            f"{count(result.outdated, 'record')} as an earlier configuration made them of"
+            f"{count(result.outdated, 'record')} written with an earlier configuration:"
             f" {' '.join(map(str, result.outdated_ranges))}"
-            f"\n  mend:  {result.outdated_mend(pipeline)}"
+            f"\n  fix:   {result.outdated_mend(pipeline)}"
         )
     return result.is_clean
 
@@ -98,8 +98,8 @@ def _audit(report: Report, work: Work) -> bool:
 def _audit_source(report: Report, work: Work, patience_seconds: float) -> bool:
     from spark_jobs.audit.source_audit import audit_source
 
-    tell = partial(click.echo, err=True)
-    result = audit_source(load_config(), *work, patience_seconds=patience_seconds, on_progress=tell)
+    show = partial(click.echo, err=True)
+    result = audit_source(load_config(), *work, patience_seconds=patience_seconds, on_progress=show)
     report.add(result)
     unlike = f"; not compared: {', '.join(result.left_out)}" if result.left_out else ""
     report.say(
@@ -109,7 +109,7 @@ def _audit_source(report: Report, work: Work, patience_seconds: float) -> bool:
     if result.is_clean:
         report.say("both have the same rows")
     else:
-        proof = "" if result.is_proven else ", or changes are on their way: look with a longer --wait"
+        proof = "" if result.is_proven else ". If changes are still on their way, use a longer --wait."
         report.say(f"NOT the same: {count(result.differing, 'key')}{proof}")
         for example in result.examples:
             report.say(f"  {example}")
@@ -119,19 +119,19 @@ def _audit_source(report: Report, work: Work, patience_seconds: float) -> bool:
 def _audit_metadata(report: Report, work: Work, *, pages: bool) -> bool:
     from spark_jobs.audit.metadata import audit_metadata
 
-    result = audit_metadata(*work, pages=pages, on_progress=_tell_files)
+    result = audit_metadata(*work, pages=pages, on_progress=_show_files)
     report.add(result)
     for finding in result.findings:
-        report.say(f"{finding.what}\n  where: {finding.where}\n  mend:  {finding.mend}")
-    seen = (
+        report.say(f"{finding.what}\n  where: {finding.where}\n  fix:   {finding.mend}")
+    checked = (
         f"{count(result.data_files, 'data file')} ({result.data_bytes:,} bytes), "
         f"{count(result.metadata_files, 'metadata file')}, "
         f"{count(result.snapshots, 'snapshot')}, {count(result.attempts, 'attempt')} in the log"
     )
-    judged = "all is there and agrees" if result.is_clean else count(len(result.findings), "finding")
-    report.say(f"{work.pipeline.name}: {judged}; {seen}")
+    verdict_text = "no problems" if result.is_clean else count(len(result.findings), "problem")
+    report.say(f"{work.pipeline.name}: {verdict_text}; {checked}")
     return result.is_clean
 
 
-def _tell_files(counts: MetadataAudit) -> None:
-    click.echo(f"{counts.data_files:,} data files looked at", err=True)
+def _show_files(counts: MetadataAudit) -> None:
+    click.echo(f"{counts.data_files:,} data files checked", err=True)

@@ -29,6 +29,6 @@ def command(pipeline: str | None) -> int:
         output.say(f"left out: {problem}")
     done, failed = sum(each.done for each in checklists), sum(each.failed for each in checklists)
     skipped = sum(each.skipped for each in checklists)
-    told = [output.count(done, "check"), f"{failed} failed" if failed else "all well"]
-    output.say(", ".join([*told, *([f"{skipped} skipped"] if skipped else [])]))
+    parts = [output.count(done, "check"), f"{failed} failed" if failed else "all passed"]
+    output.say(", ".join([*parts, *([f"{skipped} skipped"] if skipped else [])]))
     return 1 if failed or config.problems else 0

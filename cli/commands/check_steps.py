@@ -1,4 +1,4 @@
-"""The steps of ``check``. Each gives the detail to print, or raises; what needs a failed step is skipped."""
+"""Steps of ``check``: each returns a detail to print or raises; steps that need a failed one are skipped."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.schema.evidence import Evidence
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 RECORDS_OBSERVED = 1000
 DAY_MS = 24 * 3600 * 1000
 QUEUE_BYTES = 1 << 20
@@ -63,7 +63,7 @@ READ_SECONDS = 15.0
 
 
 class Checklist:
-    """Runs steps, says a line each, counts; ``proposed`` is to be said behind them."""
+    """Runner of steps that prints a line for each and counts results; ``proposed`` is printed after them."""
 
     def __init__(self, say: Callable[[str], None] = output.say) -> None:
         self.done = 0
@@ -73,12 +73,12 @@ class Checklist:
         self.proposed: list[str] = []
         self._say = say
 
-    def run(self, name: str, step: Callable[[], tuple[Found, str]]) -> Found | None:
-        """Run one step, which gives what it found and the detail to print; None when it failed."""
+    def run(self, name: str, step: Callable[[], tuple[Result, str]]) -> Result | None:
+        """Run one step, which returns its result and a detail to print; return None if it fails."""
         began = time.monotonic()
         self.done += 1
         try:
-            found, detail = step()
+            result, detail = step()
         except Exception as error:  # noqa: BLE001  (whatever it met, the other steps go on)
             self.failed += 1
             first, *rest = output.error_lines(error)
@@ -88,17 +88,17 @@ class Checklist:
             return None
         self.details.append(detail)
         self._say(_line("ok", name, began, detail))
-        return found
+        return result
 
     def skip(self, name: str, needs: str) -> None:
-        """Say that a step could not be tried."""
+        """Print that a step was skipped."""
         self.skipped += 1
         self._say(f"skip  {name:<28} {'':>9}  needs {needs}")
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all pipelines share, as far as it was reached; properties are resolved and hold secrets."""
+    """Connections shared by all pipelines, None if unreachable; properties are resolved and hold secrets."""
 
     kafka: dict[str, str] | None
     catalog: Catalog | None
@@ -106,7 +106,7 @@ class Shared:
 
 
 def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
-    """Broker, catalog, registries, the transaction log's place, and Spark."""
+    """Test broker, catalog, transaction log, registries and Spark."""
     kafka = checklist.run("broker", lambda: _broker(config))
     catalog = checklist.run("catalog", lambda: _catalog(config))
     checklist.run("state", lambda: _state(config))
@@ -117,20 +117,20 @@ def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
     if (kafka is not None and catalog is not None) or WorkSpark(config, CHECK).where is not None:
         session = checklist.run("Spark", lambda: _spark(config))
     else:
-        checklist.skip("Spark", "broker and catalog first: it would have to be started")
+        checklist.skip("Spark", "broker and catalog, because it must be started first")
     return Shared(kafka, catalog, session)
 
 
 def check_pipeline(
     config: SluiceConfig, pipeline: PipelineConfig, shared: Shared, *, is_brief: bool
 ) -> Checklist:
-    """Try what one pipeline needs; in brief, where all is well, one line says so, with what its topic has."""
+    """Test the connections of one pipeline; ``is_brief`` prints one line if all pass."""
     lines: list[str] = []
     began, checklist = time.monotonic(), Checklist(lines.append if is_brief else output.say)
     _try_pipeline(checklist, config, pipeline, shared)
     if is_brief and not checklist.failed + checklist.skipped:
-        told = f"{output.count(checklist.done, 'check')}; {checklist.details[0]}"
-        lines = [_line("ok", pipeline.name, began, told)]
+        detail = f"{output.count(checklist.done, 'check')}; {checklist.details[0]}"
+        lines = [_line("ok", pipeline.name, began, detail)]
     output.say(*lines, *checklist.proposed)
     return checklist
 
@@ -138,7 +138,7 @@ def check_pipeline(
 def _try_pipeline(
     checklist: Checklist, config: SluiceConfig, pipeline: PipelineConfig, shared: Shared
 ) -> None:
-    """Topic, right to read, storage, a Spark task, both catalog clients."""
+    """Test topic, read access, table, storage, a Spark task and Spark's catalog."""
     name = pipeline.name
     kafka, catalog, session = shared.kafka, shared.catalog, shared.session
     source = None
@@ -147,7 +147,7 @@ def _try_pipeline(
     else:
         source = checklist.run(f"{name}: topic", lambda: _topic(kafka, pipeline))
         if source is not None:
-            checklist.run(f"{name}: right to read", lambda: _read_one(kafka, source))
+            checklist.run(f"{name}: read access", lambda: _read_one(kafka, source))
     table = None
     location = ""
     if catalog is None:
@@ -161,19 +161,19 @@ def _try_pipeline(
     properties = {**resolve(config.catalog.properties), **(table.io.properties if table else {})}
     _check_storage(checklist, name, location, properties)
     if session is None or kafka is None:
-        checklist.skip(f"{name}: a task's reach", "Spark and the broker")
+        checklist.skip(f"{name}: Spark task", "Spark and the broker")
     else:
         target = Target(kafka, pipeline.topic, location, properties)
-        checklist.run(f"{name}: a task's reach", lambda: _task(session, target))
+        checklist.run(f"{name}: Spark task", lambda: _task(session, target))
     if session is not None and table is not None:
-        checklist.run(f"{name}: both catalogs", lambda: _both_catalogs(config, session, table, pipeline))
+        checklist.run(f"{name}: Spark catalog", lambda: _both_catalogs(config, session, table, pipeline))
 
 
 def _check_storage(checklist: Checklist, name: str, location: str, properties: dict[str, str]) -> None:
     if location:
         checklist.run(f"{name}: storage", lambda: _storage(location, properties))
     else:
-        checklist.skip(f"{name}: storage", "the catalog, or a table: only that shows where its files go")
+        checklist.skip(f"{name}: storage", "the catalog, or a table that shows where files are stored")
 
 
 def _check_first_values(
@@ -183,7 +183,7 @@ def _check_first_values(
     pipeline: PipelineConfig,
     source: SourceState,
 ) -> None:
-    """Look at what a table would be made from; what is there before another start decides nothing."""
+    """Test the first values of a new table, unless it starts later than `earliest`."""
     if OffsetRanges.between(source.low, source.end) and pipeline.start.kind is StartKind.EARLIEST:
         step = partial(_values, checklist, config, kafka, pipeline, source)
         seen = checklist.run(f"{pipeline.name}: values", step)
@@ -199,7 +199,7 @@ def _broker(config: SluiceConfig) -> tuple[dict[str, str], str]:
     kafka = resolve_kafka_properties(config)
     topics = KafkaAdmin(kafka).topics()
     seen = output.count(len(topics), "topic")
-    return kafka, f"{kafka['bootstrap.servers']} answers, {seen} visible{_told_ends(kafka)}"
+    return kafka, f"{kafka['bootstrap.servers']} answers, {seen} visible{_certificate_ends(kafka)}"
 
 
 def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:
@@ -214,11 +214,11 @@ def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:
 
 def _registry(config: SluiceConfig, name: str) -> tuple[bool, str]:
     schemas = open_registry(config.registries, open_log(config).store, name)
-    said = schemas.try_out()
+    answer = schemas.try_out()
     kept = schemas.kept()
-    gone = schemas.check(kept)
-    lost = f", {len(gone)} of them no longer there" if gone else ""
-    return True, f"{said}, {output.count(len(kept), 'schema')} kept{lost}"
+    missing = schemas.check(kept)
+    lost = f", {len(missing)} of them missing" if missing else ""
+    return True, f"{answer}, {output.count(len(kept), 'schema')} stored{lost}"
 
 
 def _topic(kafka: dict[str, str], pipeline: PipelineConfig) -> tuple[SourceState, str]:
@@ -233,14 +233,14 @@ def _retention(admin: KafkaAdmin, topic: str) -> str:
     try:
         settings = admin.topic_config(topic)
     except SluiceError as error:
-        return f"retention not told ({error.code})"  # a right of its own, which draining does not need
+        return f"retention unknown ({error.code})"  # a right of its own, which draining does not need
     policy = settings.get("cleanup.policy", "delete")
     if "delete" not in policy:
-        return "compacted: the newest record of each key is kept"
+        return "compacted: Kafka keeps the newest record of each key"
     days = int(settings.get("retention.ms", -1)) / DAY_MS
-    kept = f"kept {days:.3g} days" if days >= 0 else "kept for ever"
+    kept = f"retention {days:.3g} days" if days >= 0 else "unlimited retention"
     size = int(settings.get("retention.bytes", -1))
-    bound = f", at most {size:,} bytes a partition" if size >= 0 else ""
+    bound = f", at most {size:,} bytes per partition" if size >= 0 else ""
     return f"{kept}{bound}, {policy}"
 
 
@@ -256,30 +256,33 @@ def _values(
     schemas = schema_sources(config, registry)(pipeline)
     plan, evidence = look_at(ReadingPlan.to_observe(pipeline, schemas), chunks)
     values = values_of(chunks)
-    made, _ = new_table(plan, evidence)
+    table_plan, _ = new_table(plan, evidence)
     compacted = is_compacted(KafkaAdmin(kafka), pipeline.topic)
-    sample = Sample(chunks, evidence, known_fields(made.schema), is_compacted=compacted)
-    for told, lines in proposals([each for each in recognize(sample, pipeline) if each.told]):
-        checklist.proposed += [*(f"      {each}" for each in told), *(f"          {each}" for each in lines)]
+    sample = Sample(chunks, evidence, known_fields(table_plan.schema), is_compacted=compacted)
+    for reasons, lines in proposals([each for each in recognize(sample, pipeline) if each.told]):
+        checklist.proposed += [
+            *(f"      {each}" for each in reasons),
+            *(f"          {each}" for each in lines),
+        ]
     if is_unreadable(evidence):
         raise unreadable_chunks(pipeline, plan.format.decoder, chunks)
     if pipeline.value.format is ValueFormat.JSON:
-        return (made, evidence), appearance(values) or "tombstones only"
+        return (table_plan, evidence), appearance(values) or "only tombstones"
     read = f"{evidence.records:,} of {output.count(len(values), 'value')} read as {pipeline.value.format}"
     named = ", ".join(map(str, schemas.digests()))
-    return (made, evidence), f"{read}, schema {named}" if named else read
+    return (table_plan, evidence), f"{read}, schema {named}" if named else read
 
 
-def _partitions(made: ReadingPlan, evidence: Evidence) -> tuple[bool, str]:
+def _partitions(plan: ReadingPlan, evidence: Evidence) -> tuple[bool, str]:
     if not evidence.records:
-        return True, "no record tells of columns yet"
-    schema = made.schema
-    terms = partition_terms(schema, partition_spec(schema, made.pipeline.table_partition_by))
-    return True, f"{', '.join(terms)}, by {output.count(evidence.records, 'record')}"
+        return True, "no record to derive columns from yet"
+    schema = plan.schema
+    terms = partition_terms(schema, partition_spec(schema, plan.pipeline.table_partition_by))
+    return True, f"{', '.join(terms)}, from {output.count(evidence.records, 'record')}"
 
 
 def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | None], str]:
-    """Find the table or none: either is found, as one of one."""
+    """Return the table, or None if it does not exist, as a tuple of one."""
     table = load_table(catalog, pipeline.table)
     if table is None:
         return (None,), f"{pipeline.table} does not exist yet"
@@ -292,7 +295,7 @@ def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | No
 
 
 def _storage_location(catalog: Catalog, table: Table | None) -> str:
-    """Return where data files go, as near as it can be told before there is a table; else nothing."""
+    """Return the location of data files, or the warehouse for a new table; empty if unknown."""
     if table is not None:
         return table.location()
     warehouse = catalog.properties.get("warehouse", "")
@@ -306,27 +309,27 @@ def _storage(location: str, properties: dict[str, str]) -> tuple[bool, str]:
 
 
 def _state(config: SluiceConfig) -> tuple[bool, str]:
-    _, said = _storage(config.state, resolve(config.log_properties))
+    _, detail = _storage(config.state, resolve(config.log_properties))
     if open_log(config).store.refuses_a_second():
-        return True, said
-    return True, f"{said}; not create-only: of two puts the second one stays (docs/how-to/deploy.md)"
+        return True, detail
+    return True, f"{detail}; not create-only: a second put overwrites the first (docs/how-to/deploy.md)"
 
 
 def _spark(config: SluiceConfig) -> tuple[SparkSession, str]:
     spark = WorkSpark(config, CHECK)
-    session, where = spark.session(), spark.where or config.spark.master or "a session of this process"
+    session, where = spark.session(), spark.where or config.spark.master or "a session in this process"
     return session, f"{session.version} at {redact_urls(where)}"
 
 
 def _task(session: SparkSession, target: Target) -> tuple[bool, str]:
-    there = try_from_task(session, target)
+    remote = try_from_task(session, target)
     others = [
-        f"{name} {there.get(name)} there, {here} here"
-        for name, here in versions().items()
-        if there.get(name) != here
+        f"{name} {remote.get(name)} there, {local} here"
+        for name, local in versions().items()
+        if remote.get(name) != local
     ]
-    same = f"{output.count(len(there) - 1, 'package')} and Python {there[PYTHON]} as here"
-    return True, f"one row, one task: broker and storage answer there; {', '.join(others) or same}"
+    same = f"same versions of {output.count(len(remote) - 1, 'package')} and Python {remote[PYTHON]}"
+    return True, f"a task reaches broker and storage; {', '.join(others) or same}"
 
 
 def _both_catalogs(
@@ -345,15 +348,15 @@ def _both_catalogs(
     return True, f"PyIceberg and Spark see {seen}"
 
 
-def _told_ends(kafka: dict[str, str]) -> str:
-    """Return how long the certificates last, the broker's and the client's; empty without TLS."""
+def _certificate_ends(kafka: dict[str, str]) -> str:
+    """Return the time until the broker's and client's certificates expire; empty without TLS."""
     now = datetime.now(UTC)
     days = {whose: output.count((end - now).days, "day") for whose, end in certificate_ends(kafka).items()}
-    return "".join(f", the {whose}'s certificate ends in {left}" for whose, left in days.items())
+    return "".join(f", the {whose}'s certificate expires in {left}" for whose, left in days.items())
 
 
 def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
-    """Read the first record there is; where there is none, ask whether one might."""
+    """Read the first record of the topic; if it is empty, check the right to read."""
     filled = [partition for partition, end in source.end.items() if end > source.low[partition]]
     if not filled:
         rights = KafkaAdmin(kafka).rights(source.topic)  # none at all: a broker that does not tell them
@@ -362,7 +365,7 @@ def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
             raise fault(
                 "not-authorised", right="Read", doing="looking at the rights", said=said, topic=source.topic
             )
-        return True, "granted, nothing to read yet"
+        return True, "granted; the topic is empty"
     start = source.low[filled[0]]
     reader = RangeReader(
         kafka,

@@ -1,4 +1,4 @@
-"""The text of a new ``sluice.yaml``: short, commented, and valid as it is."""
+"""Text of a new ``sluice.yaml``: short, commented and valid."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def render_config(
     registry: Mapping[str, Any] | None = None,
     seen: Mapping[str, Prospect] | None = None,
 ) -> str:
-    """Return a configuration for these topics; without ``bootstrap_servers`` for the embedded broker.
+    """Return a configuration for these topics; without ``bootstrap_servers``, for the embedded broker.
 
-    What was ``seen`` of a topic is proposed under its pipeline, commented out; a topic that cannot be read
-    is a comment that says why. ``registry`` are the settings of the one that its formats refer to.
+    Proposals for a topic in ``seen`` are added under its pipeline as comments; an unreadable topic becomes a
+    comment with the reason. ``registry`` are the settings of the registry of its formats.
     """
     kafka = {**({"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}), **(properties or {})}
     lines = [line for lines in _pipelines(pipeline_names(topics), namespace, seen or {}) for line in lines]
@@ -46,9 +46,9 @@ def render_config(
 
 
 def pipeline_names(topics: Iterable[str]) -> dict[str, str]:
-    """Return a name for each topic's pipeline and table; no two share one, whatever their case.
+    """Return a name for each topic's pipeline and table, unique regardless of case.
 
-    Topics whose short names are equal (``a-b``, ``a.b``) spell their signs out: ``a_dash_b``, ``a_dot_b``.
+    Topics with equal short names (``a-b``, ``a.b``) get their signs in words: ``a_dash_b``, ``a_dot_b``.
     """
     short = {topic: safe_name(topic) for topic in topics}
     uses = Counter(name.lower() for name in short.values())
@@ -64,7 +64,7 @@ def pipeline_names(topics: Iterable[str]) -> dict[str, str]:
 
 
 def lines_of(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Return the lines of YAML that say these settings; they stand below a pipeline's name."""
+    """Yield the YAML lines of these settings, for use under a pipeline's name."""
     for name, value in settings.items():
         if name != "columns":
             yield f"{name}: {_flow(value)}"
@@ -74,7 +74,7 @@ def lines_of(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def proposals(found: Sequence[Recognized]) -> Iterator[tuple[list[str], list[str]]]:
-    """Return what was seen, and the lines to paste for it, of each group of lines that goes together."""
+    """Yield reasons and YAML lines for each group of settings that belong together."""
     beside = [each for each in found if each.use is not Use.INSTEAD]
     for group in (beside, *([each] for each in found if each.use is Use.INSTEAD)):
         if group:
@@ -126,7 +126,7 @@ def _pipelines(names: Mapping[str, str], namespace: str, seen: Mapping[str, Pros
 
 
 def _recognized(prospect: Prospect) -> Iterator[str]:
-    """Return what the records are, written, and what else is worth saying of them, commented out."""
+    """Yield the required settings of the records and, as comments, further proposals."""
     needed = [each for each in prospect.found if each.use in (Use.VALUES, Use.KEYS)]
     settings = together(needed, *Use)
     if prospect.value is not None:
@@ -137,7 +137,7 @@ def _recognized(prospect: Prospect) -> Iterator[str]:
         settings["key"] = place | ({"as": "record_key"} if is_taken else {})
     yield from (f"    # {_printable(each.told)}." for each in needed if each.told)
     yield from (f"    {line}" for line in lines_of(settings))
-    by = f"By its first {count(prospect.records, 'record')}; easier now than after the first batch"
+    by = f"Proposed from its first {count(prospect.records, 'record')}; easier before the first batch"
     for number, (told, lines) in enumerate(
         proposals([each for each in prospect.found if each not in needed])
     ):

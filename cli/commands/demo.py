@@ -66,7 +66,7 @@ QUIET_SECONDS = 300.0  # a cold first run takes half a minute; two minutes were 
 @click.option(
     "--cdc", is_flag=True, help="Add change events of a database, as a mirror and as a table of changes."
 )
-@output.told_and_reported
+@output.verbosely_reported
 def command(report: output.Report, *, formats: bool, cdc: bool) -> int:
     """Fill two tables from an embedded Kafka and audit them. Exit code 1 if the audit finds a problem.
 
@@ -97,19 +97,19 @@ def command(report: output.Report, *, formats: bool, cdc: bool) -> int:
             output.heading("2. Records into Kafka")
             _produce(servers, registry_port, cdc=cdc)
             output.heading("3. Dagster's sensor fills the tables")
-            output.say(f"  watch it at {servers.start_dagster(0)} while this runs")
-            output.say("  the sensor looks every few seconds; the first runs meet a cold Spark")
+            output.say(f"  Dagster UI while this runs: {servers.start_dagster(0)}")
+            output.say("  the sensor checks every few seconds; the first runs are slow while Spark warms up")
             _wait_until_drained(servers)
             servers.start_beside([SERVE])
             output.heading("4. Audit against Kafka")
             audited = audit_all(config)
             wait_for_runs(servers.home)
-            output.heading("5. A short tour of what keeps a table healthy")
+            output.heading("5. Maintenance: compaction, replay, checks")
             stays_whole = walk(config)
-            output.heading("6. A record that serve shows before it is in the table")
+            output.heading("6. Query a record before it is in the table")
             is_there_once = show_fresh_record(servers)
             if cdc:
-                output.heading("7. A table of a database, mirrored")
+                output.heading("7. Mirror of a database table")
                 is_there_once &= show_mirror(config, typed)
         print_report(config, audited, typed)
     report.add(**to_json(audited))
@@ -118,11 +118,11 @@ def command(report: output.Report, *, formats: bool, cdc: bool) -> int:
 
 
 def _demo_config(own: Path | None, home: Path, registry_port: int | None, *, cdc: bool) -> SluiceConfig:
-    """Return the built-in defaults and what was asked for; written down, so that commands know the tables."""
+    """Return the demo's configuration and write it to a file, so that other commands know its tables."""
     os.environ.pop(ENVIRONMENT_TEXT, None)
     file = home / DEMO_FILE
     if own not in {None, file}:
-        output.say(f"{own} is left alone: the demo has its own settings and state under {home}")
+        output.say(f"{own} is not used: the demo has its own settings and state in {home}")
     more = CDC_CONFIG if cdc else ""
     more += FORMATS_CONFIG.format(url=registry_url(registry_port)) if registry_port else ""
     write_whole(file, DEMO_CONFIG + more)
@@ -149,7 +149,7 @@ def _produce_one(servers: Servers, properties: dict[str, str], sample: SampleTop
     ends = end_offsets(properties, sample.topic)
     there = sum(ends.values())
     if there >= sample.records:
-        output.say(f"  {sample.topic}: {there:,} records are there already")
+        output.say(f"  {sample.topic}: {there:,} records already there")
         return
     began = time.monotonic()
     delivery = Delivery(properties)
@@ -176,8 +176,8 @@ def wait_until_drained(
 ) -> None:
     """Return once every pipeline's table has reached its topic's last stable offsets.
 
-    Raises ``RetryableError`` (``demo-stands-still``) when no table has moved for five minutes, or what makes
-    draining impossible as soon as it is seen.
+    Raises ``RetryableError`` (``demo-stands-still``) after five minutes without progress, and any permanent
+    error at once.
     """
     surveyor = Surveyor(config)
     began = last_moved = time.monotonic()
@@ -204,7 +204,7 @@ def wait_until_drained(
 
 
 def wait_for_runs(home: Path) -> None:
-    """Let runs that have committed also tell Dagster what they did, for a moment."""
+    """Wait briefly until runs that have committed have reported to Dagster."""
     from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
     under_way = RunsFilter(statuses=[DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])

@@ -30,7 +30,7 @@ def command() -> None:
         _stop(config.home, record)
     left = stop_left_over(config)
     if left:
-        output.say(f"stopped what was left behind: {', '.join(left)}")
+        output.say(f"stopped servers that were left running: {', '.join(left)}")
     output.say("stopped" if record or left else "nothing was running")
 
 

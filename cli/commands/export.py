@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli.output import Report, count, told_and_reported
+from cli.output import Report, count, verbosely_reported
 from cli.work import opened
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
@@ -31,7 +31,7 @@ from spark_jobs.replay.ranges import parse_range
     help="renumber assigns new offsets. keep keeps the original ones; aborted transactions fill the gaps.",
 )
 @click.option("--dry-run", is_flag=True, help="Read the topic and show what would be produced.")
-@told_and_reported
+@verbosely_reported
 def command(
     report: Report, pipeline: str, *, target: str, ranges: tuple[str, ...], offsets: str, dry_run: bool
 ) -> None:
@@ -40,7 +40,7 @@ def command(
     After an interruption, run it again: it continues after the last record in the topic. The records in the
     topic are compared with the archive first. A topic with other records is refused.
     """
-    wanted = tuple(map(parse_range, ranges))
+    selected = tuple(map(parse_range, ranges))
     with opened(pipeline, "export") as work:
         from spark_jobs.export.export import export
 
@@ -50,22 +50,22 @@ def command(
         exported = export(
             *work,
             target,
-            wanted,
+            selected,
             keep_offsets=offsets == "keep",
             drained_by=lambda topic: _drained_by(load_config(), topic),
             dry_run=dry_run,
             on_progress=progress,
         )
     there, produced = exported.there, exported.produced
-    ids, numbers = ("partition", "from", "to"), ("there", "to produce" if dry_run else "produced")
+    ids, numbers = ("partition", "from", "to"), ("in topic", "to produce" if dry_run else "produced")
     rows = [(r.partition, r.start, r.end, there[r.partition], produced[r.partition]) for r in exported.ranges]
     report.table((*ids, *numbers), rows, numbers=numbers, ids=ids)
     report.say(*exported.notes)
-    are_there, brought = sum(there.values()), sum(produced.values())
-    done = f"{exported.target} has {count(are_there + brought, 'record')} of the archive"
+    before, added = sum(there.values()), sum(produced.values())
+    done = f"{exported.target} has {count(before + added, 'record')} of the archive"
     report.say("nothing was produced" if dry_run else done)
-    report.add(topic=exported.target, ranges=exported.ranges, there=are_there)
-    report.add(produced=0 if dry_run else brought, to_produce=brought if dry_run else 0, notes=exported.notes)
+    report.add(topic=exported.target, ranges=exported.ranges, there=before)
+    report.add(produced=0 if dry_run else added, to_produce=added if dry_run else 0, notes=exported.notes)
 
 
 def _drained_by(config: SluiceConfig, topic: str) -> str | None:

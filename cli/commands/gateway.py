@@ -48,7 +48,7 @@ def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
             config,
             connections,
             bound_at(config.gateway.listen or DEFAULT_GATEWAY, port),
-            lambda url: output.say(f"taking events at {url}" if url else "stopped"),
+            lambda url: output.say(f"accepting events at {url}" if url else "stopped"),
             insecure=insecure,
         )
 

@@ -30,7 +30,7 @@ def list_held(report: Report, work: Work) -> int:
     if not held:
         report.say(f"{pipeline}: no batch is held")
         return 0
-    _tell(report, pipeline, held)
+    _show(report, pipeline, held)
     return 1
 
 
@@ -44,8 +44,8 @@ def publish_held(report: Report, work: Work, attempt: str | None, reason: str) -
     """
     from spark_jobs.acts.held_batches import publish
 
-    landed = publish(*work, reason=reason, attempt=attempt)
-    _tell_decided(report, work, "published", landed, f", snapshot {landed.snapshot_id}")
+    batch = publish(*work, reason=reason, attempt=attempt)
+    _show_decision(report, work, "published", batch, f", snapshot {batch.snapshot_id}")
 
 
 @pipeline_command("discard", "held", of=command)
@@ -58,11 +58,11 @@ def discard_held(report: Report, work: Work, attempt: str | None, reason: str) -
     """
     from spark_jobs.acts.held_batches import discard
 
-    gone = discard(*work, reason=reason, attempt=attempt)
-    _tell_decided(report, work, "discarded", gone, "; drains go on after them")
+    batch = discard(*work, reason=reason, attempt=attempt)
+    _show_decision(report, work, "discarded", batch, "; drains continue after them")
 
 
-def _tell_decided(
+def _show_decision(
     report: Report, work: Work, decided: str, batch: AdoptedBatch | HeldBatch, what_now: str
 ) -> None:
     report.add(pipeline=work.pipeline.name, **{decided: batch.shown()})
@@ -70,7 +70,7 @@ def _tell_decided(
     report.say(f"{work.pipeline.name}: {decided} {rows} of {batch.batch.ranges}{what_now}")
 
 
-def _tell(report: Report, pipeline: str, held: tuple[HeldBatch, ...]) -> None:
+def _show(report: Report, pipeline: str, held: tuple[HeldBatch, ...]) -> None:
     report.table(
         ("attempt", "offsets", "rows", "dead letters", "held since", "suites"),
         [
@@ -88,5 +88,5 @@ def _tell(report: Report, pipeline: str, held: tuple[HeldBatch, ...]) -> None:
     )
     for each in held:
         report.say(each.story)
-    report.say(f"./sluice held publish {pipeline} --reason '...'   commits it as it is")
-    report.say(f"./sluice held discard {pipeline} --reason '...'   passes over it")
+    report.say(f"./sluice held publish {pipeline} --reason '...'   commits it unchanged")
+    report.say(f"./sluice held discard {pipeline} --reason '...'   skips its records")

@@ -48,31 +48,31 @@ def command(report: Report, work: Work, limit: int, kinds: tuple[str, ...]) -> N
     failures = read_failures(load_config().home, pipeline).last.values()
     failed = {failure.attempt: failure.message for failure in failures}
     whys = {line.entry.attempt: _why(line, failed) for line in lines}
-    told = [_to_json(line) | {"why": whys[line.entry.attempt]} for line in lines]
-    report.add(pipeline=pipeline, table=work.pipeline.table, history=told, unlisted_drains=unlisted)
-    numbers = ("rows", "dead", "bytes", "files", "ms")
+    entries = [_to_json(line) | {"why": whys[line.entry.attempt]} for line in lines]
+    report.add(pipeline=pipeline, table=work.pipeline.table, history=entries, unlisted_drains=unlisted)
+    numbers = ("rows", "dead letters", "bytes", "files", "ms")
     report.table(
         ("when", "kind", "state", "ranges", *numbers, "snapshot", "actor", "reason"),
         [_row(line, whys[line.entry.attempt]) for line in lines],
         numbers=numbers,
     )
     if not lines:
-        report.say("nothing was done yet")
+        report.say("no batches yet")
     if unlisted:
         report.say(
-            f"in neither log nor books: {count(unlisted, 'drain')} that the table's snapshots name."
-            " The log under `state:` was lost or is another one, or their rows were deleted from the books;"
-            f" no row of the table is missing by that: {mends.command('audit', pipeline)} proves it."
+            f"not listed: {count(unlisted, 'drain')} that the table's snapshots name. The log under `state:`"
+            " was lost or replaced, or rows of sluice_batches were deleted. The table itself is not affected;"
+            f" {mends.command('audit', pipeline)} verifies that."
         )
 
 
 def _why(line: HistoryLine, failed: Mapping[str, str]) -> str:
-    """Why it is unfinished: by the failure that was noted here, where one was."""
+    """Return why an attempt is unfinished, from the failure noted on this machine, if any."""
     from spark_jobs.books.history import State
 
     if line.state is not State.UNFINISHED:
         return ""
-    return failed.get(line.entry.attempt, "it is under way, or its process was ended or runs elsewhere")
+    return failed.get(line.entry.attempt, "it is running, or its process ended or runs on another machine")
 
 
 def _to_json(line: HistoryLine) -> dict[str, Any]:

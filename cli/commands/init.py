@@ -104,10 +104,10 @@ def _new_file(*, replaces: bool) -> Path:
 
 
 def _look(broker: Mapping[str, str], topics: tuple[str, ...], config: SluiceConfig) -> dict[str, Prospect]:
-    """Tell what the topics' first records look like; one that cannot be looked at is no reason to stop."""
+    """Print and return what the topics' first records look like; unreadable topics are only reported."""
     from spark_jobs.preview.prospects import prospects
 
-    output.say(f"looking at the first records of {output.count(len(topics), 'topic')}")
+    output.say(f"reading the first records of {output.count(len(topics), 'topic')}")
     names = pipeline_names(topics)
     found: dict[str, Prospect] = {}
     rows = []
@@ -117,14 +117,14 @@ def _look(broker: Mapping[str, str], topics: tuple[str, ...], config: SluiceConf
                 rows.append((topic, names[topic], f"could not be read: {seen}"))
                 continue
             found[topic] = seen
-            rows.append((topic, "-" if seen.unreadable else names[topic], _told(seen)))
-    output.table(("topic", "pipeline", "its first records"), sorted(rows))
+            rows.append((topic, "-" if seen.unreadable else names[topic], _describe(seen)))
+    output.table(("topic", "pipeline", "first records"), sorted(rows))
     return found
 
 
 @contextmanager
 def _registry(config: SluiceConfig) -> Iterator[SchemaStore | None]:
-    """Give the registry that was named, if it answers; what it says is forgotten again."""
+    """Yield the registry, if one is named and answers; its schemas are not kept."""
     if not config.registries:
         yield None
         return
@@ -140,27 +140,27 @@ def _answers(registry: SchemaStore) -> bool:
     try:
         output.say(registry.try_out())
     except SluiceError as error:
-        output.say(f"the registry is not asked: {error.message}")
+        output.say(f"the registry is not used: {error.message}")
         return False
     return True
 
 
-def _told(seen: Prospect) -> str:
+def _describe(seen: Prospect) -> str:
     if seen.unreadable:
         return f"left out: {seen.unreadable}"
     if not seen.records:
-        return "nothing in it yet"
+        return "empty"
     by = [f"{what} {format_}" for what, format_ in (("keys", seen.key), ("values", seen.value)) if format_]
     counts = (output.count(seen.records, "record"), output.count(len(seen.columns), "column"))
     read = together(seen.found, Use.VALUES, Use.KEYS)
     read.pop("columns", None)
-    told = ", ".join((*counts, *by, *lines_of(read)))
+    text = ", ".join((*counts, *by, *lines_of(read)))
     is_more = {each.use for each in seen.found} - {Use.VALUES, Use.KEYS}
-    return f"{told}; proposals stand in the file" if is_more else told
+    return f"{text}; see the proposals in the file" if is_more else text
 
 
 def _checked(text: str) -> SluiceConfig:
-    """Return what the file says: what topics, namespace and properties of the options make must be valid."""
+    """Return the configuration of the text. Raises ``ConfigError`` if the options make it invalid."""
     document, problems = parse_document(DEFAULT_FILE_NAME, text)
     config = None
     if document is not None:
@@ -172,26 +172,26 @@ def _checked(text: str) -> SluiceConfig:
 
 
 def _broker(file: Path, bootstrap_servers: str | None, kafka: dict[str, str]) -> dict[str, str]:
-    """Return the broker's properties, resolved; none while the embedded one is not up."""
+    """Return the broker's resolved properties; empty if the embedded broker is not running."""
     ours = (
         {"bootstrap.servers": bootstrap_servers}
         if bootstrap_servers
         else embedded_kafka(str(home_folder(file)))
     )
     if not ours:
-        output.say("no broker yet: no topic is looked at")
+        output.say("no broker yet: topics are not read")
         return {}
     return {**resolve(kafka), **ours}
 
 
 def _topics_of(broker: dict[str, str]) -> tuple[str, ...]:
-    """Return the topics on offer."""
+    """Return the broker's topics without internal ones."""
     if not broker:
         return ()
     try:
         topics = list_topics(broker)
     except SluiceError as error:
-        error.hint += " Or name the topics with --topic; then no broker is asked."
+        error.hint += " Or name the topics with --topic, which needs no broker."
         raise
     return tuple(topic for topic in topics if not topic.startswith("_"))
 
@@ -206,7 +206,7 @@ def _choose(topics: tuple[str, ...], *, takes_all: bool) -> tuple[str, ...]:
 
 
 def choose_topics(answer: str, topics: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the topics that the answer's numbers (from 1) and names mean, in its order."""
+    """Return the topics that an answer selects by numbers (from 1) or names, in its order."""
     if answer.strip() == "all":
         return topics
     return tuple(dict.fromkeys(_pick(word, topics) for word in answer.replace(",", " ").split()))
@@ -221,7 +221,7 @@ def _pick(word: str, topics: tuple[str, ...]) -> str:
 
 
 def _broker_properties(given: tuple[str, ...]) -> dict[str, str]:
-    """Return librdkafka's properties."""
+    """Return the librdkafka properties of ``--property``. Raises ``ConfigError`` for written secrets."""
     properties = dict(_pairs(given, "--property"))
     for key, value in properties.items():
         if is_secret_key(key) and "${" not in value:
@@ -230,7 +230,7 @@ def _broker_properties(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _registry_settings(url: str | None, given: tuple[str, ...]) -> dict[str, Any]:
-    """Return what stands below a registry's name; nothing when nothing is said of it."""
+    """Return the registry's settings from the options; empty without any."""
     settings: dict[str, Any] = {"url": url} if url else {}
     for key, value in _pairs(given, "--registry-property"):
         if not key.startswith(_AUTH):

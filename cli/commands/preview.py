@@ -44,17 +44,17 @@ def command(pipeline: str, records: int) -> int:
 
 
 def _print(seen: Preview, pipeline: PipelineConfig) -> None:
-    fate = "would be made" if seen.is_new else "exists"
+    state = "new table" if seen.is_new else "existing table"
     output.say(
-        f"{seen.topic} -> {seen.table} ({fate}): {output.count(seen.balance.offsets, 'record')} read, "
+        f"{seen.topic} -> {seen.table} ({state}): {output.count(seen.balance.offsets, 'record')} read, "
         f"{output.count(seen.balance.rows, 'row')}, {output.count(len(seen.dead_letters), 'dead letter')}, "
-        f"{output.count(seen.balance.tombstones, 'tombstone')}{_beside(seen)}{_filtered(seen)}; "
-        "nothing is written"
+        f"{output.count(seen.balance.tombstones, 'tombstone')}{_others(seen)}{_filtered(seen)}; "
+        "nothing was written"
     )
     if not seen.balance.offsets:
-        output.say("nothing is there to be read yet" if seen.is_new else "nothing waits")
+        output.say("the topic has no records to read yet" if seen.is_new else "no records wait")
         if not seen.is_new:
-            output.say(f"of what is drained: {pipeline.layout.compared(pipeline.name)}")
+            output.say(f"for drained records: {pipeline.layout.compared(pipeline.name)}")
         return
     output.heading("Columns")
     _print_columns(seen)
@@ -64,10 +64,10 @@ def _print(seen: Preview, pipeline: PipelineConfig) -> None:
         output.say(f"  {use.term}{values}")
     if not seen.partitioning:
         output.say("  none")
-    for number, (told, lines) in enumerate(proposals(seen.found)):
-        first = "Worth declaring under the pipeline, before its first batch"
+    for number, (reasons, lines) in enumerate(proposals(seen.found)):
+        first = "Settings to consider before the first batch"
         output.heading("Or instead" if number else first)
-        for sentence in told:
+        for sentence in reasons:
             output.say(f"  {sentence}")
         for line in lines:
             output.say(f"    {line}")
@@ -76,15 +76,15 @@ def _print(seen: Preview, pipeline: PipelineConfig) -> None:
         _print_dead_letters(seen)
 
 
-def _beside(seen: Preview) -> str:
-    """Return what else became of records: of changes that leave no row in a mirror, or are none."""
+def _others(seen: Preview) -> str:
+    """Return the counts of records that leave no row in a mirror, as text."""
     others = {name: n for name, n in seen.balance.items() if name not in {*TERMS, "filtered", "routed"}}
     return "".join(f", {number:,} {name.replace('_', ' ')}" for name, number in others.items() if number)
 
 
 def _filtered(seen: Preview) -> str:
-    told = ", ".join(f"{number:,} {reason}" for reason, number in seen.filtered_reasons.items())
-    filtered = f", {seen.balance.get('filtered', 0):,} filtered ({told})" if told else ""
+    reasons = ", ".join(f"{number:,} {reason}" for reason, number in seen.filtered_reasons.items())
+    filtered = f", {seen.balance.get('filtered', 0):,} filtered ({reasons})" if reasons else ""
     routed = ", ".join(f"{number:,} {table}" for table, number in seen.routed_tables.items())
     return filtered + (f", {seen.balance['routed']:,} routed ({routed})" if routed else "")
 
@@ -94,11 +94,11 @@ def _print_columns(seen: Preview) -> None:
     from spark_jobs.schema.iceberg_types import iceberg_type, type_text
 
     added = {name.split(".")[0] for name in seen.added}
-    unseen = "by the schema" if seen.evidence.records and not seen.evidence.fields else "not seen"
+    unseen = "from the schema" if seen.evidence.records and not seen.evidence.fields else "not seen"
     rows = []
     for column in seen.columns:
         evidence = seen.evidence.fields.get(column.name)
-        kinds, example = _told(evidence) if evidence else (unseen, "")
+        kinds, example = _describe(evidence) if evidence else (unseen, "")
         if column.name in seen.sources:
             kinds, example = seen.sources[column.name], seen.made.get(column.name, "")
         note = "new" if column.name in added else ""
@@ -109,13 +109,13 @@ def _print_columns(seen: Preview) -> None:
     without = [name for name in seen.evidence.fields if name not in {c.name for c in seen.columns}]
     if without:
         output.say(
-            "no column yet (nothing but nulls or empty, integers past 64 bits, a name clash, one too many): "
+            "no column (only nulls or empty, integers above 64 bits, a name clash, or too many columns): "
             f"{', '.join(without[:EXAMPLES])}{', ...' if len(without) > EXAMPLES else ''}"
         )
     output.say(*ignored_notes(seen.ignored, seen.layout.unread), *seen.notes)
 
 
-def _told(evidence: FieldEvidence) -> tuple[str, str]:
+def _describe(evidence: FieldEvidence) -> tuple[str, str]:
     sightings = sorted(evidence.kinds.items(), key=lambda item: -item[1].count)
     kinds = ", ".join(f"{kind} {sighting.count:,}" for kind, sighting in sightings)
     first = sightings[0][1]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cli.commands.replay import tell_outcome, tell_ranges
-from cli.output import Report, told_and_reported
+from cli.commands.replay import show_outcome, show_ranges
+from cli.output import Report, verbosely_reported
 from cli.work import opened
 
 
@@ -20,7 +20,7 @@ from cli.work import opened
 @click.option("--dry-run", is_flag=True, help="Show the offsets that would be read. Reads no record.")
 @click.option("--force", is_flag=True, help="Rebuild even if Kafka no longer holds the start of the topic.")
 @click.option("--reason", default="", help="Reason, stored with the batch.")
-@told_and_reported
+@verbosely_reported
 def command(
     report: Report, pipeline: str, *, from_time: str | None, dry_run: bool, force: bool, reason: str
 ) -> None:
@@ -36,10 +36,10 @@ def command(
 
         begins = begins_at(*work, from_time)
         report.add(pipeline=pipeline)
-        tell_ranges(report, tuple(rebuild_ranges(*work, begins=begins, force=force)))
+        show_ranges(report, tuple(rebuild_ranges(*work, begins=begins, force=force)))
         if dry_run:
             report.say("nothing was changed")
             return
         result = rebuild(*work, reason=reason, begins=begins, force=force)
         report.add(batch=result.batch.shown())
-        tell_outcome(report, work, result, f"made anew in snapshot {result.batch.snapshot_id}")
+        show_outcome(report, work, result, f"rebuilt in snapshot {result.batch.snapshot_id}")

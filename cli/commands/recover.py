@@ -33,12 +33,12 @@ def command(pipeline: str | None) -> None:
 
 
 def summary_of(result: RecoveryResult) -> str:
-    """Return what a recovery settled, in one line."""
+    """Return the result of a recovery in one line."""
     found = (
         (len(result.marked), "marked as landed"),
-        (len(result.adopted), "adopted from their files"),
-        (len(result.swept), f"swept ({output.count(result.swept_files, 'file')})"),
-        (len(result.left), "left to be drained again"),
+        (len(result.adopted), "committed from their files"),
+        (len(result.swept), f"given up ({output.count(result.swept_files, 'file')} deleted)"),
+        (len(result.left), "left for the next drain"),
     )
     parts = [f"{output.count(number, 'attempt')} {what}" for number, what in found if number]
-    return ", ".join(parts) or "nothing was left unfinished"
+    return ", ".join(parts) or "nothing to recover"

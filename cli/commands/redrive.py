@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.output import Report, count, told_and_reported
+from cli.output import Report, count, verbosely_reported
 from cli.work import Work, opened, tell_dagster
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.records.decoder import Phase
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Show the result. Writes nothing.")
 @click.option("--reason", default="", help="Reason, stored with the batch.")
-@told_and_reported
+@verbosely_reported
 def command(
     report: Report,
     pipeline: str,
@@ -79,17 +79,17 @@ def _rehearse(report: Report, work: Work, wanted: Wanted) -> None:
     found = try_redrive(*work, wanted)
     failing, filtered = found.failing.total(), found.filtered.total()
     report.say(
-        f"of {count(found.rows + failing + filtered, 'dead letter')} would become rows {found.rows:,},"
-        f" fail again {failing:,}{_reasons(found.failing)},"
-        f" be filtered {filtered:,}{_reasons(found.filtered)}"
+        f"{count(found.rows + failing + filtered, 'dead letter')}: {found.rows:,} would become rows,"
+        f" {failing:,} would fail again{_reasons(found.failing)},"
+        f" {filtered:,} would be filtered{_reasons(found.filtered)}"
     )
     for example in found.examples:
         report.say(f"  {example}")
     for column in found.columns_added:
         report.say(f"new column {column}")
     report.add(found, "rows", "failing", "filtered", "examples", "columns_added")
-    _tell_left(report, found.left)
-    report.say("nothing was changed; quality gates were not asked")
+    _show_left(report, found.left)
+    report.say("nothing was changed; quality gates were not evaluated")
 
 
 def _run(report: Report, work: Work, wanted: Wanted, reason: str) -> None:
@@ -99,16 +99,16 @@ def _run(report: Report, work: Work, wanted: Wanted, reason: str) -> None:
         report.say(f"  {batch.batch.batch_id} in snapshot {batch.snapshot_id}; {done:,} of {whole:,}")
 
     result = redrive(*work, wanted, reason=reason, on_progress=progress)
-    again, came_to = result.dead_letter_phases, result.balance
-    filtered, routed = came_to.get("filtered", 0), came_to.get("routed", 0)
+    again, balance = result.dead_letter_phases, result.balance
+    filtered, routed = balance.get("filtered", 0), balance.get("routed", 0)
     report.say(
-        f"sent {count(came_to.offsets, 'dead letter')} again in {count(len(result.batches), 'commit')}:"
-        f" rows {came_to.rows:,}, failed again {came_to.dead_letters:,}{_reasons(again)},"
-        f" filtered {filtered:,}, routed {routed:,}"
+        f"redrove {count(balance.offsets, 'dead letter')} in {count(len(result.batches), 'commit')}:"
+        f" {count(balance.rows, 'row')}, {balance.dead_letters:,} failed again{_reasons(again)},"
+        f" {filtered:,} filtered, {routed:,} routed"
     )
-    report.add(batches=[batch.shown() for batch in result.batches], rows=came_to.rows, failing=again)
+    report.add(batches=[batch.shown() for batch in result.batches], rows=balance.rows, failing=again)
     report.add(filtered=result.filtered_reasons, routed=routed)
-    _tell_left(report, result.left)
+    _show_left(report, result.left)
     tell_dagster(work.pipeline, result)
 
 
@@ -116,7 +116,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
     return f" ({', '.join(f'{name} {number:,}' for name, number in counts.items())})" if counts else ""
 
 
-def _tell_left(report: Report, left: Mapping[str, int]) -> None:
+def _show_left(report: Report, left: Mapping[str, int]) -> None:
     report.add(left=left)
     for reason, letters in left.items():
-        report.say(f"left as they are, {reason}: {count(letters, 'dead letter')}")
+        report.say(f"unchanged, {reason}: {count(letters, 'dead letter')}")

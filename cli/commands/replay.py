@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.output import Report, count, counts, told_and_reported
+from cli.output import Report, count, counts, verbosely_reported
 from cli.work import Work, opened, tell_dagster
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.lake.tables import progress_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do not ask after --diff.")
 @click.option("--force", is_flag=True, help="Also remove rows whose records Kafka no longer holds.")
 @click.option("--reason", default="", help="Reason, stored with the batch.")
-@told_and_reported
+@verbosely_reported
 def command(
     report: Report,
     pipeline: str,
@@ -67,18 +67,18 @@ def command(
     """
     if [bool(ranges), is_all, bool(from_time or to_time)].count(True) != 1:
         raise click.UsageError("give one of --range (repeatable), --all, or --from and --to (one or both).")
-    wanted = tuple(map(parse_range, ranges))
+    selected = tuple(map(parse_range, ranges))
     span = [parse_moment(text) if text else None for text in (from_time, to_time)]
     if not (reason or dry_run or (diff and not yes)):
         raise click.UsageError("--reason is required: state why the rows are replaced.")
     with opened(pipeline, "replay") as work:
         from spark_jobs.replay.plan import plan_replay
 
-        plan = plan_replay(*work, wanted or _ranges(report, work, *span))
-        _tell_plan(report, plan)
-        _tell_compaction(report, work)
+        plan = plan_replay(*work, selected or _ranges(report, work, *span))
+        _show_plan(report, plan)
+        _show_compaction(report, work)
         if diff:
-            _tell_diff(report, work, plan)
+            _show_diff(report, work, plan)
         if dry_run or not reason or (diff and not (yes or _agreed(report))):
             report.say("nothing was changed")
         else:
@@ -97,14 +97,14 @@ def _ranges(report: Report, work: Work, from_ms: int | None, to_ms: int | None) 
     )
     found, gone = span_ranges(progress_of(load_drained(*work)), source, starts, ends)
     for r in gone:
-        report.say(f"Kafka no longer holds {r}: its rows stay as they are")
+        report.say(f"Kafka no longer holds {r}: its rows are kept")
     if not found:
         raise fault("replay-span-empty", topic=topic)
     return found
 
 
-def tell_ranges(report: Report, ranges: Sequence[OffsetRange]) -> None:
-    """Tell which offsets are read again."""
+def show_ranges(report: Report, ranges: Sequence[OffsetRange]) -> None:
+    """Print the offsets that are read again."""
     report.table(
         ("partition", "from", "to", "records"),
         [(r.partition, r.start, r.end, len(r)) for r in ranges],
@@ -114,37 +114,37 @@ def tell_ranges(report: Report, ranges: Sequence[OffsetRange]) -> None:
     report.add(ranges=ranges, records=sum(map(len, ranges)))
 
 
-def _tell_plan(report: Report, plan: ReplayPlan) -> None:
+def _show_plan(report: Report, plan: ReplayPlan) -> None:
     from spark_jobs.replay.plan import files_to_replace
 
     files = files_to_replace(plan)
-    tell_ranges(report, plan.ranges)
+    show_ranges(report, plan.ranges)
     ahead, beyond = cut_at(plan.ahead, plan.source.end)
     for r in ahead:
-        report.say(f"left to the live flow, not drained yet: {r}")
+        report.say(f"not drained yet, left to the next drain: {r}")
     for r in beyond:
-        report.say(f"past the end of the topic, nothing to read: {r}")
+        report.say(f"after the end of the topic, nothing to read: {r}")
     report.say(
-        f"{count(plan.records, 'offset')} are read again; of the table's files {files.inside} are "
-        f"dropped and {files.straddling} written again without these rows"
+        f"{count(plan.records, 'offset')} are read again; of the table's data files {files.inside} are removed"
+        f" and {files.straddling} are rewritten without these rows"
     )
     report.add(ahead=ahead, beyond_end=beyond, files_dropped=files.inside, files_rewritten=files.straddling)
 
 
-def _tell_compaction(report: Report, work: Work) -> None:
+def _show_compaction(report: Report, work: Work) -> None:
     from spark_jobs.replay.plan import is_compacted
 
     topic, compacted = work.pipeline.topic, None
     try:
         compacted = is_compacted(*work)
     except SluiceError as error:
-        report.say(f"whether Kafka compacts {topic} is not told ({error.code})")
+        report.say(f"cannot determine whether Kafka compacts {topic} ({error.code})")
     if compacted:
-        report.say(f"{topic} is compacted: rows whose records are gone stay, unless --force is given")
+        report.say(f"{topic} is compacted: rows whose records no longer exist are kept, except with --force")
     report.add(compacted=compacted)
 
 
-def _tell_diff(report: Report, work: Work, plan: ReplayPlan) -> None:
+def _show_diff(report: Report, work: Work, plan: ReplayPlan) -> None:
     from spark_jobs.replay.diff import diff_replay
 
     def progress(done: int, whole: int) -> None:
@@ -159,7 +159,7 @@ def _tell_diff(report: Report, work: Work, plan: ReplayPlan) -> None:
     report.table(titles, [[getattr(found, name) for name in numbers]], numbers=titles)
     if found.records_gone:
         gone = count(found.records_gone, "row")
-        report.say(f"{gone} or dead letters have no record in Kafka any more: only --force replaces them")
+        report.say(f"{gone} or dead letters no longer have a record in Kafka: only --force removes them")
     for column in found.columns_added:
         report.say(f"new column {column}")
     if found.changed_by_column:
@@ -170,9 +170,9 @@ def _tell_diff(report: Report, work: Work, plan: ReplayPlan) -> None:
 
 
 def _agreed(report: Report) -> bool:
-    """Ask; without a terminal nobody can answer, and nothing is published."""
+    """Ask for confirmation; return False without a terminal."""
     if not sys.stdin.isatty():
-        report.say("no terminal to ask on: add --yes to publish this")
+        report.say("standard input is not a terminal: add --yes to replace the rows")
         return False
     return click.confirm("Replace these rows?", default=False)
 
@@ -187,11 +187,11 @@ def _run(report: Report, work: Work, ranges: Sequence[OffsetRange], reason: str,
     result = replay(*work, ranges, reason=reason, force=force, on_progress=progress)
     report.add(batches=[batch.shown() for batch in result.batches])
     commits = count(len(result.batches), "commit")
-    tell_outcome(report, work, result, f"replayed {' '.join(map(str, result.ranges))} in {commits}")
+    show_outcome(report, work, result, f"replayed {' '.join(map(str, result.ranges))} in {commits}")
 
 
-def tell_outcome(report: Report, work: Work, result: ReplayResult | RebuildResult, how: str) -> None:
-    """Tell what became of the records, Dagster as well."""
+def show_outcome(report: Report, work: Work, result: ReplayResult | RebuildResult, how: str) -> None:
+    """Print the result and report it to Dagster."""
     report.say(f"{how}: {counts(result.balance)}")
     report.add(**{term: offsets for term, offsets in result.balance.items() if term != "gaps"})
     tell_dagster(work.pipeline, result)

@@ -47,7 +47,7 @@ def command(yes: bool) -> None:
 
 
 def kept(config: SluiceConfig) -> list[str]:
-    """Return what is in use and lies outside the state folder, a line each."""
+    """Return one line for each thing in use outside the state folder."""
     lines = []
     if config.has_broker:
         lines.append(f"not deleted: topics and consumer groups of {config.kafka['bootstrap.servers']}")
@@ -63,7 +63,7 @@ def kept(config: SluiceConfig) -> list[str]:
 
 
 def _refuse_foreign(home: Path) -> None:
-    """Refuse a folder that is not Sluice's: a mistyped SLUICE_HOME must not cost somebody one of theirs."""
+    """Raise ``ConfigError`` for a folder with foreign files, as after a mistyped SLUICE_HOME."""
     if foreign := foreign_entries(home):
         raise fault("foreign-state-folder", folder=home, foreign=", ".join(foreign[:5]))
 

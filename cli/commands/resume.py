@@ -15,5 +15,5 @@ def command(report: Report, work: Work, reason: str) -> None:
 
     ended = resume(*work, reason=reason)
     report.add(pipeline=work.pipeline.name, ended=ended)
-    told = f"drains again; it was {paused_line(ended)}" if ended else "it was not paused"
-    report.say(f"{work.pipeline.name}: {told}")
+    text = f"drains again; it was {paused_line(ended)}" if ended else "it was not paused"
+    report.say(f"{work.pipeline.name}: {text}")

@@ -29,11 +29,11 @@ def command(report: Report, work: Work, column: str, type_name: str, reason: str
     done = retype(*work, column, type_name, reason=reason, on_progress=say)
     report.add(pipeline=work.pipeline.name, type=type_name)
     report.add(done)
-    say(f"{column} is {type_name}; {count(done.files, 'file')} made anew")
+    say(f"{column} is {type_name}; {count(done.files, 'file')} rewritten")
     if done.left:
-        report.say(f"  {count(done.left, 'row')} did not fit: null there, as before in {done.kept}")
+        report.say(f"  {count(done.left, 'row')} did not fit: null in {column}, unchanged in {done.kept}")
     declare = "" if column in work.pipeline.columns else f"; declare `columns: {{{column}: {type_name!r}}}`"
-    report.say(f"  {done.kept} keeps what did not fit{declare}")
+    report.say(f"  {done.kept} keeps the values that did not fit{declare}")
     again = work.pipeline.layout.read_again(work.pipeline.name, "P:START-END")
-    report.say(f"  Dead letters that fit now become rows: {mends.act('redrive', work.pipeline.name)}")
-    report.say(f"  Rows whose records say it otherwise `audit` tells, and this makes them anew: {again}")
+    report.say(f"  To turn dead letters that fit now into rows: {mends.act('redrive', work.pipeline.name)}")
+    report.say(f"  `audit` finds rows whose records have another value. To rewrite them: {again}")

@@ -33,8 +33,8 @@ def command(report: Report, work: Work, to: Moment, reason: str, force: bool) ->
     name, at, now = work.pipeline.name, done.to_snapshot_id, done.snapshot_id
     report.add(pipeline=name, to_snapshot=at, snapshot=now)
     report.add(undone=list(done.undone), lost=list(done.lost), next_offsets=done.next_offsets)
-    report.say(f"{name}: as at snapshot {at} (now snapshot {now})")
+    report.say(f"{name}: rolled back to snapshot {at} (new snapshot {now})")
     if done.undone:
         report.say(f"  to be drained again: {done.undone}")
     if done.lost:
-        report.say(f"  gone for good, counted as skipped: {done.lost}")
+        report.say(f"  lost, counted as skipped: {done.lost}")

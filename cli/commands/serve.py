@@ -69,7 +69,7 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
 
 
 def _followed(config: SluiceConfig, names: Sequence[str]) -> list[PipelineConfig]:
-    """Return the pipelines of these names, or all that are hot."""
+    """Return the pipelines of these names, or all hot ones."""
     chosen = [pipeline for name in names for pipeline in pipelines_named(config, name)]
     chosen = chosen or [pipeline for pipeline in config.pipelines if pipeline.hot]
     cold = [pipeline.name for pipeline in chosen if not pipeline.hot]
@@ -85,7 +85,7 @@ def _followed(config: SluiceConfig, names: Sequence[str]) -> list[PipelineConfig
 
 @contextmanager
 def _telling(tails: Follower) -> Iterator[None]:
-    """Print a line whenever a pipeline comes into another state, and how it catches up."""
+    """Print a line when a pipeline's state changes, and progress while it catches up."""
     is_over = threading.Event()
     teller = threading.Thread(target=_tell, args=(tails, is_over), daemon=True)
     teller.start()

@@ -21,7 +21,7 @@ _OFFSETS = re.compile("[0-9:, ]+")
 
 
 def _start(text: str) -> Start:
-    """Read what ``start`` of the configuration may be, offsets in one word."""
+    """Parse a value of the setting ``start``, with offsets in one word."""
     if _OFFSETS.fullmatch(text):
         return parse_start(dict(pair.split(":") for pair in text.replace(" ", "").split(",")))
     return parse_start(text)
@@ -76,11 +76,11 @@ def command(report: Report, pipeline: str, accept: bool, reason: str, start: Sta
     _tell(report, pipeline, seen, restart)
     report.add(restarted=restart and restart.firsts, generation=accepted and accepted.progress.generation)
     if accepted is not None and seen.has_changed:
-        how, progress = "goes on in" if seen.continues else "begins", accepted.progress
+        how, progress = "continues in" if seen.continues else "starts", accepted.progress
         report.say(f"{pipeline}: {how} generation {progress.generation} at {progress.next_offsets}")
         report.say(*_unread(work.pipeline, seen))
     elif accepted is not None:
-        report.say(f"{pipeline}: positions count anew; {mends.act('rebuild', pipeline)} makes it exact")
+        report.say(f"{pipeline}: positions restart; {mends.act('rebuild', pipeline)} makes the mirror exact")
 
 
 def _tell(report: Report, name: str, seen: SourceComparison, restart: Restart | None) -> None:
@@ -95,7 +95,7 @@ def _tell(report: Report, name: str, seen: SourceComparison, restart: Restart | 
             ("offsets", was.next_offsets, ", ".join(extents)),
         ],
     )
-    report.say(f"{name}: {seen.same} of the table's last {count(seen.compared, 'row')} are there so")
+    report.say(f"{name}: {seen.same} of the table's last {count(seen.compared, 'row')} match the topic")
     for objection in seen.objections:
         report.say(f"  {objection}")
     report.say(f"{name}: {_verdict(seen, restart)}")
@@ -106,22 +106,20 @@ def _tell(report: Report, name: str, seen: SourceComparison, restart: Restart | 
 
 
 def _unread(pipeline: PipelineConfig, seen: SourceComparison) -> Iterator[str]:
-    """Tell which offsets are read only by a command: without rows, nothing shows what stands there."""
+    """Yield the offsets that only a command reads: without rows they cannot be compared."""
     if seen.continues and seen.unshown:
         ranges = " ".join(map(str, seen.unshown))
-        yield f"{pipeline.name}: {ranges} has no rows to compare: records that are there today are not read"
+        yield f"{pipeline.name}: {ranges} has no rows to compare: its current records are not read"
         yield f"  {pipeline.layout.read_again(pipeline.name, ranges)} reads them"
 
 
 def _verdict(seen: SourceComparison, restart: Restart | None) -> str:
     if restart is not None:
-        return (
-            f"the source's own log began anew at {restart.firsts}: --accept counts its positions from there"
-        )
+        return f"the source was reset at {restart.firsts}: --accept compares its positions from there on"
     if not seen.has_changed:
         return "the source has not changed"
     if seen.continues:
-        return "the same log: --accept goes on where the table stands"
+        return "the same records at the same offsets: --accept continues at the table's offsets"
     if seen.cut:
-        return "the log lost its end: --accept begins the table's next generation with what is there"
-    return "another log: --accept begins the table's next generation with it"
+        return "the topic lost its newest records: --accept starts the table's next generation with it"
+    return "a different topic: --accept starts the table's next generation with it"

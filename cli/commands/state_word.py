@@ -1,4 +1,4 @@
-"""The one word ``status`` says about a pipeline, and what to type then. Pure."""
+"""State of a pipeline as ``status`` shows it, and the next command to type. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.recovery.decide import HeldBatch
 
 
 class StateWord(StrEnum):
-    """How a pipeline is; the last four need a person."""
+    """State of a pipeline; the last four need action."""
 
     NEW = "new"
     CAUGHT_UP = "caught-up"
@@ -30,13 +30,13 @@ class StateWord(StrEnum):
 
     @property
     def needs_person(self) -> bool:
-        """True if nothing will happen by itself."""
+        """True if an operator must act."""
         return self in {StateWord.HELD, StateWord.STALLED, StateWord.FAILED, StateWord.STOPPED}
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineFacts:
-    """What was seen of one pipeline. Times are milliseconds since the epoch.
+    """Facts about one pipeline. Times are milliseconds since the epoch.
 
     ``lag`` is None when the broker was not asked or did not answer; ``undecided`` offsets beyond it are held
     back by an open transaction; ``waiting_since_ms`` is of the first record of the lag, None when it has no
@@ -63,13 +63,13 @@ class PipelineFacts:
 
     @property
     def next_drain_ms(self) -> int | None:
-        """Return when the schedule's next tick is, None without a schedule."""
+        """Return the schedule's next tick (epoch ms), None without a schedule."""
         return self.pipeline.due_ms(self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineState:
-    """The word, since when (milliseconds since the epoch, None when unknown), why, and what to type."""
+    """State word, since when (epoch ms, None if unknown), reason, and next command."""
 
     word: StateWord
     since_ms: int | None
@@ -78,19 +78,19 @@ class PipelineState:
 
 
 def judge(facts: PipelineFacts) -> PipelineState:
-    """Turn what was seen into one word."""
-    if (standing := _standing(facts)) is not None:
-        return standing
+    """Return the state of a pipeline from its facts."""
+    if (blocked := _blocked(facts)) is not None:
+        return blocked
     name = facts.pipeline.name
-    told = [held_back(facts.undecided)] if facts.undecided else []
-    told += (failure.sentence(work) for work, failure in facts.failures.items())
+    reasons = [held_back(facts.undecided)] if facts.undecided else []
+    reasons += (failure.sentence(work) for work, failure in facts.failures.items())
     hint = next((failure.hint for failure in facts.failures.values()), "")
     if facts.is_outdated:
         again = facts.pipeline.layout.read_again(name)
-        told.append(f"rows of an earlier configuration are in the table: {again} makes them by today's")
+        reasons.append(f"the table has rows of an earlier configuration: {again} rewrites them")
         hint = hint or again
     if facts.lag == 0 and facts.committed_at_ms is not None and not facts.undecided:
-        return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "; ".join(told), hint)
+        return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "; ".join(reasons), hint)
     # What came after silence has waited since it came, and a pause while nothing ran is nobody's fault.
     waits_ms = max(facts.committed_at_ms or 0, facts.waiting_since_ms or 0)
     since_ms = max(waits_ms, facts.running_since_ms or 0) or facts.now_ms
@@ -99,18 +99,18 @@ def judge(facts: PipelineFacts) -> PipelineState:
     quiet_seconds = (facts.now_ms - (since_ms if due_ms is None else due_ms)) / 1000
     if facts.lag and quiet_seconds > stalled_after_seconds(facts.pipeline.freshness_seconds):
         reason = f"records have waited for {spoken_duration(quiet_seconds)} and nothing was committed"
-        reason = "; ".join([reason, *told])
+        reason = "; ".join([reason, *reasons])
         return PipelineState(StateWord.STALLED, since_ms, reason, hint or mends.command("drain", name))
     if facts.committed_at_ms is None:
-        reason, hint = "; ".join(["no table yet", *told]), hint or mends.command("preview", name)
+        reason, hint = "; ".join(["no table yet", *reasons]), hint or mends.command("preview", name)
         return PipelineState(StateWord.NEW, None, reason, hint)
-    return PipelineState(StateWord.BEHIND, min(waits_ms, facts.now_ms), "; ".join(told), hint)
+    return PipelineState(StateWord.BEHIND, min(waits_ms, facts.now_ms), "; ".join(reasons), hint)
 
 
-def _standing(facts: PipelineFacts) -> PipelineState | None:
-    """Why no batch can be committed now, if there is a reason."""
+def _blocked(facts: PipelineFacts) -> PipelineState | None:
+    """Return the state that prevents commits now, or None."""
     if not facts.is_running:
-        return PipelineState(StateWord.STOPPED, None, "the embedded broker is not up", "./sluice up")
+        return PipelineState(StateWord.STOPPED, None, "the embedded broker is not running", "./sluice up")
     if facts.paused is not None:
         reason = f"paused by {facts.paused.actor}: {facts.paused.reason}"
         return PipelineState(StateWord.PAUSED, facts.paused.at_ms, reason, mends.resume(facts.pipeline.name))

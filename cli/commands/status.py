@@ -66,7 +66,7 @@ def command(report: Report, pipeline: str | None) -> int:
 
 
 def look(config: SluiceConfig, pipeline: str | None = None) -> list[tuple[PipelineFacts, PipelineState]]:
-    """Look at every pipeline once, in the configuration's order, or at the one of that name."""
+    """Return facts and state of every pipeline in configuration order, or of the named one."""
     return _look(_with_topics_of_today(config), pipeline)
 
 
@@ -97,7 +97,7 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
 
 
 def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
-    """List the broker's topics anew when pipelines depend on them; as last listed when it does not answer."""
+    """Refresh the list of topics if pipelines depend on it; keep the last list if the broker is away."""
     try:
         return refresh_topics(config)
     except SluiceError as error:
@@ -106,7 +106,7 @@ def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
 
 
 def _with_lag(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
-    """Return the facts with what waits, since when; offsets that a drain would refuse say nothing of it."""
+    """Add lag and waiting time to the facts; without a lag if a drain would refuse the offsets."""
     progress = seen.table.progress if seen.table is not None else None
     lag = seen.source.lag(progress.next_offsets if progress else {}) if facts.error is None else None
     undecided = sum(seen.source.undecided.values())
@@ -118,7 +118,7 @@ def _with_lag(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipel
 
 
 def _is_outdated(seen: Surveyed, progress: Progress) -> bool:
-    """True if records that Kafka still has were made rows of by another configuration; schema files apart."""
+    """True if rows of records that Kafka still holds come from another configuration (not schema files)."""
     if seen.pipeline.value.file or seen.pipeline.record_key.file:
         return False
     from spark_jobs.connections.connect import shape_digest
@@ -131,7 +131,7 @@ def _is_outdated(seen: Surveyed, progress: Progress) -> bool:
 
 
 def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
-    """With the batch that a drain would stop at; where nothing waits nothing is held."""
+    """Add the held batch that stops drains, if records wait."""
     if not facts.lag or facts.error is not None:
         return facts
     try:
@@ -142,7 +142,7 @@ def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipe
 
 
 def _with_failures(facts: PipelineFacts, home: str) -> PipelineFacts:
-    """With what the last work of each kind here failed of; a drain only while records wait."""
+    """Add the last failure of each kind of work on this machine; of drains only while records wait."""
     found = last_failures(home, facts.pipeline.name, facts.committed_at_ms)
     return replace(facts, failures={work: each for work, each in found.items() if facts.lag or work != DRAIN})
 
@@ -165,7 +165,7 @@ def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:
 
 
 def tell(report: Report, seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
-    """Tell a table, then what is wrong, each trouble once."""
+    """Print the table of states, then each problem once."""
     report.table(
         ("pipeline", "state", "lag", "last commit", "since", "what to type"),
         [
@@ -200,7 +200,7 @@ def tell(report: Report, seen: list[tuple[PipelineFacts, PipelineState]]) -> Non
 
 
 def _followed(config: SluiceConfig, names: set[str]) -> list[dict[str, Any]] | None:
-    """Return how far the running ``serve`` is with these pipelines; its own trouble is a line."""
+    """Return the progress of a running ``serve`` with these pipelines; print an error of its own."""
     try:
         found = followed(config) if names else None
     except SluiceError as error:
@@ -210,8 +210,8 @@ def _followed(config: SluiceConfig, names: set[str]) -> list[dict[str, Any]] | N
 
 
 def _tell_followed(report: Report, hot: Sequence[dict[str, Any]]) -> None:
-    """Tell what `serve` holds of each pipeline, and why it holds no more."""
-    report.heading("with Kafka beyond the tables, by `serve`")
+    """Print the rows that `serve` holds for each pipeline, and why it holds no more."""
+    report.heading("Records in Kafka that `serve` can query")
     rows = [
         (h["pipeline"], h["state"], h["hot_rows"], f"{h['hot_bytes'] / 1e6:.1f}", h["age_ms"], h["watermark"])
         for h in hot
@@ -225,21 +225,21 @@ def _tell_followed(report: Report, hot: Sequence[dict[str, Any]]) -> None:
 
 
 def _command_in(next_step: str) -> str:
-    """Return the step if it can be typed; an error's hint is a sentence, which stands below the table."""
+    """Return the step if it is a command; other hints are printed below the table."""
     if next_step.startswith("./sluice"):
         return next_step
     return "see below" if next_step else "-"
 
 
 _HINT = (
-    "Switch backlog_sensor on in the UI if it is off; else ./sluice down, then ./sluice up."
-    " logs/dagster-code-sluice.log in the state folder says more."
+    "Turn on backlog_sensor in the UI if it is off. Otherwise run ./sluice down, then ./sluice up."
+    " See logs/dagster-code-sluice.log in the state folder."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class UpState:
-    """``up`` is None where none runs; ``ticked_ms`` when a sensor last ticked, by whoever runs it."""
+    """State of ``up`` (None if none runs) and of the sensors; ``ticked_ms`` is a sensor's last tick."""
 
     up: UpRecord | None
     ticked_ms: int | None
@@ -247,33 +247,33 @@ class UpState:
 
     @property
     def quiet_seconds(self) -> float:
-        """Return for how long no sensor has ticked, since ``up`` began at the most."""
+        """Return the seconds since the last sensor tick, or since ``up`` started if that is less."""
         since_ms = self.up.since_ms if self.up else 0
         return max(0, self.now_ms - max(since_ms, self.ticked_ms or 0)) / 1000
 
     @property
     def is_silent(self) -> bool:
-        """True if something should tick and does not; a demo has no sensor."""
+        """True if ``up`` runs and no sensor ticks; a demo has no sensor."""
         runs = self.up is not None and self.up.command == "./sluice up"
         return runs and self.quiet_seconds > SILENT_SECONDS
 
     @property
     def sentence(self) -> str:
-        """Return it in a line, with what to type where a person is needed."""
+        """Return the state in a line, with a hint if action is needed."""
         quiet = spoken_duration(self.quiet_seconds)
         if self.is_silent:
-            return f"no sensor has ticked for {quiet}: nothing is drained by itself\n  {_HINT}"
+            return f"no sensor has ticked for {quiet}: drains do not start automatically\n  {_HINT}"
         has_ticked = self.ticked_ms is not None and (self.up is None or self.ticked_ms >= self.up.since_ms)
         ticked = f"; a sensor last ticked {quiet} ago" if has_ticked else ""
         if self.up is not None:
-            return f"`{self.up.command}` runs since {when_ms(self.up.since_ms)}{ticked}"
-        return f"no `up` runs with this state folder{ticked or ': ./sluice up'}"
+            return f"`{self.up.command}` has been running since {when_ms(self.up.since_ms)}{ticked}"
+        return f"`up` is not running with this state folder{ticked or '; start it with ./sluice up'}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same for programs."""
+        """Return the state for ``--json``."""
         return {"up": self.up, "last_tick": when_ms(self.ticked_ms), "is_silent": self.is_silent}
 
 
 def up_state(home: str, now_ms: int) -> UpState:
-    """Look at what the state folder says."""
+    """Read the state of ``up`` from the state folder."""
     return UpState(read_up(home), last_beat_ms(home), now_ms)

@@ -41,8 +41,8 @@ def command(report: Report, pipeline: str, record: str | None, key: str | None, 
         _tell(report, each)
     if key is not None:
         report.say(
-            f"{count(len(traces), 'record')} with the key in the tables; tombstones and records not"
-            " drained yet are found by PARTITION:OFFSET only"
+            f"{count(len(traces), 'record')} with the key in the tables; for tombstones and records"
+            " that are not drained yet, give PARTITION:OFFSET"
         )
 
 
@@ -65,7 +65,7 @@ def _tell(report: Report, trace: Trace) -> None:
 
 
 def _facts(trace: Trace) -> dict[str, Any]:
-    """Return what is known, in the order in which it is told."""
+    """Return the known facts in the order in which they are printed."""
     entry, place, by = trace.entry, trace.place, trace.removed_by
     facts: dict[str, Any] = {"why": trace.why}
     if place is not None:

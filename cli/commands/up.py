@@ -72,7 +72,7 @@ def command(port: int | None, catalog_port: int | None, insecure: bool, tls: boo
     address = config.ui.listen
     if not (address.is_loopback or config.ui.tokens):
         output.say(
-            f"insecure: whoever reaches {address} can start and stop runs, replay, and read what they log"
+            f"insecure: any client that reaches {address} can start and stop runs, replay, and read logs"
         )
     for problem in config.problems:
         output.say(f"left out: {problem}")
@@ -88,12 +88,12 @@ def command(port: int | None, catalog_port: int | None, insecure: bool, tls: boo
         try:
             _stay(servers)
         except KeyboardInterrupt:
-            output.say("\nstopping what was started")
+            output.say("\nstopping all servers")
     output.say("stopped")
 
 
 def _list_topics(config: SluiceConfig) -> None:
-    """Tell at once when the broker is away, and go on: the sensor asks again every few seconds."""
+    """Print an error if the broker is unavailable and continue; the sensor retries every few seconds."""
     try:
         if config.templates:
             refresh_topics(config)
@@ -114,7 +114,7 @@ def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None
         ("what", "where"),
         [
             ("Dagster UI", url),
-            ("metrics", f"{beside[METRICS]}/metrics" if METRICS in beside else "switched off"),
+            ("metrics", f"{beside[METRICS]}/metrics" if METRICS in beside else "off"),
             (
                 "Kafka",
                 f"{broker} (embedded, with a sample stream{'; SASL_SSL' * servers.has_login})"
@@ -123,13 +123,13 @@ def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None
             ),
             ("Spark", redact_urls(spark or "-")),
             ("catalog", f"{config.catalog.name}: {config.catalog.properties.get('uri', 'see sluice.yaml')}"),
-            *([("catalog for others", beside[CATALOG])] if CATALOG in beside else []),
-            *([("queries, with Kafka", beside[SERVE])] if SERVE in beside else []),
+            *([("catalog server", beside[CATALOG])] if CATALOG in beside else []),
+            *([("query server", beside[SERVE])] if SERVE in beside else []),
             *([("gateway", f"{beside[GATEWAY]}/v1/streams")] if GATEWAY in beside else []),
             ("state, logs", f"{config.home}, {servers.home / 'logs'}"),
         ],
     )
-    output.say("\nup; Ctrl-C here or ./sluice down elsewhere stops it")
+    output.say("\nrunning; stop it with Ctrl-C, or with ./sluice down in another terminal")
 
 
 def _stay(servers: Servers) -> None:
@@ -156,9 +156,9 @@ def _with_catalog(config: SluiceConfig, port: int) -> SluiceConfig:
 
 
 def _as_it_is_now(servers: Servers, before: SluiceConfig) -> SluiceConfig:
-    """Read the configuration again and tell Dagster of a change; with mistakes it changes nothing.
+    """Reload the configuration and, if it changed, Dagster's definitions; keep the old one on mistakes.
 
-    In it are the topics of ``topics_regex`` as last listed, which each look does.
+    The topics of ``topics_regex`` are those of the last list, which each look refreshes.
     """
     try:
         config = load_config()
@@ -166,7 +166,7 @@ def _as_it_is_now(servers: Servers, before: SluiceConfig) -> SluiceConfig:
         output.render_error(error)
         return before
     if config != before:
-        output.say("the configuration has changed: Dagster loads its pipelines again")
+        output.say("the configuration changed: Dagster reloads its pipelines")
         for sentence in difference(before.pipelines, config.pipelines):
             output.say(f"  {sentence}")
         servers.reload()
@@ -176,38 +176,38 @@ def _as_it_is_now(servers: Servers, before: SluiceConfig) -> SluiceConfig:
 def look_lines(
     seen: Sequence[tuple[PipelineFacts, PipelineState]], before: Mapping[str, StateWord]
 ) -> Iterator[str]:
-    """Return how many pipelines are how, then those whose word changed since ``before`` or needs a person.
+    """Yield the number of pipelines by state, then those whose state changed or needs action.
 
-    What goes from behind to caught-up and back is counted only; what is alike is told once, with the names,
-    and why somebody is needed when it begins.
+    Changes between behind and caught-up are only counted. Equal lines are printed once with all names; the
+    reason is printed when the state begins.
     """
-    told = (_counted(word, [facts for facts, state in seen if state.word is word]) for word in StateWord)
-    yield f"{count(len(seen), 'pipeline')}: {', '.join(filter(None, told)) or 'none is configured'}"
+    counted = (_counted(word, [facts for facts, state in seen if state.word is word]) for word in StateWord)
+    yield f"{count(len(seen), 'pipeline')}: {', '.join(filter(None, counted)) or 'none is configured'}"
     alike: dict[str, list[str]] = defaultdict(list)
     for facts, state in seen:
         was = before.get(facts.pipeline.name)
         has_changed = was is not None and was is not state.word and not {was, state.word} <= _GOES_ITS_WAY
         if was is state.word and state.word.needs_person:
-            alike[f"still {was}, ./sluice status says why"].append(facts.pipeline.name)
+            alike[f"still {was}; see ./sluice status"].append(facts.pipeline.name)
         elif has_changed or state.word.needs_person:
-            alike[_told(state, was if has_changed else None)].append(facts.pipeline.name)
+            alike[_describe(state, was if has_changed else None)].append(facts.pipeline.name)
     for sentence, names in alike.items():
         yield f"  {_few(names)}: {sentence}"
 
 
 def difference(before: Sequence[PipelineConfig], after: Sequence[PipelineConfig]) -> Iterator[str]:
-    """Return which pipelines came, went, are fed from another topic, or are set otherwise."""
+    """Yield the added, removed and changed pipelines."""
     old, new = ({each.name: each for each in side} for side in (before, after))
-    if came := [name for name in new if name not in old]:
-        yield f"new: {_few(came)}"
+    if added := [name for name in new if name not in old]:
+        yield f"new: {_few(added)}"
     if gone := [name for name in old if name not in new]:
-        yield f"gone: {_few(gone)}"
+        yield f"removed: {_few(gone)}"
     kept = [(old[name], each) for name, each in new.items() if name in old and old[name] != each]
     for was, now in kept:
         if was.topic != now.topic:
-            yield f"{now.name} reads {now.topic}, before {was.topic}"
-    if otherwise := [now.name for was, now in kept if was.topic == now.topic]:
-        yield f"set otherwise: {_few(otherwise)}"
+            yield f"{now.name} reads {now.topic} instead of {was.topic}"
+    if changed := [now.name for was, now in kept if was.topic == now.topic]:
+        yield f"changed settings: {_few(changed)}"
 
 
 def _counted(word: StateWord, having: Sequence[PipelineFacts]) -> str:
@@ -216,7 +216,7 @@ def _counted(word: StateWord, having: Sequence[PipelineFacts]) -> str:
     return f"{len(having):,} {word}{waiting}" if having else ""
 
 
-def _told(state: PipelineState, was: StateWord | None) -> str:
+def _describe(state: PipelineState, was: StateWord | None) -> str:
     now = f"{was}, now {state.word}" if was else state.word.value
     return (
         now

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.output import Report, count, fields, seconds, told_and_reported
+from cli.output import Report, count, fields, seconds, verbosely_reported
 from cli.work import Work, opened, tell_dagster
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.kind import UpkeepKind
@@ -36,11 +36,11 @@ _HELP = f"""Run the upkeep that is due for PIPELINE's table, dead letters, batch
     "--only", type=click.Choice(list(_EFFECTS)), help="Run only this upkeep, even if it is not due."
 )
 @click.option("--dry-run", is_flag=True, help="Show what is due and what would be deleted. Changes nothing.")
-@told_and_reported
+@verbosely_reported
 def command(report: Report, pipeline: str, only: str | None, *, dry_run: bool) -> None:
     """Run the upkeep that is due, or the requested kind."""
     with opened(pipeline, "upkeep") as work:
-        reasons = {only: "asked for with --only"} if only else _due(work)
+        reasons = {only: "requested with --only"} if only else _due(work)
         for kind, reason in reasons.items():
             report.say(f"{kind}: {reason}")
         if not reasons:
@@ -61,7 +61,7 @@ def command(report: Report, pipeline: str, only: str | None, *, dry_run: bool) -
         tell_dagster(work.pipeline, result)
     if folded is not None:
         report.say(
-            f"log: {count(folded.folded_attempts, 'attempt')} folded, "
+            f"log: {count(folded.folded_attempts, 'attempt')} compacted, "
             f"{folded.objects_before:,} objects became {folded.objects_after:,}"
         )
     if dry_run:
@@ -84,7 +84,7 @@ def _change(before: int, after: int) -> str:
 
 
 def _due(work: Work) -> dict[str, str]:
-    """Return what is due and why, by kind."""
+    """Return the due kinds of upkeep with reasons."""
     from spark_jobs.upkeep.upkeep import log_due, upkeep_due
 
     due = {each.kind.name: each.reason for each in upkeep_due(*work)}
@@ -95,7 +95,7 @@ def _due(work: Work) -> dict[str, str]:
 def _run_all(
     report: Report, work: Work, kinds: Iterable[UpkeepKind], *, dry_run: bool
 ) -> tuple[list[UpkeepResult], list[RetryableError]]:
-    """Run each kind; what one cannot do keeps no other from it: a damaged file may not keep snapshots."""
+    """Run each kind of upkeep; a failure of one, as by a damaged file, does not stop the others."""
     from spark_jobs.upkeep.upkeep import run_upkeep
 
     def say(line: str) -> None:

@@ -37,10 +37,10 @@ def command(report: Report, *, is_fix: bool) -> int:
     config = reading.config
     notes = [str(note) for note in reading.notes]
     if config is not None and config.templates and not reading.problems:
-        config, told = _list_topics(config)
-        notes += told
-    told_of = config.problems if config else ()
-    problems = (*unwritten, *reading.problems, *told_of, *_quality_problems(config))
+        config, listing_notes = _list_topics(config)
+        notes += listing_notes
+    left_out = config.problems if config else ()
+    problems = (*unwritten, *reading.problems, *left_out, *_quality_problems(config))
     report.add(file=config.source if config else None, problems=problems, fixed=fixed, notes=[*notes])
     report.add(pipelines=[each.model_dump(mode="json") for each in config.pipelines] if config else [])
     _tell(report, config, problems, notes, is_usable=not reading.problems)
@@ -50,11 +50,11 @@ def command(report: Report, *, is_fix: bool) -> int:
 def _fix() -> tuple[list[Change], list[ConfigProblem]]:
     files = config_files()
     done = [rewrite(file, files[0] if number else None) for number, file in enumerate(files)]
-    return [change for made, _ in done for change in made], [each for _, told in done for each in told]
+    return [each for changes, _ in done for each in changes], [each for _, left in done for each in left]
 
 
 def _quality_problems(config: SluiceConfig | None) -> Iterator[ConfigProblem]:
-    """Arguments that an expectation does not take; its library knows, and takes seconds to be asked."""
+    """Yield invalid arguments of expectations; the library takes seconds to load."""
     suites = [(each.name, suite) for each in (config.pipelines if config else ()) for suite in each.quality]
     if config is None or not suites:
         return
@@ -67,13 +67,13 @@ def _quality_problems(config: SluiceConfig | None) -> Iterator[ConfigProblem]:
 
 
 def _list_topics(config: SluiceConfig) -> tuple[SluiceConfig, list[str]]:
-    """List the topics anew; a broker or a store that is away is no mistake of the file."""
+    """Refresh the list of topics; an unavailable broker or store is not a mistake of the file."""
     try:
         return refresh_topics(config), []
     except SluiceError as error:
         with suppress(SluiceError):
             config = with_listed_topics(config)
-        return config, [f"topics_regex uses the topics as last listed: {error.message}. {error.hint}"]
+        return config, [f"topics_regex uses the last stored list of topics: {error.message}. {error.hint}"]
 
 
 def _tell(
@@ -88,7 +88,7 @@ def _tell(
         report.say(str(problem))
     if config is not None and is_usable:
         if problems:
-            report.say("\nThe other files' pipelines go on:")
+            report.say("\nPipelines of the other files are not affected:")
         report.table(
             ("pipeline", "topic", "table", "start", "freshness", "batch", "partitioned by"),
             [_row(pipeline) for pipeline in config.pipelines],

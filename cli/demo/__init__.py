@@ -1,1 +1,1 @@
-"""The demo: real parts, real input, the proof, and how the tables are read."""
+"""Steps of the demo and its final report."""

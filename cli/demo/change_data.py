@@ -1,4 +1,4 @@
-"""The demo's step on change data: a mirror has the rows that the database had, a table has all changes."""
+"""Change-data step of the demo: a mirror of a database table and a table of all changes."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ CDC_CONFIG = f"""\
 
 
 def produce_changes(config: SluiceConfig) -> None:
-    """Have the topic hold what was recorded but for the last change; what is there is not produced again."""
+    """Produce the recorded changes except the last one; records already in the topic are skipped."""
     *but_one, _ = changes()
     sent = _deliver(config, but_one)
     output.say(
-        f"  {TOPIC}: {sent:,} of {len(but_one):,} records that a Debezium 3.6 told of a"
-        " PostgreSQL 18 (recorded: no database is started)"
+        f"  {TOPIC}: {sent:,} of {len(but_one):,} recorded change events of a PostgreSQL 18, by Debezium 3.6"
+        " (no database is started)"
     )
 
 
 def show_mirror(config: SluiceConfig, typed: str) -> bool:
-    """Show what the events came to, then one change more; whether the mirror has the database's rows."""
+    """Show the rows, drain one more change, and return True if the mirror has the database's rows."""
     from cli.demo.tour import drain_now
 
     mirror, log = (next(each for each in config.pipelines if each.name == name) for name in (MIRROR, CHANGES))
     before = _rows(config, mirror)
-    output.say(f"  {CHANGES}: {len(_rows(config, log)):,} events, a row each; {MIRROR}: {len(before):,} rows")
+    output.say(
+        f"  {CHANGES}: {len(_rows(config, log)):,} events, one row each; {MIRROR}: {len(before):,} rows"
+    )
     sent = _deliver(config, changes())
     for pipeline in (mirror, log):
         drain_now(config, pipeline)
     rows = _rows(config, mirror)
     was, became = ({row["id"]: row["score"] for row in each}[CHANGED] for each in (before, rows))
-    when = "then the database changed" if sent else "in an earlier demo the database had changed"
+    when = "then the database changed" if sent else "an earlier demo had already changed"
     output.say(f"  {when} row {CHANGED}: its score was {was}, in the mirror it is {became}")
     is_alike: bool = {row["id"]: row["name"] for row in rows} == rows_held() and len(rows) == len(rows_held())
     is_alike &= became == NEW_SCORE
     output.say(f"  {MIRROR} has {'' if is_alike else 'NOT '}the rows that the database had")
     output.say(f'  {typed} query {MIRROR} "SELECT id, name, score, _cdc_operation FROM {MIRROR}"')  # noqa: S608
-    output.say("  a database of your own: ./sluice audit PIPELINE --source compares row by row")
+    output.say("  with your own database, ./sluice audit PIPELINE --source compares row by row")
     return is_alike
 
 

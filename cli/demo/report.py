@@ -1,4 +1,4 @@
-"""The demo's end: the audit, what landed, where it is, a query with its answer, how to read on."""
+"""Final report of the demo: audit, counts, an example query, code snippets and locations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FROM flights GROUP BY carrier ORDER BY mean_delay_minutes DESC LIMIT 5"""
 
 
 def run_example(table: Table) -> pa.Table:
-    """Return what DuckDB answers to the example query over PyIceberg's scan of the flights table."""
+    """Return DuckDB's answer to the example query over a PyIceberg scan of the flights table."""
     import duckdb
 
     scan = table.scan(selected_fields=("carrier", "dep_delay")).to_arrow_batch_reader()
@@ -48,7 +48,7 @@ def run_example(table: Table) -> pa.Table:
 
 
 def snippets(catalog_name: str, properties: Mapping[str, str], table: str) -> dict[str, str]:
-    """By reader, what a person pastes; ``properties`` are the catalog's under PyIceberg's names."""
+    """Return a code snippet per reader; ``properties`` are the catalog's under PyIceberg's names."""
     load = _load_catalog(catalog_name, properties)
     return {
         "DuckDB (Python)": "\n".join(
@@ -73,7 +73,7 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> list[str]:
 
 
 def _spark_sql(name: str, properties: Mapping[str, str], table: str) -> str:
-    """Spark's own shell from this environment: it is on nobody's PATH and needs a Java it starts on."""
+    """Return a command for Spark's own shell in this environment, with a suitable Java."""
     shell = Path(pyspark.__file__).parent / "bin" / "spark-sql"
     jars = ",".join(str(path) for path in jar_paths("spark"))
     settings = [f"--conf {key}={value}" for key, value in spark_catalog_conf(name, properties).items()]
@@ -90,7 +90,7 @@ JSON_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """All landed batches of one table; ``busy_ms`` is the time they took, from log to commit."""
+    """Totals of all landed batches of a table; ``busy_ms`` is their time from log to commit."""
 
     batches: int
     offsets: int
@@ -101,31 +101,31 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One pipeline: what the audit found and what landed; ``landed`` is None without a table."""
+    """Audit result and landed batches of one pipeline; ``landed`` is None without a table."""
 
     result: AuditResult
     landed: Landed | None
 
 
 def audit_all(config: SluiceConfig) -> list[Audited]:
-    """Audit every pipeline while Kafka still answers, saying how long each took."""
+    """Audit every pipeline while Kafka runs, and print how long each took."""
     return [_audit_one(config, pipeline) for pipeline in config.pipelines]
 
 
 def to_json(audited: list[Audited]) -> dict[str, object]:
-    """Return what ``--json`` ends with."""
+    """Return the fields of the ``--json`` object."""
     return {"pipelines": [output.fields(one.result, *JSON_FIELDS) for one in audited]}
 
 
 def print_report(config: SluiceConfig, audited: list[Audited], typed: str) -> None:
-    """Print everything a person wants to know once the servers are down; ``typed`` runs Sluice on this."""
-    output.heading("What landed")
+    """Print the report once the servers are stopped; ``typed`` runs Sluice on its state."""
+    output.heading("Result")
     _print_landed(audited)
     output.heading(EXAMPLE_QUESTION)
     _print_example(config)
     output.heading("Three ways to read the table")
     _print_snippets(config)
-    output.heading("Where things are")
+    output.heading("Locations")
     rows = [(f"table {one.result.table}", one.landed.location if one.landed else "-") for one in audited]
     output.table(
         ("what", "where"),
@@ -191,7 +191,7 @@ def _print_example(config: SluiceConfig) -> None:
 
 
 def _print_snippets(config: SluiceConfig) -> None:
-    output.say(f"Python here is {sys.executable}\n")
+    output.say(f"Python interpreter: {sys.executable}\n")
     for reader, text in snippets(config.catalog.name, config.catalog.properties, EXAMPLE_TABLE).items():
         output.say(f"# {reader}")
         output.say(text + "\n")

@@ -1,7 +1,4 @@
-"""The demo's short tour of what keeps a table healthy: a compaction, a replay, the checks.
-
-And its last step: a record that is in the answers of ``serve`` before any drain, and after it, once.
-"""
+"""Maintenance steps of the demo: compaction, replay, checks; and a query of a record before its drain."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _BUDGET_SECONDS = 60.0
 
 
 def walk(config: SluiceConfig) -> bool:
-    """Tidy up, do a range again, look at both; whether every record is still in the table once."""
+    """Compact, replay a range, audit and run checks; return True if every record is in the table once."""
     pipeline = next(one for one in config.pipelines if one.name == PIPELINE)
     _compact(config, pipeline)
     _replay(config, pipeline)
@@ -68,7 +65,7 @@ def _replay(config: SluiceConfig, pipeline: PipelineConfig) -> None:
         result = replay(pipeline, connections, [RANGE], reason="the demo's tour")
     took = output.seconds((time.monotonic() - began) * 1000)
     output.say(
-        f"  replay of offsets {RANGE}: {result.balance.rows:,} rows in place of the same rows ({took})"
+        f"  replay of offsets {RANGE}: {result.balance.rows:,} rows replaced by the same rows ({took})"
     )
 
 
@@ -89,7 +86,7 @@ def _check(config: SluiceConfig) -> None:
 
 
 def show_fresh_record(servers: Servers) -> bool:
-    """Produce a record, ask for it, drain it, ask again; whether it was there once both times."""
+    """Produce a record, query it, drain it, query again; return True if both answers have it once."""
     config = servers.config
     pipeline = next(one for one in config.pipelines if one.name == PIPELINE)
     url = _until_it_answers(servers)
@@ -103,15 +100,15 @@ def show_fresh_record(servers: Servers) -> bool:
     before = _answer(config, body)
     took = output.seconds((time.monotonic() - produced) * 1000)
     output.say(f"  curl {url}/v1/query -H 'Content-Type: application/json' -d '{json.dumps(body)}'")
-    output.say(f"  before any drain: {_told(before)}; {took} after Kafka had it")
+    output.say(f"  before its drain: {_describe(before)}; {took} after Kafka received it")
     drain_now(config, pipeline)
     after = _answer_from_table(config, body)
-    output.say(f"  after it:         {_told(after)}")
+    output.say(f"  after its drain:  {_describe(after)}")
     return all(answer["rows"][0][0] == 1 for answer in (before, after))
 
 
 def _produce(config: SluiceConfig) -> tuple[int, int]:
-    """Produce one more record of the sample and return where it is; nobody else produces."""
+    """Produce one more sample record and return its partition and offset."""
     properties = embedded_kafka(config.home)
     (record,) = islice(read_sample(WEATHER), 1)
     delivery = Delivery(properties)
@@ -121,7 +118,7 @@ def _produce(config: SluiceConfig) -> tuple[int, int]:
 
 
 def drain_now(config: SluiceConfig, pipeline: PipelineConfig) -> None:
-    """Drain it here, unless the sensor's own run does."""
+    """Drain the pipeline in this process, unless the sensor's run is faster."""
     with (
         connections_for(config, pipeline, "drain") as connections,
         suppress(CommitConflict),  # the sensor's own run was faster
@@ -130,7 +127,7 @@ def drain_now(config: SluiceConfig, pipeline: PipelineConfig) -> None:
 
 
 def _until_it_answers(servers: Servers) -> str:
-    """Return where it answers by then: at another address, if another Sluice took the usual one."""
+    """Wait until ``serve`` answers and return its address, which may differ from the configured one."""
     deadline = time.monotonic() + _READY_SECONDS
     while True:
         servers.mend()
@@ -145,7 +142,7 @@ def _until_it_answers(servers: Servers) -> str:
 
 
 def _answer_from_table(config: SluiceConfig, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the first answer that has the row out of the table, which is looked at once a second."""
+    """Return the first answer with the row from the table."""
     deadline = time.monotonic() + _READY_SECONDS
     while (answer := _answer(config, body))["rows"][0][1] is None and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
@@ -155,11 +152,11 @@ def _answer_from_table(config: SluiceConfig, body: dict[str, Any]) -> dict[str, 
 def _answer(config: SluiceConfig, body: dict[str, Any]) -> dict[str, Any]:
     answered = asked(config, "POST", "/v1/query", body)
     if answered is None:
-        raise fault("serve-away", why="nobody listens")
+        raise fault("serve-away", why="no server listens")
     return dict(answered.json())
 
 
-def _told(answer: dict[str, Any]) -> str:
+def _describe(answer: dict[str, Any]) -> str:
     ((times, since),) = answer["rows"]
     where = f"in the table since {since}" if since else "not in the table"
     return f"{output.count(times, 'row')}, {where}, watermark {answer['watermark']}"

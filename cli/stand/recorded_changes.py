@@ -1,8 +1,8 @@
-"""Changes of a database's table as a real Debezium told them: `demo --cdc` has no database of its own.
+"""Recorded change events of a database table, for ``demo --cdc``.
 
-PostgreSQL 18 and Debezium 3.6.3, recorded by ``prove.lab.debezium_recording``: rows that change, go and come
-again, keys that change, values that are not told, a connector that was killed and told its last changes once
-more, an incremental snapshot, a column altered, and in the end the table emptied.
+PostgreSQL 18 and Debezium 3.6.3, recorded by ``prove.lab.debezium_recording``: rows that are changed, deleted
+and inserted again, changed keys, omitted values, a connector that was killed and repeated its last events, an
+incremental snapshot, an altered column, and finally a truncated table.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ MOMENT = -2
 
 @cache
 def recording() -> dict[str, Any]:
-    """Return the records by connector and table, and what the database held at which ends of its topics."""
+    """Return the records by connector and table, and the database's rows at given end offsets."""
     read: dict[str, Any] = json.loads(gzip.decompress(RECORDING.read_bytes()))
     return read
 
 
 def changes() -> Iterator[SampleRecord]:
-    """Yield what the topic held at the moment, in the order of each partition."""
+    """Yield the topic's records up to the moment, in the order of each partition."""
     ends = recording()["moments"][MOMENT]["ends"][_CONNECTOR]
     for partition, offset, key, value, headers in recording()["records"][_TABLE]:
         if offset < ends[str(partition)]:
-            told = tuple((name, text.encode()) for name, text in headers)
-            yield SampleRecord(partition, _bytes(key), _bytes(value), told)
+            encoded = tuple((name, text.encode()) for name, text in headers)
+            yield SampleRecord(partition, _bytes(key), _bytes(value), encoded)
 
 
 def rows_held() -> dict[int, str]:
-    """Return the names that the database's rows had at the moment, by key."""
+    """Return the names in the database's rows at the moment, by key."""
     return {row[0]: row[1] for row in recording()["moments"][MOMENT]["rows"]}
 
 

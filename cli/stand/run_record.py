@@ -1,7 +1,7 @@
-"""Who runs the servers of a state folder: one ``up`` or ``demo`` at a time, found and stopped from elsewhere.
+"""Record of the process that runs a state folder's servers: one ``up`` or ``demo`` at a time.
 
-The holder keeps a lock on its record for as long as it lives. The kernel releases it however the holder ends,
-so a record without its lock is history, and a pid that somebody else has since is never signalled.
+The process locks its record while it lives. The kernel releases the lock when it ends, so a record without a
+lock is stale, and a reused process id is never signalled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 
 @dataclass(frozen=True, slots=True)
 class UpRecord:
-    """The process that holds the state folder, the command it is, and since when (milliseconds, epoch)."""
+    """Process id, command and start time (epoch ms) of the process that holds the state folder."""
 
     pid: int
     command: str
@@ -29,7 +29,7 @@ class UpRecord:
 
 @contextmanager
 def hold(home: str, command: str) -> Iterator[None]:
-    """Be the one that runs this state folder's servers; ``ConfigError`` names the one that already does."""
+    """Hold the state folder within the block. Raises ``ConfigError`` if another process holds it."""
     file = _file(home)
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a+", encoding="utf-8") as record:
@@ -47,7 +47,7 @@ def hold(home: str, command: str) -> Iterator[None]:
 
 
 def read_up(home: str) -> UpRecord | None:
-    """Return the process that holds the state folder now; None when none does."""
+    """Return the process that holds the state folder, or None."""
     try:
         with _file(home).open(encoding="utf-8") as record:
             try:
@@ -61,7 +61,7 @@ def read_up(home: str) -> UpRecord | None:
 
 
 def already_running(record: UpRecord | None, home: str) -> SluiceError:
-    """Return the refusal to do something while servers run."""
+    """Return the error for a command that needs the servers stopped."""
     who = f"`{record.command}` (process {record.pid})" if record else "another command"
     return fault("already-up", who=who, home=home)
 

@@ -1,7 +1,4 @@
-"""The servers of ``up`` and ``demo``: started in an order that works, all stopped within seconds.
-
-One that ended by itself is started again: soon, and rarely once that does not help.
-"""
+"""Servers of ``up`` and ``demo``: started in order, restarted when they end, stopped within seconds."""
 
 from __future__ import annotations
 
@@ -47,14 +44,14 @@ FAILURES, WITHIN_SECONDS, RARELY_SECONDS = 3, 600.0, 300.0
 
 @dataclass(slots=True)
 class Mending:
-    """``failing`` ended three times in ten minutes, and has not run for five since."""
+    """Restart policy; ``failing`` servers ended three times in ten minutes and have not run for five."""
 
     now: Callable[[], float] = time.monotonic
     failing: set[str] = field(default_factory=set)
     _starts: dict[str, list[float]] = field(default_factory=dict)
 
     def may_start(self, name: str) -> bool:
-        """True if one that has ended is to be started now, which is counted."""
+        """True if an ended server may be started now; counts the start."""
         now, starts = self.now(), self._starts.get(name, [])
         if starts and now - starts[-1] < (RARELY_SECONDS if name in self.failing else SOON_SECONDS):
             return False
@@ -64,7 +61,7 @@ class Mending:
         return True
 
     def run(self, names: Collection[str]) -> None:
-        """Take note of what runs: a server that has done so for five minutes is well again."""
+        """Note the running servers: one that runs for five minutes is no longer failing."""
         well = {each for each in names if self.now() - self._starts.get(each, [0])[-1] >= RARELY_SECONDS}
         self.failing -= well
 
@@ -74,10 +71,10 @@ KAFKA, SPARK, STREAM, REGISTRY = "kafka", "spark-connect", "sample-stream", "reg
 CODE = process_name(LOCATION)
 # Who is served there loses an answer when one of them ends, and nothing else stops: it is started again.
 BESIDE = {
-    METRICS: "metrics are",
-    CATALOG: "the catalog is",
-    SERVE: "answers with Kafka in them are",
-    GATEWAY: "the gateway is",
+    METRICS: "metrics",
+    CATALOG: "catalog server",
+    SERVE: "query server",
+    GATEWAY: "gateway",
 }
 STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
@@ -88,7 +85,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 @dataclass(slots=True)
 class Servers:
-    """What was started so far, by name; ``has_login``: the broker is asked over TLS, by a user of its own."""
+    """The started servers by name; with ``has_login`` the broker uses TLS and a login."""
 
     config: SluiceConfig
     has_login: bool = False
@@ -106,13 +103,13 @@ class Servers:
         return Path(self.config.home)
 
     def folder(self, name: str) -> ServerFolder:
-        """Return the place of the server of that name."""
+        """Return the folder of the server of that name."""
         return ServerFolder(self.home, name)
 
     def start_backends(self, *, registry_port: int | None = None) -> None:
-        """Start what the configuration does not name elsewhere, side by side: broker, Spark server.
+        """Start the broker and Spark server in parallel, unless the configuration names others.
 
-        With ``registry_port`` a schema registry there as well, which is empty.
+        With ``registry_port``, also start an empty schema registry on that port.
         """
         spark = self.config.spark
         make_state_folder(self.home)
@@ -129,7 +126,7 @@ class Servers:
         write_endpoints(self.config.home, self.endpoints)
 
     def start_dagster(self, port: int) -> str:
-        """Start daemon and webserver and give the UI's address; port 0 is a free one."""
+        """Start Dagster's daemon and webserver and return the UI's address; port 0 is a free one."""
         self.dagster = dagster = start_dagster(
             DagsterSettings(
                 sluice_home=self.home,
@@ -147,12 +144,12 @@ class Servers:
         return dagster.url
 
     def reload(self) -> None:
-        """Let Dagster make its definitions again; runs under way go on."""
+        """Reload Dagster's definitions; running runs continue."""
         if self.dagster is not None:
             self.dagster.reload()
 
     def start_stream(self) -> None:
-        """Start the sample stream into the embedded broker; its topics, and the gateway's, are made first."""
+        """Create the sample and gateway topics, and start the sample stream into the embedded broker."""
         package_file(SAMPLE_TOPICS[0].file)
         taken = {stream.topic: GATEWAY_PARTITIONS for stream in self.config.gateway.streams.values()}
         create_sample_topics(embedded_kafka(self.config.home), SAMPLE_PARTITIONS | taken)
@@ -166,7 +163,7 @@ class Servers:
     def start_beside(
         self, wanted: Collection[str] = tuple(BESIDE), *, insecure: bool = False
     ) -> dict[str, str]:
-        """Start what is served beside Dagster and give the addresses by name; none for what is off."""
+        """Start the enabled listeners other than Dagster's and return their addresses by name."""
         listeners = [(METRICS, self.config.metrics), (CATALOG, self.config.catalog_server)]
         if any(pipeline.hot for pipeline in self.config.pipelines):
             listeners.append((SERVE, self.config.serve))
@@ -183,10 +180,10 @@ class Servers:
         return urls
 
     def mend(self) -> None:
-        """Start again what ended by itself; what fails three times in ten minutes, every five minutes.
+        """Restart ended servers; one that failed three times in ten minutes only every five minutes.
 
-        One beside Dagster whose work another has taken stays away: they would take it from each other
-        for ever.
+        A listener whose work another process has taken over is not restarted: both would take it from each
+        other forever.
         """
         before = set(self.mending.failing)
         away = {name: each for name, each in self.processes.items() if not self._is_there(name, each)}
@@ -198,22 +195,22 @@ class Servers:
             if beside and process.exit_code == CommitConflict.exit_code:
                 del self.beside[name]
                 self.processes.pop(name).stop()
-                output.say(
-                    f"{BESIDE[name]} not served any more, since another has taken over: {self._log(name)}"
-                )
+                output.say(f"{BESIDE[name]} stopped: another process has taken over; {self._log(name)}")
             elif (beside and beside.lost_its_port) or self.mending.may_start(name):
-                why = "its socket is gone" if process.is_running else "it had ended"
+                why = "its socket was missing" if process.is_running else "it had ended"
                 process.stop()
-                self._start_again(name, beside, f"{why}, {self._log(name)}")
+                self._start_again(name, beside, f"{why}; {self._log(name)}")
         failing = {name: str(self.folder(name).log_path) for name in sorted(self.mending.failing)}
         if before != failing.keys():
             self.endpoints = replace(self.endpoints, failing=failing)
             write_endpoints(self.config.home, self.endpoints)
         for name in sorted(failing.keys() - before):
-            output.say(f"{name} ends again and again: it is started every five minutes, and the others go on")
+            output.say(
+                f"{name} keeps failing: it is restarted every five minutes; other servers are not affected"
+            )
 
     def stop(self) -> None:
-        """Stop everything that was started; does nothing the second time."""
+        """Stop all started servers; repeated calls do nothing."""
         clear_endpoints(self.config.home)
         forget_beats(self.config.home)
         for names in STOP_ORDER:
@@ -222,20 +219,20 @@ class Servers:
                 list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
 
     def _is_there(self, name: str, process: ServerProcess) -> bool:
-        """False of one that ended, and of a code server that nobody can ask: its socket is gone."""
+        """Return False if a server ended, or if a code server's socket is missing."""
         codes = self.dagster.code_servers if self.dagster and name == CODE else ()
         return process.is_running and all(each.socket.exists() for each in codes)
 
     def _start_again(self, name: str, beside: Beside | None, why: str) -> None:
-        """Start one that ended where it was, or elsewhere where it lost its port; its failure is told."""
+        """Restart an ended server at its address, or at another if its port was lost; print failures."""
         starts = {KAFKA: self._start_kafka, SPARK: self._start_spark, STREAM: self._start_sample}
         try:
             if beside is not None:
                 url = self.start_beside([name], insecure=beside.is_insecure)[name]
-                why = f"another took {beside.url} first" if beside.lost_its_port else why
-                output.say(f"{BESIDE[name]} at {url}: {why}")
+                why = f"another process took {beside.url}" if beside.lost_its_port else why
+                output.say(f"{BESIDE[name]} restarted at {url}: {why}")
                 return
-            output.say(f"{name} is started again: {why}")
+            output.say(f"restarting {name}: {why}")
             if name in starts:
                 starts[name]()
             elif self.dagster is not None:  # all of it: what runs it had under way is settled so
@@ -248,7 +245,7 @@ class Servers:
         return f"its log is {self.folder(name).log_path}"
 
     def _start_kafka(self) -> None:
-        """Start the broker; again it is where it was, with all it had."""
+        """Start the broker; a restart keeps its address and data."""
         plain = KafkaSettings(self.folder(KAFKA), *free_ports(2))
         settings = self.kafka or (with_login(plain) if self.has_login else plain)
         kafka: KafkaServer = _timed("Kafka broker", lambda: start_kafka(settings))
@@ -258,7 +255,7 @@ class Servers:
         self.endpoints = replace(self.endpoints, kafka_bootstrap_servers=at, kafka_login=login)
 
     def _start_spark(self) -> None:
-        """Start Spark's server; again it is where it was, so that who used it asks it and not for nobody."""
+        """Start the Spark server; a restart keeps its address, so that clients find it."""
         home = self.home / "spark"
         self.spark = settings = self.spark or SparkConnectSettings(
             self.folder(SPARK),
@@ -279,7 +276,7 @@ class Servers:
 
 @contextmanager
 def servers_of(config: SluiceConfig, *, has_login: bool = False) -> Iterator[Servers]:
-    """Servers that are all stopped when the block is left, however it is left."""
+    """Yield servers that are all stopped when the block is left."""
     servers = Servers(config, has_login)
     try:
         yield servers
@@ -289,7 +286,7 @@ def servers_of(config: SluiceConfig, *, has_login: bool = False) -> Iterator[Ser
 
 
 def stop_left_over(config: SluiceConfig) -> list[str]:
-    """Stop recorded servers whose starter is gone, by identity; gives the names of those that ran."""
+    """Stop recorded servers whose starter has ended, by identity; return the names of those that ran."""
     home, stopped = Path(config.home), []
     for names in STOP_ORDER:
         stopped += [name for name in names if stop_recorded(ServerFolder(home, name), STOP_GRACE_SECONDS)]
@@ -306,7 +303,7 @@ def _timed(what: str, start: Callable[[], Started]) -> Started:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ignore a second Ctrl-C, which must not leave half of the servers behind."""
+    """Ignore a second Ctrl-C, which would leave servers running."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:

@@ -100,7 +100,7 @@ def test_a_pipeline_through_day_two(command: Command, lab: Lab, new_lab: NewLab)
         code, said = command(f"held {decision}", *REASON)
         assert (code, "nothing-held" in said) == (78, True)
     configure(lab, "pipelines/orders", {"quality": None})
-    assert command("recover") == (0, "orders: nothing was left unfinished\n")
+    assert command("recover") == (0, "orders: nothing to recover\n")
 
     back = _told(command("rollback", "--to", first, *REASON, "--json"))
     assert (back["undone"], back["next_offsets"]) == (["0:20-35"], {"0": 20})

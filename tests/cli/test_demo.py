@@ -47,13 +47,13 @@ def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
         rows = {name: OF_CHANGES.get(name, records) for name, records in expected.items()}
         assert {p["pipeline"]: p["rows"] for p in pipelines} == rows
         assert all(p[name] == 0 for p in pipelines for name in ("missing", "duplicates", "lag"))
-        assert "rows in place of the same rows" in done.stdout
+        assert "rows replaced by the same rows" in done.stdout
         assert "audit after both: every record is in the table once, unchanged" in done.stdout
         assert "checks of flights: complete, " in done.stdout
-        assert re.search(r"before any drain: 1 row, not in the table, watermark 1.0/0:", done.stdout)
+        assert re.search(r"before its drain: 1 row, not in the table, watermark 1.0/0:", done.stdout)
         assert re.search(r"after it: +1 row, in the table since \d{4}-.+, watermark 1.0/0:", done.stdout)
     assert re.search(r"compaction: [\d,]+ files became [\d,]+", first.stdout)
-    assert "are there already" in second.stdout
+    assert "already there" in second.stdout
     assert "row 4: its score was 104, in the mirror it is 5000000000" in second.stdout
     asked = sluice("query", "customers", "SELECT score FROM customers WHERE id = 4", "--csv", home=home)
     assert (asked.returncode, asked.stdout) == (0, "score\n5000000000\n"), asked.stderr

@@ -158,7 +158,7 @@ def test_topics_are_looked_at(folder, capsys, kafka, topic_name):
     done = CliRunner().invoke(group, arguments, input=" ".join(made) + "\n")
     assert done.exit_code == 0, done.output
     assert "left out: all of 5 looked at are framed by a schema registry" in done.output
-    assert "30 records, 3 columns; proposals stand in the file" in done.output
+    assert "30 records, 3 columns; see the proposals in the file" in done.output
     assert "2 pipelines" in done.output
     file = folder / "sluice.yaml"
     text = file.read_text()
@@ -192,7 +192,7 @@ def test_a_registry_says_what_framed_topics_are(folder, monkeypatch, kafka, topi
         refused = CliRunner().invoke(group, init, input=names)
         assert (refused.exit_code, "1 pipeline" in refused.output) == (0, True), refused.output
         assert (
-            "the registry is not asked: the registry main denied a request without credentials (HTTP 401)"
+            "the registry is not used: the registry main denied a request without credentials (HTTP 401)"
             in refused.output
         )
         assert f"# Topic {avro} is left out: all of 3" in (folder / "sluice.yaml").read_text()

@@ -41,7 +41,7 @@ def test_who_needs_a_person_is_named_at_every_look_and_once_more_when_it_goes_we
     """Why is told when it begins; the first look tells no changes: there is nothing before it."""
     assert list(look_lines([seen(1, error=AWAY)], {}))[1].startswith("  p1: failed: the broker")
     assert list(look_lines([seen(1, error=AWAY)], {"p1": StateWord.FAILED}))[1:] == [
-        "  p1: still failed, ./sluice status says why"
+        "  p1: still failed; see ./sluice status"
     ]
     assert list(look_lines([seen(1)], {"p1": StateWord.FAILED}))[1:] == ["  p1: failed, now caught-up"]
     assert list(look_lines([seen(1)], {})) == ["1 pipeline: 1 caught-up"]
@@ -54,7 +54,7 @@ def test_a_changed_configuration_says_which_pipelines_came_went_and_read_another
     after = [pipeline(1, topic="other"), pipeline(3, freshness_seconds=5), pipeline(4), pipeline(5)]
     assert list(difference(before, after)) == [
         "new: p5",
-        "gone: p2",
-        "p1 reads other, before p1",
-        "set otherwise: p3",
+        "removed: p2",
+        "p1 reads other instead of p1",
+        "changed settings: p3",
     ]

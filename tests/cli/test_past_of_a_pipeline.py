@@ -48,7 +48,7 @@ def test_history_and_trace_of_a_drained_pipeline(
     shutil.rmtree(yaml.safe_load(lab.path.read_text())["state"])
     lost = sluice("history", "orders", **environment)
     assert lost.returncode == 0, lost.stderr
-    assert "in neither log nor books: 1 drain that the table's snapshots name." in lost.stdout
+    assert "not listed: 1 drain that the table's snapshots name." in lost.stdout
 
 
 @pytest.mark.parametrize("arguments", [(), ("0:1", "--key", "k"), ("01",), ("0:-1",)])

@@ -60,7 +60,7 @@ def test_a_pipeline_by_hand(
     again = sluice("drain", "orders", **environment)
     assert again.stdout.splitlines()[-1].startswith("nothing to do: lake.orders has everything")
     assert told_rows(tmp_path / "home" / "dagster") == [100]
-    assert sluice("recover", **environment).stdout == "orders: nothing was left unfinished\n"
+    assert sluice("recover", **environment).stdout == "orders: nothing to recover\n"
 
     audited = sluice("audit", "orders", "--json", **environment)
     assert audited.returncode == 0, audited.stderr

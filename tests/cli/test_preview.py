@@ -58,7 +58,7 @@ def test_preview_shows_types_partitions_and_dead_letters(
     assert not (tmp_path / "home" / "lake").exists()
     assert "Worth declaring" not in done.stdout
     done = sluice("preview", "one", "--config", configuration(tmp_path, kafka, topic_name))
-    proposed = "Worth declaring under the pipeline, before its first batch\n    partition_by: [day("
+    proposed = "Settings to consider before the first batch\n    partition_by: [day("
     assert proposed in done.stdout
 
 

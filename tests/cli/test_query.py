@@ -56,7 +56,7 @@ def test_three_ways_to_print(sluice: Sluice, config: str) -> None:
     assert len(answer["rows"]) == ROWS - 1
     plain = _asked(sluice, config, sql).splitlines()
     assert plain[1].split()[:2] == ["0", "n0"]
-    assert plain[-1] == "... the first 200 rows; --csv and --json give all"
+    assert plain[-1] == "... the first 200 rows; use --csv or --json for all"
     assert len(plain) == 202
 
 

@@ -39,7 +39,7 @@ def test_the_lake_can_be_read_without_a_broker(sluice: Sluice, command: list[str
     """What is asked for is the table, and that is what is missing here."""
     done = sluice(*command)
     assert "no-broker" not in done.stderr
-    assert "no-table-yet" in done.stderr or "nothing was done yet" in done.stdout, done.stdout + done.stderr
+    assert "no-table-yet" in done.stderr or "no batches yet" in done.stdout, done.stdout + done.stderr
 
 
 def test_status_without_up_says_stopped_and_what_to_type(sluice: Sluice) -> None:
@@ -73,7 +73,7 @@ def test_what_does_not_answer_is_named(
     assert checked.returncode == 1
     assert "FAIL  broker" in checked.stdout
     assert "ok    catalog" in checked.stdout
-    assert re.search(r"ok    registry open .*answers requests as user me, 0 schemas kept\n", checked.stdout)
+    assert re.search(r"ok    registry open .*answers requests as user me, 0 schemas stored\n", checked.stdout)
     assert re.search(r"FAIL  registry closed .*denied a request with a token \(HTTP 401\)", checked.stdout)
     assert re.search(r"FAIL  registry away .*it does not answer", checked.stdout)
     assert "skip  orders: topic" in checked.stdout

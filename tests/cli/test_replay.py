@@ -36,8 +36,8 @@ def test_a_replay_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
     told = json.loads(dry.stdout.splitlines()[-1])
     assert (told["ranges"], told["records"]) == (["0:2-5", "0:10-20"], 13)
     assert (told["ahead"], told["beyond_end"]) == (["0:20-25"], ["0:25-30"])
-    assert "left to the live flow, not drained yet: 0:20-25\n" in dry.stdout
-    assert "past the end of the topic, nothing to read: 0:25-30\n" in dry.stdout
+    assert "not drained yet, left to the next drain: 0:20-25\n" in dry.stdout
+    assert "after the end of the topic, nothing to read: 0:25-30\n" in dry.stdout
     assert (told["files_dropped"], told["files_rewritten"], told["compacted"]) == (0, 1, False)
 
     unasked = sluice("replay", "orders", *ranges, "--diff", "--reason", "test", **environment)

@@ -133,7 +133,7 @@ def test_an_outdated_table_is_named_with_what_makes_it_anew() -> None:
         StateWord.CAUGHT_UP,
         './sluice replay flights --all --reason "..."',
     )
-    assert flat.reason.startswith("rows of an earlier configuration are in the table: ")
+    assert flat.reason.startswith("the table has rows of an earlier configuration: ")
     mirror = SEEN.pipeline.model_copy(update={"layout": layout_named("mirror")})
     assert judge(replace(SEEN, pipeline=mirror, is_outdated=True)).next_step.startswith("./sluice rebuild ")
 

@@ -74,7 +74,7 @@ def test_topics_regex_without_a_broker_uses_the_last_list(write, capsys, tmp_pat
     write("version: 1\npipelines: {all: {topics_regex: '.*', table: 'l.{topic}'}}\n")
     assert main(["validate"]) == 0
     out = capsys.readouterr().out
-    assert "as last listed" in out
+    assert "last stored list" in out
     assert "./sluice up" in out
     assert "no listed topic matches" in out
 

@@ -123,7 +123,7 @@ def test_what_was_discarded_is_not_taken_for_drained(new_lab: NewLab) -> None:
         source.command, ["orders", "--accept", "--reason", "restored"], env={"SLUICE_CONFIG": str(lab.path)}
     )
     assert accepted.exit_code == 0, accepted.output
-    assert "0:10-160 has no rows to compare: records that are there today are not read" in accepted.output
+    assert "0:10-160 has no rows to compare: its current records are not read" in accepted.output
     assert './sluice replay orders --range 0:10-160 --reason "..." reads them' in accepted.output
     assert lab.drain().stopped == "caught-up"
     lab.replay(OffsetRange(0, 10, 160))

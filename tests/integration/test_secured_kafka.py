@@ -105,9 +105,9 @@ def test_two_rights_on_the_topic_are_enough_for_everything(
     secured.grant(topic, mechanism, AclOperation.READ, AclOperation.DESCRIBE)
     lab = new_lab(mechanism)
     printed = checked(lab)
-    assert "all well" in printed
-    assert "the broker's certificate ends in 364 days" in printed
-    assert ("the client's certificate ends in 364 days" in printed) == (mechanism == "mtls")
+    assert "all passed" in printed
+    assert "the broker's certificate expires in 364 days" in printed
+    assert ("the client's certificate expires in 364 days" in printed) == (mechanism == "mtls")
     assert "as here" in printed
     assert lab.drain().stopped == "caught-up"
     assert lab.rows().num_rows == RECORDS
@@ -229,7 +229,7 @@ def test_a_clients_certificate_that_ended_is_named_and_renewed_by_its_file(
     configure(lab, "catalog", {"uri": "sqlite:////dev/null/catalog.db"})
     assert "the client certificate expired on" in checked(lab)
     mine.write_bytes(secured.authority.issue("mtls").read_bytes())
-    assert "the client's certificate ends in 364 days" in checked(lab)
+    assert "the client's certificate expires in 364 days" in checked(lab)
     assert KafkaAdmin(resolve(lab.config.kafka)).source_state(topic).end.keys() == {0, 1}
 
 

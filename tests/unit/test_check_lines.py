@@ -76,9 +76,9 @@ def test_a_pipeline_that_is_well_is_one_line_of_many(
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        ({}, "kept 7 days, delete"),
-        ({"cleanup.policy": "compact"}, "compacted: the newest record of each key is kept"),
-        ({"cleanup.policy": "compact,delete"}, "kept 7 days, compact,delete"),
+        ({}, "retention 7 days, delete"),
+        ({"cleanup.policy": "compact"}, "compacted: Kafka keeps the newest record of each key"),
+        ({"cleanup.policy": "compact,delete"}, "retention 7 days, compact,delete"),
     ],
 )
 def test_a_topic_that_is_only_compacted_is_not_kept_for_a_time(policy: dict[str, str], told: str) -> None:
@@ -111,9 +111,9 @@ def test_no_line_is_told_that_validate_refuses(settings: dict[str, Any], advice:
 @pytest.mark.parametrize(
     ("settings", "is_new", "told"),
     [
-        ({}, False, ["nothing waits", "./sluice replay orders --all --diff"]),
-        ({"layout": "mirror"}, False, ["nothing waits", "./sluice audit orders"]),
-        ({}, True, ["nothing is there to be read yet"]),
+        ({}, False, ["no records wait", "./sluice replay orders --all --diff"]),
+        ({"layout": "mirror"}, False, ["no records wait", "./sluice audit orders"]),
+        ({}, True, ["the topic has no records to read yet"]),
     ],
 )
 def test_a_preview_of_nothing_says_where_what_was_drained_is_compared(
@@ -131,8 +131,8 @@ def test_a_preview_of_nothing_says_where_what_was_drained_is_compared(
     )
     _print(seen, orders(**settings))
     first, *last = capsys.readouterr().out.splitlines()
-    assert first.endswith("nothing is written")
-    assert [line.removeprefix("of what is drained: ") for line in last] == told
+    assert first.endswith("nothing was written")
+    assert [line.removeprefix("for drained records: ") for line in last] == told
 
 
 def test_spark_is_started_once_for_all_pipelines(

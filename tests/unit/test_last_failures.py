@@ -84,5 +84,5 @@ def test_history_says_why_an_attempt_is_unfinished(state: State) -> None:
     known: Any = SimpleNamespace(state=state, entry=SimpleNamespace(attempt="a"))
     unknown: Any = SimpleNamespace(state=state, entry=SimpleNamespace(attempt="b"))
     told = [_why(line, {"a": "no space is left"}) for line in (known, unknown)]
-    under_way = "it is under way, or its process was ended or runs elsewhere"
+    under_way = "it is running, or its process ended or runs on another machine"
     assert told == (["no space is left", under_way] if state is State.UNFINISHED else ["", ""])

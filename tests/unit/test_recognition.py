@@ -282,7 +282,7 @@ def test_proposals_stand_in_the_file_of_init() -> None:
     for line in (
         "    # 1 of 1 key are no text, as 0xff.",
         "    key: {format: raw}",
-        "    # By its first 1 record; easier now than after the first batch:",
+        "    # Proposed from its first 1 record; easier before the first batch:",
         "#     columns:",
         "#       ts: {type: timestamptz, from: epoch_ms}",
         "#     layout: mirror",
