@@ -125,7 +125,7 @@ def _show_plan(report: Report, plan: ReplayPlan) -> None:
     for r in beyond:
         report.say(f"after the end of the topic, nothing to read: {r}")
     report.say(
-        f"{count(plan.records, 'offset')} are read again; of the table's data files {files.inside} are removed"
+        f"{count(plan.records, 'offset')} are read again; of the data files {files.inside} are removed"
         f" and {files.straddling} are rewritten without these rows"
     )
     report.add(ahead=ahead, beyond_end=beyond, files_dropped=files.inside, files_rewritten=files.straddling)

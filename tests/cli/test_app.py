@@ -152,7 +152,7 @@ def test_a_level_that_there_is_not_is_a_mistake(
     """Exit code 78, with those that there are."""
     monkeypatch.setenv("SLUICE_LOG_LEVEL", "loud")
     assert app.main(["validate"]) == 78
-    assert "There are debug, info, warning, error." in capsys.readouterr().err
+    assert "Choose one of debug, info, warning, error." in capsys.readouterr().err
 
 
 def test_the_launchers_commands_say_who_runs_them() -> None:
