@@ -259,7 +259,7 @@ def _values(
     table_plan, _ = new_table(plan, evidence)
     compacted = is_compacted(KafkaAdmin(kafka), pipeline.topic)
     sample = Sample(chunks, evidence, known_fields(table_plan.schema), is_compacted=compacted)
-    for reasons, lines in proposals([each for each in recognize(sample, pipeline) if each.told]):
+    for reasons, lines in proposals([each for each in recognize(sample, pipeline) if each.description]):
         checklist.proposed += [
             *(f"      {each}" for each in reasons),
             *(f"          {each}" for each in lines),

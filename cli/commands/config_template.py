@@ -78,7 +78,7 @@ def proposals(found: Sequence[Recognized]) -> Iterator[tuple[list[str], list[str
     beside = [each for each in found if each.use is not Use.INSTEAD]
     for group in (beside, *([each] for each in found if each.use is Use.INSTEAD)):
         if group:
-            yield [each.told for each in group if each.told], [*lines_of(together(group, *Use))]
+            yield [each.description for each in group if each.description], [*lines_of(together(group, *Use))]
 
 
 def _flow(value: Any) -> str:
@@ -135,7 +135,7 @@ def _recognized(prospect: Prospect) -> Iterator[str]:
         is_taken = "key" in prospect.columns and not prospect.are_changes
         place = {"format": prospect.key.value, "registry": REGISTRY}
         settings["key"] = place | ({"as": "record_key"} if is_taken else {})
-    yield from (f"    # {_printable(each.told)}." for each in needed if each.told)
+    yield from (f"    # {_printable(each.description)}." for each in needed if each.description)
     yield from (f"    {line}" for line in lines_of(settings))
     by = f"Proposed from its first {count(prospect.records, 'record')}; easier before the first batch"
     for number, (told, lines) in enumerate(

@@ -95,7 +95,7 @@ class Tally:
         """Add to a partition's balance."""
         self._balances[partition] += balance
 
-    def written(
+    def result(
         self,
         data_files: list[WrittenFile],
         dead_letter_files: list[WrittenFile],
@@ -326,7 +326,7 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
         dead_letters_out.abort()
         routed_out.abort()
         raise
-    written = tally.written(data_files, dead_letter_files, routed_files)
+    written = tally.result(data_files, dead_letter_files, routed_files)
     return SplitOutcome(split.split_id, OutcomeKind.WRITTEN, written)
 
 

@@ -40,7 +40,7 @@ class Field(Generic[_Type]):
         """Identity among schemas of the same kind."""
         return self.name
 
-    def told(self, *, is_top: bool) -> str | None:  # noqa: ARG002
+    def note(self, *, is_top: bool) -> str | None:  # noqa: ARG002
         """Return the column's documentation, or an empty text."""
         return None
 
@@ -71,10 +71,10 @@ class Map(Generic[_Type]):
 
 
 def fields_in_forms(
-    fields: Iterable[_Field], told: Forms, in_form: Callable[[_Field, Form], Any]
+    fields: Iterable[_Field], by_name: Forms, in_form: Callable[[_Field, Form], Any]
 ) -> tuple[_Field, ...]:
     """Return the fields with the types that ``in_form`` gives for configured forms."""
-    forms = dict(told)
+    forms = dict(by_name)
     return tuple(
         replace(each, type=in_form(each, forms[each.name])) if each.name in forms else each for each in fields
     )
@@ -99,8 +99,8 @@ class Bounded:
 
 def unreadable(language: str, why: str | Exception, **where: object) -> SluiceError:
     """Return the reason why a text is not a usable schema."""
-    told = why if isinstance(why, str) else f"{type(why).__name__}: {why}"[:300]
-    return fault("schema-unreadable", language=language, why=told, **where)
+    reason = why if isinstance(why, str) else f"{type(why).__name__}: {why}"[:300]
+    return fault("schema-unreadable", language=language, why=reason, **where)
 
 
 def columns_of(
@@ -126,7 +126,9 @@ def columns_of(
     except ValueError as error:
         raise build.unnamed(str(error)) from error
     as_text = tuple(build.as_text)
-    return WriterColumns(struct, build.identities, build.aliases, as_text, is_whole=is_whole, told=build.told)
+    return WriterColumns(
+        struct, build.identities, build.aliases, as_text, is_whole=is_whole, notes=build.notes
+    )
 
 
 @dataclass
@@ -140,7 +142,7 @@ class _Columns:
     identities: dict[int, str] = field(default_factory=dict)
     aliases: dict[int, tuple[str, ...]] = field(default_factory=dict)
     as_text: list[str] = field(default_factory=list)
-    told: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     _ids: Iterator[int] = field(default_factory=lambda: count(1))
 
     def fields(
@@ -156,8 +158,8 @@ class _Columns:
             self.identities[field_id] = self.message + ".".join(known[0])
             if len(known) > 1:
                 self.aliases[field_id] = tuple(".".join(way) for way in known if way != known[0])
-            if told := each.told(is_top=not path):
-                self.told[".".join(here)] = told
+            if note := each.note(is_top=not path):
+                self.notes[".".join(here)] = note
             yield NestedField(field_id, each.name, self._type(each.type, here, known), False, each.doc)
 
     def _type(self, kind: Any, path: _Path, old: Sequence[_Path]) -> IcebergType:

@@ -196,7 +196,7 @@ def _as_it_would_be(
     plan = plan.on(table.schema(), plan.progress).with_columns(declared)
     lacks, told = plan.lacks(table.specs().values(), evidence)
     notes = table_notes(plan.pipeline, table, plan.progress)
-    return plan.with_columns(lacks), (*declared.told, *lacks.told), (*told, *notes)
+    return plan.with_columns(lacks), (*declared.descriptions, *lacks.descriptions), (*told, *notes)
 
 
 def new_table(plan: ReadingPlan, evidence: Evidence) -> tuple[ReadingPlan, tuple[str, ...]]:

@@ -61,7 +61,7 @@ class Use(StrEnum):
 class Recognized(NamedTuple):
     """A recognized property, with evidence, and the pipeline ``settings`` that suit it."""
 
-    told: str
+    description: str
     settings: Mapping[str, Any]
     use: Use = Use.BESIDE
 

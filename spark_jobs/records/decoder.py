@@ -303,9 +303,11 @@ class Shaping:
         """Return the columns that a decoder fills, in the types of the records."""
         if not self.columns:
             return columns
-        return pa.schema([self.written(column) for column in columns if column.name not in self.computed])
+        return pa.schema(
+            [self.decoded_field(column) for column in columns if column.name not in self.computed]
+        )
 
-    def written(self, column: pa.Field) -> pa.Field:
+    def decoded_field(self, column: pa.Field) -> pa.Field:
         """Return the column that a decoder fills for this one."""
         if (said := self.columns.get(column.name)) is None:
             return column

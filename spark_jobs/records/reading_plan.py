@@ -102,7 +102,7 @@ def refit_of(pipeline: PipelineConfig, column: str) -> Callable[[pa.ChunkedArray
         return by_type
 
     def refit_formed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-        written = by_type(values, shaping.written(pa.field(column, kind)).type)
+        written = by_type(values, shaping.decoded_field(pa.field(column, kind)).type)
         return formed(written, shaping.columns[column], kind)[0]
 
     return refit_formed

@@ -42,7 +42,7 @@ MISSING, EXCLUDED = "missing", "excluded"
 def shaped(shaping: Shaping, decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
     """Do what ``shape`` does, with computed columns and without filtered records."""
     if not shaping.is_nothing:
-        decoded = _Rows(shaping, decoded, records, origin, schema).made()
+        decoded = _Rows(shaping, decoded, records, origin, schema).result()
     return shape(decoded, records, origin, schema)
 
 
@@ -103,7 +103,7 @@ class _Rows:
     schema: pa.Schema
     _bad: dict[int, tuple[str | None, str]] = field(default_factory=dict)
 
-    def made(self) -> Decoded:
+    def result(self) -> Decoded:
         """Return the remaining rows with all columns except those of their origin."""
         fields, paths = self._of_fields()
         results = self._evaluated(self.shaping.first_pass, fields)

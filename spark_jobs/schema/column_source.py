@@ -82,7 +82,7 @@ class KnownSchemas:
         own = self.of(key for key in self.by_key if key is not None)
         return own if self.keys is None else [*self.keys.every, *own]
 
-    def told(self, forms: Forms) -> KnownSchemas:
+    def in_forms(self, forms: Forms) -> KnownSchemas:
         """Return the schemas with the configured form for times in these fields of values."""
         return replace(self, by_key={key: under(each, forms) for key, each in self.by_key.items()})
 
@@ -168,9 +168,9 @@ class WrittenColumns:
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:  # noqa: ARG002
         """See ``ColumnSource``."""
         columns = additions_of(iceberg_schema(declared))
-        told = {name: each for schema in self.schemas.every for name, each in schema.columns.told.items()}
-        undeclared = sorted(told.keys() - self.rules.declared)
-        return columns.then(self.beside(columns)), tuple(f"{name}: {told[name]}" for name in undeclared)
+        notes = {name: each for schema in self.schemas.every for name, each in schema.columns.notes.items()}
+        undeclared = sorted(notes.keys() - self.rules.declared)
+        return columns.then(self.beside(columns)), tuple(f"{name}: {notes[name]}" for name in undeclared)
 
     def beside(self, columns: Evolution) -> Evolution:
         """Return what a new table with these columns lacks."""
@@ -197,11 +197,11 @@ class KeyedColumns:
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; raises ``ConfigError`` (``column-clash``) if a field has the key's name."""
-        columns, told = self.values.first(evidence, declared)
+        columns, notes = self.values.first(evidence, declared)
         own = {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         if clash := own.intersection(evidence.fields):
             raise fault("column-clash.key", name=min(clash))
-        return columns.then(self.keys.beside(columns)), told
+        return columns.then(self.keys.beside(columns)), notes
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
@@ -210,7 +210,7 @@ class KeyedColumns:
 
         Raises ``ConfigError`` (``column-clash``) where it has one already.
         """
-        lacks, told = self.values.evolution(table, bound, evidence)
+        lacks, notes = self.values.evolution(table, bound, evidence)
         of_keys, _ = self.keys.evolution(table, bound, evidence)
         keys_own = {each for kinds in bound.values() for ids in kinds.values() for each in ids}
         of_values = {each.name for each in table.fields if each.field_id not in keys_own}
@@ -220,7 +220,7 @@ class KeyedColumns:
         own = {path[0] for _, _, path in of_keys.bindings}
         own |= {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         kept = [addition for addition in lacks.additions if addition[0][0] not in own]
-        return replace(of_keys, additions=[*of_keys.additions, *kept]), told
+        return replace(of_keys, additions=[*of_keys.additions, *kept]), notes
 
 
 # What a routed table lacks of its pipeline's columns: it has those alone that its rows have values in.
@@ -260,10 +260,10 @@ def _fitted(column: pa.ChunkedArray | None, kind: pa.DataType, count: int) -> pa
 def ignored_notes(ignored: Mapping[str, int], unread: str = Layout.unread) -> list[str]:
     """Return sentences on fields without a column, and on Kafka timestamps that are null."""
     fields = ", ".join(f"{name} {values:,}" for name, values in ignored.items() if name != TIMESTAMP)
-    told = [f"{unread}, by field: {fields}"] if fields else []
+    notes = [f"{unread}, by field: {fields}"] if fields else []
     times = ignored.get(TIMESTAMP, 0)
     lost = f"{count(times, 'record')} with a Kafka time outside the years 1 to 9999: null in {TIMESTAMP}"
-    return [*told, lost] if times else told
+    return [*notes, lost] if times else notes
 
 
 # Fields of records that are called as a field of a table's partitioning, now or before, and their columns.
@@ -298,13 +298,13 @@ def free_evolution(
     """Return the source's ``evolution`` with each new column under a free name."""
     names = field_names(schema, bound)
     called = (each.model_copy(update={"name": names.get(each.name, each.name)}) for each in schema.fields)
-    lacks, told = columns.evolution(Schema(*called), bound, evidence)
+    lacks, notes = columns.evolution(Schema(*called), bound, evidence)
     held = reserved_names(schema, specs) | names.keys()
     new = {path[0] for path, _, _ in lacks.additions if len(path) == 1}
     taken = {name.lower() for name in (*schema.column_names, *held, *new, *RESERVED_COLUMNS)}
     freed = {name: free_name(name, taken) for name in sorted(new & held)}
     if not names and not freed:
-        return lacks, told
+        return lacks, notes
     column_of = {field: column for column, field in names.items()} | freed
     of_schemas = {path for _, _, path in lacks.bindings}
     fields = [
@@ -312,7 +312,7 @@ def free_evolution(
     ]
     renamed = lacks.under(lambda path: (column_of.get(path[0], path[0]), *path[1:]))
     return renamed.then(Evolution(bindings=fields)), (
-        *told,
+        *notes,
         *(_sentence(name, column) for name, column in freed.items()),
     )
 

@@ -62,7 +62,7 @@ class Evolution:
         )
 
     @property
-    def told(self) -> Iterator[str]:
+    def descriptions(self) -> Iterator[str]:
         """Yield descriptions of the changes for people, with dotted names."""
         yield from (".".join(path) for path, _, _ in self.additions)
         yield from (f"{'.'.join(path)} as {kind}" for path, kind in self.widenings.items())

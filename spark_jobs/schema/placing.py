@@ -34,10 +34,10 @@ _MOST_TRIES = 1000
 class Rules:
     """A table's rules for new fields: maximum columns, and ``declared`` ones, whose types stay.
 
-    No field goes into a ``computed`` column; into one that ``converts`` what is written there goes any. Types
-    of a table of events are its source's: nobody but a rebuild gives a column of it another one. With
-    ``takes_all_but`` every column but these takes what its field was told as in other types, too. ``told`` is
-    how times are read for columns that are none. ``retyped`` columns were given another type.
+    No field goes into a ``computed`` column. One that ``converts`` its input takes fields of any type. The
+    columns of a table of events have their source's types, and only a rebuild changes one. With
+    ``takes_all_but`` every other column also accepts the field's values of other types. ``forms`` are how
+    times are read for columns of another type. The types of ``retyped`` columns were changed by an operator.
     """
 
     max_columns: int
@@ -47,7 +47,7 @@ class Rules:
     converts: frozenset[str] = frozenset()
     layout: Layout = field(default_factory=partial(layout_named, "flat"))
     takes_all_but: frozenset[str] | None = None
-    told: Forms = ()
+    forms: Forms = ()
     retyped: frozenset[str] = frozenset()
 
 

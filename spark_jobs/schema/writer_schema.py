@@ -67,7 +67,7 @@ class WriterColumns:
     ``element``, ``key`` or ``value`` where it passes a list or a map; before numbers stand the message's full
     name and a colon. ``aliases`` are other paths that it was known by. ``as_text`` are dotted names of
     columns that hold JSON text, because a type meets itself there, or no one type holds what is there. With
-    ``is_whole`` the values are no records, and the one column is all of them. ``told`` is for a person.
+    ``is_whole`` the values are no records, and the one column is all of them. ``notes`` are for people.
     """
 
     struct: StructType
@@ -75,7 +75,7 @@ class WriterColumns:
     aliases: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     as_text: tuple[str, ...] = ()
     is_whole: bool = False
-    told: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 class UnreadableValueError(ValueError):
@@ -172,7 +172,7 @@ Forms: TypeAlias = tuple[tuple[str, Form], ...]
 def under(schema: _Schema, forms: Forms) -> _Schema:
     """Return the schema with these forms for its times; a schema that is not a record has no fields."""
     of_it: Any = schema
-    return replace(of_it, told=forms) if hasattr(schema, "told") else schema
+    return replace(of_it, forms=forms) if hasattr(schema, "forms") else schema
 
 
 def instant_text(nanos: int, zone: str = "Z") -> str:

@@ -135,9 +135,9 @@ def test_a_meaning_beside_the_type_is_passed_over_with_a_word(
     schema = _schema(_record({"name": "t", **field}))
     bare = {"name": "t", "type": field["type"]}
     assert schema.columns.struct == _schema(_record(bare)).columns.struct
-    assert bool(schema.columns.told) == (told is not None)
-    assert (told or "") in schema.columns.told.get("t", "")
-    inside = _schema(_record(("s", _record({"name": "t", **field}, name="q")))).columns.told
+    assert bool(schema.columns.notes) == (told is not None)
+    assert (told or "") in schema.columns.notes.get("t", "")
+    inside = _schema(_record(("s", _record({"name": "t", **field}, name="q")))).columns.notes
     assert not any("columns:" in each for each in inside.values())
     assert inside.keys() == ({"s.t"} if told else set())
 

@@ -183,7 +183,7 @@ def test_columns_come_in_the_order_of_ids_whatever_came_first() -> None:
     declared, _ = source.first(seen, (Field("id", Primitive.DOUBLE),))
     assert evolved(Schema(), declared).find_type("id") == DoubleType()
     assert not source.evolution(schema, bind({}, first.bindings, schema), seen)[0]
-    assert list(source.evolution(Schema(ID), {}, seen)[0].told) == ["note"]
+    assert list(source.evolution(Schema(ID), {}, seen)[0].descriptions) == ["note"]
     narrow, _ = WrittenColumns(KNOWN, GROWTH, Rules(1)).evolution(Schema(ID), {}, seen)
     assert not narrow.additions
 

@@ -93,7 +93,7 @@ def test_every_offset_that_holds_no_record_is_a_gap() -> None:
     tally.count(2, Balance(rows=2, dead_letters=1))
     tally.skip(2, 10 - position)
     rows, dead_letters = written_file("rows", rows=2), written_file("dead-letters", rows=1)
-    written = tally.written([rows], [dead_letters])
+    written = tally.result([rows], [dead_letters])
     assert written.balances == {2: Balance(rows=2, dead_letters=1, gaps=7)}
     assert written.balances[2].offsets == 10
     assert (written.data_files, written.dead_letter_files) == ((rows,), (dead_letters,))
@@ -104,12 +104,12 @@ def test_the_newest_time_of_a_partition_is_kept() -> None:
     tally = Tally()
     for chunk in (_chunk([0, 1], [50, 90]), _chunk([2], [70]), _chunk([3], [-1])):
         tally.follow(chunk, chunk.offsets[0])
-    written = tally.written([], [])
+    written = tally.result([], [])
     assert written.max_timestamp_ms == {2: 90}
     assert written.bytes_read == 30
     nothing = Tally()
     nothing.follow(_chunk([0], [-1]), 0)
-    assert nothing.written([], []).max_timestamp_ms == {}
+    assert nothing.result([], []).max_timestamp_ms == {}
 
 
 def test_processor_time_is_charged_by_step_also_when_the_step_fails() -> None:
@@ -120,7 +120,7 @@ def test_processor_time_is_charged_by_step_also_when_the_step_fails() -> None:
             sum(range(200_000))
     with pytest.raises(OSError, match="disk"), tally.step("write"):
         raise OSError("disk full")
-    cpu_us = tally.written([], []).cpu_us
+    cpu_us = tally.result([], []).cpu_us
     assert set(cpu_us) == {"decode", "write", "threads"}
     assert cpu_us["decode"] > 0
 
@@ -132,7 +132,7 @@ def test_what_other_threads_do_during_a_step_is_not_charged_to_it() -> None:
     with tally.step("decode"):
         burn.start()
         burn.join()
-    cpu_us = tally.written([], []).cpu_us
+    cpu_us = tally.result([], []).cpu_us
     assert cpu_us["threads"] > 10_000 > 2 * cpu_us["decode"]
 
 

@@ -82,7 +82,9 @@ def test_numbers_that_are_times_are_read_as_such() -> None:
         "ts": {"type": "timestamptz", "from": "epoch_ms"},
         "seen": {"type": "timestamptz", "from": "epoch_s"},
     }
-    assert "ts: 1700000000123 as epoch_ms is 2023-11-14T22:13:20Z" in [each.told for each in found.found]
+    assert "ts: 1700000000123 as epoch_ms is 2023-11-14T22:13:20Z" in [
+        each.description for each in found.found
+    ]
     rows = made({"columns": said}, [{"ts": 1_700_000_000_123, "seen": NOON_MS // 1000}])
     assert str(column(rows, "ts")[0]) == "2023-11-14 22:13:20.123000+00:00"
     assert not pasted(seen([{"created_at": 12}, {"created_at": 1_700_000_000}])).get("columns")
@@ -104,7 +106,7 @@ def test_names_that_differ_only_in_case_are_one_column() -> None:
     ((_, _, field, why),) = letters(made({}, values))
     assert (field, why) == ("Order_ID", "Order_ID differs only in case from column order_id")
     found = seen(values)
-    assert "order_id and Order_ID differ only in case" in [each.told for each in found.found]
+    assert "order_id and Order_ID differ only in case" in [each.description for each in found.found]
     said = {name: each for name, each in pasted(found).items() if name != "partition_by"}
     rows = made(said, values)
     assert (column(rows, "order_id"), column(rows, "at")) == ([1, 2, 3], ["x", None, "y"])
@@ -129,7 +131,7 @@ def test_documents_with_nan_are_read_as_text() -> None:
     assert column(rows, "id") == [7, 8]
     assert (column(rows, "o")[0], column(rows, "it's")[0], column(rows, 'q"')[0]) == ('{"a":[1]}', True, "é")
     few = seen([bad, *[{"id": 8, "x": 1.5}] * 9])
-    assert [each.use for each in few.found if "NaN" in each.told] == [Use.INSTEAD]
+    assert [each.use for each in few.found if "NaN" in each.description] == [Use.INSTEAD]
     assert pasted(few, 1) == said
 
 
@@ -162,7 +164,9 @@ def test_one_odd_record_makes_no_flat_table_of_events() -> None:
     """It would be a dead letter, which is said; where most are no events the table is flat."""
     found = seen([*[EVENT] * 99, b"odd"])
     assert (found.unreadable, pasted(found)) == ("", {"layout": "changes"})
-    assert found.found[0].told.endswith("99 of 100 values are events of Debezium; any other is a dead letter")
+    assert found.found[0].description.endswith(
+        "99 of 100 values are events of Debezium; any other is a dead letter"
+    )
     assert not seen([EVENT, {"id": 1}, {"id": 2}]).are_changes
 
 

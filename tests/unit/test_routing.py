@@ -95,4 +95,4 @@ def test_fields_inside_a_struct_are_added() -> None:
     own: Any = struct(a=IntegerType(), b=StringType())
     change = lacking(own, struct(c=StringType(), a=IntegerType()))["s"]
     assert change is not None
-    assert list(change.told) == ["s.b"]
+    assert list(change.descriptions) == ["s.b"]

@@ -20,14 +20,14 @@ class AvroSchema(ParsedOnce):
     """An Avro schema."""
 
     source: SchemaText
-    told: Forms = ()
+    forms: Forms = ()
 
-    def made(self) -> Readers:
+    def readers(self) -> Readers:
         """See ``ParsedOnce``; schemas with equal types are read alike."""
         parsed = parse(self.source)
         root = parsed.root
         if isinstance(root, Record):
-            root = Record(fields_in_forms(root.fields, self.told, _in_form))
+            root = Record(fields_in_forms(root.fields, self.forms, _in_form))
         columns, plain = columns_of(root), PlainReader(replace(parsed, root=root))
         return Readers.block_first(
             columns,

@@ -75,7 +75,7 @@ class Field(tree.Field["Type"]):
 
     beside: str = field(default="", compare=False)
 
-    def told(self, *, is_top: bool) -> str | None:
+    def note(self, *, is_top: bool) -> str | None:
         """Return the note on a logical type that Avro ignores, unless the type has it too."""
         only = self.type.only if isinstance(self.type, Union) else self
         leaf, meant = only and only.type, self.beside.lower()

@@ -47,20 +47,20 @@ class AvroDocument:
         """The whole value as JSON text. Raises ``NotReadError``."""
         if not self.columns.is_record:
             raise NotReadError("not a record")
-        return orjson.dumps({name: self.said(name) for name in self.columns.members}).decode()
+        return orjson.dumps({name: self.value_of(name) for name in self.columns.members}).decode()
 
     @property
     def names(self) -> Collection[str]:
         """The members' names."""
         return self.columns.members
 
-    def said(self, name: str) -> Any:
+    def value_of(self, name: str) -> Any:
         """Return the value under a name as parsed JSON, or None if the name is absent."""
         return self.columns.member(name)[self.at] if name in self.columns.members else None
 
-    def written(self, name: str) -> bytes:
+    def text_of(self, name: str) -> bytes:
         """Return the value under a name as JSON text."""
-        return orjson.dumps(self.said(name))
+        return orjson.dumps(self.value_of(name))
 
 
 @dataclass(slots=True)

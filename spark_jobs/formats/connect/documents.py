@@ -65,11 +65,11 @@ class Document:
         """The members' names."""
         return self.members
 
-    def said(self, name: str) -> Any:
+    def value_of(self, name: str) -> Any:
         """Return the value under a name, or None if it is absent."""
         return self.members[name].value if name in self.members else None
 
-    def written(self, name: str) -> bytes:
+    def text_of(self, name: str) -> bytes:
         """Return the original text of the value under a name."""
         member = self.members[name]
         return self.text[member.start : member.end].encode()

@@ -41,7 +41,7 @@ def read_upsert(documents: Events, key: bytes | None, value: bytes | None, offse
         return Change(UPSERT, offset, None, None, row_id, value)  # a row, without a schema
     row = None if value is None else documents.value(value)
     if row is not None:
-        is_deleted, written = row.said("__deleted") in ("true", True), row.whole.encode()
+        is_deleted, written = row.value_of("__deleted") in ("true", True), row.whole.encode()
         if not is_deleted:
             return Change(UPSERT, offset, None, None, row_id, written, row.schema)
         if of is None:
@@ -69,17 +69,17 @@ class Beside(StrEnum):
     NOTHING = "nulls"  # a tombstone as JSON's null, in its schema or without
 
 
-def beside(names: Collection[str], said: Callable[[str], Any]) -> Beside | None:
+def beside(names: Collection[str], value_of: Callable[[str], Any]) -> Beside | None:
     """Return the kind of a value that is not a row change, or None if it is or should be one.
 
-    It has something under these names, which ``said`` gives.
+    It has something under these names, which ``value_of`` gives.
     """
-    operation = said("op")
+    operation = value_of("op")
     if operation is not None:
         return Beside.MESSAGE if operation == _MESSAGE else None
     if [*names] == ["ts_ms"]:
         return Beside.HEARTBEAT
-    if {*names} >= _MARKER and said("status") in ("BEGIN", "END"):
+    if {*names} >= _MARKER and value_of("status") in ("BEGIN", "END"):
         return Beside.MARKER
     return Beside.SCHEMA_CHANGE if {*names} >= _SCHEMA_CHANGE else None
 
@@ -122,14 +122,14 @@ class Change:
 class Event(Protocol):
     """An event's value, in any format."""
 
-    def said(self, name: str) -> Any:
+    def value_of(self, name: str) -> Any:
         """Return the value under a name as parsed JSON, or None if it is absent."""
 
     @property
     def schema(self) -> str | None:
         """Return the schema's text in Connect's JSON form, or None."""
 
-    def written(self, name: str) -> bytes:
+    def text_of(self, name: str) -> bytes:
         """Return the value under a name as JSON text."""
 
 
@@ -145,7 +145,7 @@ class Events:
         """Return a Debezium event as a change. Raises ``NotReadError``."""
         if (event := self.value(value)) is None:
             return Beside.NOTHING
-        return beside(event.names, event.said) or change_of(
+        return beside(event.names, event.value_of) or change_of(
             event, None if key is None else self._identity(key)
         )
 
@@ -168,7 +168,7 @@ class Events:
 
 def change_of(event: Event, identity: str | None) -> Change:
     """Return a Debezium event with this key text as a change. Raises ``NotReadError``."""
-    operation, source = event.said("op"), event.said("source")
+    operation, source = event.value_of("op"), event.value_of("source")
     if operation is None:
         raise NotReadError("no event of Debezium: it has no op", "op")
     if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
@@ -183,7 +183,7 @@ def change_of(event: Event, identity: str | None) -> Change:
         operation,
         position(told),
         time_us(told),
-        transaction(told, event.said("transaction")),
+        transaction(told, event.value_of("transaction")),
         identity,
         row,
         None if is_document else event.schema,
@@ -197,7 +197,7 @@ def _document(operation: str, event: Event) -> tuple[bytes, bool]:
     """Return a MongoDB document, which events contain as text and whose key has another name."""
     if operation not in WITH_A_ROW:
         return b"{}", False
-    if type(after := event.said("after")) is not str:
+    if type(after := event.value_of("after")) is not str:
         raise NotReadError("it has no document", "after")
     return after.encode(errors="surrogatepass"), True
 
@@ -205,17 +205,17 @@ def _document(operation: str, event: Event) -> tuple[bytes, bool]:
 def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, bool]:
     """Return the row after the change, and whether it has all columns."""
     if operation in WITH_A_ROW:
-        if type(event.said("after")) is not dict:
+        if type(event.value_of("after")) is not dict:
             raise NotReadError("it has no row", "after")
-        return event.written("after"), True
+        return event.text_of("after"), True
     if operation == TRUNCATE:
         return b"{}", False
     if identity is not None:
         return identity.encode(), False
     # A table without a key: its deletes are told with the whole row, or not at all.
-    if type(event.said("before")) is not dict:
+    if type(event.value_of("before")) is not dict:
         raise NotReadError("a delete with neither a key nor a row", "before")
-    return event.written("before"), False
+    return event.text_of("before"), False
 
 
 def identity_of(source: Mapping[str, Any]) -> str:
@@ -224,8 +224,8 @@ def identity_of(source: Mapping[str, Any]) -> str:
 
 
 @lru_cache(64)
-def _identity(told: tuple[str | None, ...]) -> str:
-    named = {name: said for name, said in zip(WHOSE, told, strict=True) if said is not None}
+def _identity(names: tuple[str | None, ...]) -> str:
+    named = {name: said for name, said in zip(WHOSE, names, strict=True) if said is not None}
     return json.dumps(named, separators=(",", ":"))
 
 
@@ -275,11 +275,11 @@ def check_time(micros: int, field: str) -> int:
     return micros
 
 
-def transaction(source: Mapping[str, Any], told: Any) -> str | None:
+def transaction(source: Mapping[str, Any], block: Any) -> str | None:
     """Return the id that all events of a transaction share; PostgreSQL's ``transaction.id`` is not."""
     own = source.get("txId")
-    if own is None and type(told) is dict:
-        own = told.get("id")
+    if own is None and type(block) is dict:
+        own = block.get("id")
     if own is None:
         return None
     if type(own) not in {int, str}:
@@ -304,15 +304,15 @@ def read_enveloped(documents: Events, key: bytes | None, value: bytes) -> Change
     Raises ``NotReadError``.
     """
     event = documents.values.read(value)
-    operation = event.said("operation")
+    operation = event.value_of("operation")
     if operation not in OPERATIONS:
         raise NotReadError("no event of a gateway: it has no operation", "operation")
     part, is_whole = ("key", False) if operation == DELETE else ("value", True)
-    is_row = type(event.said(part)) is dict
+    is_row = type(event.value_of(part)) is dict
     if is_whole and not is_row:
         raise NotReadError("it has no row", "value")
     row_id = None if key is None else documents.spelling.read(documents.keys, key).text
-    time, row = _time_us(event.said("timestamp")), event.written(part) if is_row else b"{}"
+    time, row = _time_us(event.value_of("timestamp")), event.text_of(part) if is_row else b"{}"
     return Change(operation, None, time, None, row_id, row, is_whole=is_whole)
 
 

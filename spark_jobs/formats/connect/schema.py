@@ -31,11 +31,11 @@ class RowSchema(ParsedOnce):
     text: str
     is_whole: bool = True
     is_enveloped: bool = True
-    told: Forms = ()
+    forms: Forms = ()
 
-    def made(self) -> Readers:
+    def readers(self) -> Readers:
         """See ``ParsedOnce``; raises as ``row_type`` and ``tree.columns_of``."""
-        row = row_type(self.text, is_enveloped=self.is_enveloped, told=self.told)
+        row = row_type(self.text, is_enveloped=self.is_enveloped, forms=self.forms)
         plain = PlainRows(row, is_whole=self.is_whole)
         return Readers.block_first(
             tree.columns_of(row.fields, _column, _HINT, are_names_free=True),

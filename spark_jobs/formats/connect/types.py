@@ -104,7 +104,7 @@ _AS_TEXT = {
 _DECIMAL = ("bytes", "org.apache.kafka.connect.data.Decimal")
 
 
-def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Record[Field]:
+def row_type(text: str, *, is_enveloped: bool = True, forms: Forms = ()) -> Record[Field]:
     """Return a row's type from an envelope's or a row's schema; some time fields may be configured.
 
     Raises ``ConfigError``: ``schema-unreadable`` for what is no such schema, ``schema-unsupported`` for a
@@ -115,9 +115,9 @@ def row_type(text: str, *, is_enveloped: bool = True, told: Forms = ()) -> Recor
         if is_enveloped:
             schema = {each["field"]: each for each in schema["fields"]}["after"]
         row = _type(schema, ())
-        if told and isinstance(row, Record):
+        if forms and isinstance(row, Record):
             written = {field.name: each for field, each in zip(row.fields, schema["fields"], strict=True)}
-            row = Record(fields_in_forms(row.fields, told, partial(_in_form, written)))
+            row = Record(fields_in_forms(row.fields, forms, partial(_in_form, written)))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise fault("schema-unreadable.debezium") from error
     if not isinstance(row, Record):

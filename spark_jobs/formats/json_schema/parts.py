@@ -60,14 +60,14 @@ class Node:
         texts = (part.get(key) for key in ("description", "title") for part in self.parts)
         return next((text for text in texts if isinstance(text, str) and text), None)
 
-    def said(self, keyword: str) -> list[Any]:
+    def keyword(self, keyword: str) -> list[Any]:
         """Return the parts' values of a keyword."""
         return [part[keyword] for part in self.parts if keyword in part]
 
     def properties(self) -> dict[str, list[Any]]:
         """Return, for each named property, the schemas that apply to it."""
         named: dict[str, list[Any]] = {}
-        for properties in self.said("properties"):
+        for properties in self.keyword("properties"):
             if not isinstance(properties, dict):
                 raise unreadable("properties that are no object")
             for name, schema in properties.items():
@@ -137,9 +137,11 @@ def _own_names(node: Node) -> frozenset[str] | None:
     said = [names for names in map(_names_of, node.parts) if names is not None]
     if said:
         return frozenset.intersection(*said)
-    if node.said("properties") or any(isinstance(each, dict) for each in node.said("additionalProperties")):
+    if node.keyword("properties") or any(
+        isinstance(each, dict) for each in node.keyword("additionalProperties")
+    ):
         return frozenset({"object"})
-    return frozenset({"array"}) if node.said("items") or node.said("prefixItems") else None
+    return frozenset({"array"}) if node.keyword("items") or node.keyword("prefixItems") else None
 
 
 def _names_of(part: dict[str, Any]) -> frozenset[str] | None:
@@ -174,7 +176,7 @@ def _chosen(node: Node, names: frozenset[str] | None, inner: Sequence[Node]) -> 
         return names if names & _SCALARS else _NAMES
     named = node.properties().keys()
     has_more = any(
-        each.said("items") or each.said("prefixItems") or not each.properties().keys() <= named
+        each.keyword("items") or each.keyword("prefixItems") or not each.properties().keys() <= named
         for each in inner
     )
     return _NAMES if has_more and not names & _SCALARS else names

@@ -33,9 +33,9 @@ class JsonSchema(ParsedOnce):
 
     source: SchemaText
     ignores: bool = False
-    told: Forms = ()
+    forms: Forms = ()
 
-    def made(self) -> Readers:
+    def readers(self) -> Readers:
         """See ``ParsedOnce``."""
         made = _Reader(self)
         return Readers(made.columns, made.read, made.plain.read)
@@ -53,7 +53,7 @@ def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
 class _Reader:
     def __init__(self, schema: JsonSchema) -> None:
         root = parse(schema.source)
-        fields = fields_in_forms(root.record.fields, schema.told, _in_form)
+        fields = fields_in_forms(root.record.fields, schema.forms, _in_form)
         root = replace(root, record=replace(root.record, fields=fields))
         self._record = root.record
         closed = are_closed(root.record)

@@ -101,20 +101,20 @@ class _Tree(Bounded):
         return self._array(node, path, around) if name == "array" else self._object(node, path, around)
 
     def _array(self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]) -> Type:
-        items = [each for each in node.said("items") if not _is_any(each)]
-        if not items or node.said("prefixItems") or any(isinstance(each, list) for each in items):
+        items = [each for each in node.keyword("items") if not _is_any(each)]
+        if not items or node.keyword("prefixItems") or any(isinstance(each, list) for each in items):
             return Kind.TEXT
         found = self.field("element", items, (*path, "element"), inside)
         return Kind.TEXT if found is None else Array(found.type)
 
     def _object(self, node: Node, path: tuple[str, ...], inside: tuple[frozenset[int], ...]) -> Type:
-        others = node.said("additionalProperties")
+        others = node.keyword("additionalProperties")
         if fields := tuple(self._fields(node, path, inside)):
             return Record(
-                fields, any(each is False for each in (*others, *node.said("unevaluatedProperties")))
+                fields, any(each is False for each in (*others, *node.keyword("unevaluatedProperties")))
             )
         of_others = [each for each in others if not _is_any(each)]
-        if node.properties() or node.said("patternProperties") or not of_others:
+        if node.properties() or node.keyword("patternProperties") or not of_others:
             return Kind.TEXT
         found = self.field("value", of_others, (*path, "value"), inside)
         return Kind.TEXT if found is None else Map(found.type)
@@ -134,7 +134,7 @@ def _is_any(schema: Any) -> bool:
 
 def _leaf(name: str, node: Node) -> Kind:
     narrower = _FORMATS if name == "string" else _CONNECT if name in ("integer", "number") else {}
-    said = node.said("format" if name == "string" else "connect.type")
+    said = node.keyword("format" if name == "string" else "connect.type")
     found = next(
         (narrower[each] for each in said if isinstance(each, str) and each in narrower), _PLAIN[name]
     )

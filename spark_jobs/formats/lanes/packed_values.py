@@ -167,11 +167,11 @@ class ParsedOnce(ABC):
     """A ``WriterSchema`` that is text; each process that receives it parses the text once."""
 
     @abstractmethod
-    def made(self) -> Readers:
+    def readers(self) -> Readers:
         """Return the object derived from the text. Raises ``ConfigError`` if no table can be made from it."""
 
     def usable(self) -> Self:
-        """Return the schema itself if it can be parsed; raises as ``made``."""
+        """Return the schema itself if it can be parsed; raises as ``readers``."""
         _readers_of(self)
         return self
 
@@ -197,7 +197,7 @@ class ParsedOnce(ABC):
 
 @lru_cache(_MOST_SCHEMAS)
 def _readers_of(schema: ParsedOnce) -> Readers:
-    return schema.made()
+    return schema.readers()
 
 
 @dataclass(frozen=True, slots=True)

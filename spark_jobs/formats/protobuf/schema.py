@@ -30,9 +30,9 @@ class ProtobufSchema(ParsedOnce):
     descriptors: bytes = field(repr=False)
     message: str
     ignores: bool = False
-    told: Forms = ()
+    forms: Forms = ()
 
-    def made(self) -> Readers:
+    def readers(self) -> Readers:
         """See ``ParsedOnce``."""
         files = FileDescriptorSet.FromString(self.descriptors)
         pool, docs = descriptor_pool.DescriptorPool(), comments(files)
@@ -43,7 +43,7 @@ class ProtobufSchema(ParsedOnce):
         except (TypeError, KeyError) as error:
             raise unreadable(str(error)) from error
         trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
-        root = Record(fields_in_forms(trees(self.message).fields, self.told, _in_form))
+        root = Record(fields_in_forms(trees(self.message).fields, self.forms, _in_form))
         columns = columns_of(root, self.message)
         plain = PlainReader(files, self.message, root, trees, ignores=self.ignores)
         return Readers.block_first(columns, partial(BlockReader, taker(root)), FEWEST_VALUES, plain.read)

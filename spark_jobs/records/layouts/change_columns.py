@@ -45,25 +45,25 @@ class ChangeColumns:
         written, unused = self._usable_columns(evidence.texts_in_order)
         if unused and not written and not evidence.fields:
             raise unused[0]
-        columns, told = self.rows.first(evidence.without(self.own.column_names), declared)
+        columns, notes = self.rows.first(evidence.without(self.own.column_names), declared)
         most = 0 if self.rows.is_exact else self.rows.growth.max_columns
         rules = replace(self.rules, max_columns=most)
         own = additions_of(self.own)
         of_schemas = place(written, evolved(Schema(), columns.then(own)), {}, rules)[0]
-        return columns.then(of_schemas).then(own), told
+        return columns.then(of_schemas).then(own), notes
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; columns for all types get new columns in the newest schema's type."""
-        lacks, told = self.rows.evolution(table, bound, evidence.without(self.own.column_names))
+        lacks, notes = self.rows.evolution(table, bound, evidence.without(self.own.column_names))
         # An earlier version had fewer.
         own = (each for each in self.own.fields if each.name not in table.column_names)
         lacks = lacks.then(additions_of(Schema(*own)))
         is_anew = self.rules.takes_all_but is not None
         written, _ = self._usable_columns(evidence.texts_newest_first if is_anew else evidence.texts_in_order)
         of_schemas = place(written, evolved(table, lacks), bound, self.rules)[0]
-        return lacks.then(of_schemas), told
+        return lacks.then(of_schemas), notes
 
     def types_of_newest(self, table: Schema, bound: ColumnMap, evidence: Evidence) -> dict[str, IcebergType]:
         """Return the newest schema's type by column, where the column does not hold that type."""
@@ -75,7 +75,7 @@ class ChangeColumns:
         usable, unused = [], []
         for text in texts:
             try:
-                usable.append(RowSchema(text, is_enveloped=self.is_enveloped, told=self.rules.told).columns)
+                usable.append(RowSchema(text, is_enveloped=self.is_enveloped, forms=self.rules.forms).columns)
             except ConfigError as error:
                 _log.warning("a schema beside events is not used: %s", error)
                 unused.append(error)
@@ -98,7 +98,7 @@ class PlacedRows:
         """
         known = (text, growth, is_whole)
         if known not in self._known:
-            schema = RowSchema(text, is_whole, self.is_enveloped, self.rules.told)
+            schema = RowSchema(text, is_whole, self.is_enveloped, self.rules.forms)
             rules = replace(self.rules, max_columns=growth.room)
             lacks, (names,) = place([schema.columns], self.table, self.bound, rules)
             is_enough = growth.has_ended or not lacks

@@ -27,8 +27,8 @@ from spark_jobs.records.layouts.events import (
     AvroEvents,
     EventReader,
     JsonEvents,
+    ReadChanges,
     ReadEvent,
-    Told,
     debezium,
     enveloped,
     upsert,
@@ -189,12 +189,12 @@ class ChangesDecoder:
                 seen = seen.merge(Evidence(records=len(indices), texts={schema: Seen(min(places), last)}))
         return seen.within(growth.max_fields_seen)
 
-    def _read_changes(self, records: Chunk) -> Told:
-        told = self.events.told(records)
-        for index, change in told.changes.items() if self.whose is not None else ():
+    def _read_changes(self, records: Chunk) -> ReadChanges:
+        result = self.events.read_changes(records)
+        for index, change in result.changes.items() if self.whose is not None else ():
             if change.source is not None and change.source != self.whose:
-                told.changes[index] = replace(change, row=b"{}", schema=None)
-        return told
+                result.changes[index] = replace(change, row=b"{}", schema=None)
+        return result
 
     def _decoded(
         self, values: Encoded, schema: str | None, columns: pa.Schema, growth: Growth, *, is_whole: bool
@@ -220,7 +220,7 @@ class PlainChangesDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``PlainDecoder``."""
-        changes, _, passed = self.events.told(records)
+        changes, _, passed = self.events.read_changes(records)
         of_rows = _of_rows(columns, self.events)
         rows: list[int] = []
         tables, more = [no_rows(of_rows)], list[int]()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _OWN_NAME = b'"_cdc_'
 
 
-class Told(NamedTuple):
+class ReadChanges(NamedTuple):
     """Results by record index: changes, invalid records, and events that are not row changes, by kind."""
 
     changes: dict[int, Change]
@@ -75,22 +75,22 @@ class JsonEvents:
     spelling: Spelling
     own: pa.Schema
 
-    def told(self, records: Chunk) -> Told:
+    def read_changes(self, records: Chunk) -> ReadChanges:
         """Return the changes that the records contain."""
         documents = Events(Documents(), Documents(), self.spelling)
-        told = Told({}, [], defaultdict(list))
+        result = ReadChanges({}, [], defaultdict(list))
         for index in range(len(records.offsets)):
             try:
                 change = self.read(documents, records, index)
                 if isinstance(change, Beside):
-                    told.passed[change].append(index)
+                    result.passed[change].append(index)
                 elif change is not None:
                     _refuse_own_names(change, self.own.names)
                     change = _timed(change, records, index)
-                    told.changes[index] = _keyed(change) if self.spelling.is_compared else change
+                    result.changes[index] = _keyed(change) if self.spelling.is_compared else change
             except NotReadError as error:
-                told.bad.append(_unread(index, error))
-        return told
+                result.bad.append(_unread(index, error))
+        return result
 
     def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:  # noqa: ARG002  (as of Avro)
         """Return nothing: schemas inside events have no id."""
@@ -133,24 +133,24 @@ class AvroEvents:
     documents: ReadDocuments = documents_in
     change: Callable[[AvroDocument, str | None, Spelling], Change] = change_in
 
-    def told(self, records: Chunk) -> Told:
+    def read_changes(self, records: Chunk) -> ReadChanges:
         """Return the changes that the records contain."""
         values, bad = self.documents(Encoded.there(records), self.schemas)
         keys, bad_keys = self.documents(Encoded.keys(records), self._of_keys)
         wrong = {each.index: each.of_key(each.index) for each in bad_keys}
-        told = Told({}, bad, defaultdict(list))
+        result = ReadChanges({}, bad, defaultdict(list))
         for index, event in values.items():
-            if (kind := beside(event.names, event.said)) is not None:
-                told.passed[kind].append(index)
+            if (kind := beside(event.names, event.value_of)) is not None:
+                result.passed[kind].append(index)
             elif index in wrong:
                 bad.append(wrong[index])
             else:
                 try:
                     change = self.change(event, _identity(keys.get(index)), self.spelling)
-                    told.changes[index] = _keyed(change) if self.spelling.is_compared else change
+                    result.changes[index] = _keyed(change) if self.spelling.is_compared else change
                 except NotReadError as error:
                     bad.append(_unread(index, error))
-        return told
+        return result
 
     def new_schemas(self, records: Chunk) -> tuple[SchemaKey, ...]:
         """Return the unknown schemas that the records name."""

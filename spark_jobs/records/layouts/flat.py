@@ -118,7 +118,7 @@ def flat(
 ) -> Format:
     """See ``format_of``."""
     growth, shaping = pipeline.table_schema.growth, shaping_of(pipeline)
-    schemas = schemas.told(rules.told)
+    schemas = schemas.in_forms(rules.forms)
     written = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
     columns: ColumnSource = written
     if table is not None:
