@@ -1,1 +1,1 @@
-"""Streams for clients that cannot speak Kafka: batches in, transactions out, and what was answered."""
+"""The gateway: clients without Kafka send batches, which become Kafka transactions and are acknowledged."""

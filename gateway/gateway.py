@@ -1,4 +1,4 @@
-"""The gateway: its streams, the slots of each, and what all of them share. It knows no protocol."""
+"""The gateway: its streams, their slots, and their common state. It is independent of protocols."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class GatewayMetrics:
-    """Counts by stream; gauges are as of the scrape."""
+    """The gateway's metrics: totals by stream; gauges are read at the scrape."""
 
     def __init__(self, spooled: Callable[[], SpoolSize], connected: Callable[[], int]) -> None:
         registry = self._registry = CollectorRegistry()
@@ -86,19 +86,19 @@ class GatewayMetrics:
             self.watch(family, read)
 
     def watch(self, gauge: Family, read: Callable[[], float]) -> None:
-        """Tell what is read at each scrape."""
+        """Add a gauge that is read at each scrape."""
         Gauge(gauge.name, gauge.help, registry=self._registry).set_function(read)
 
-    def left_untold(self, stream: str) -> None:
-        """Count a batch of which no more can be told."""
+    def count_unwatched(self, stream: str) -> None:
+        """Count a batch that gets no ``persisted`` answer."""
         self._counters[_UNTOLD.name].labels(stream).inc()
 
-    def came(self, stream: str, size_bytes: int) -> None:
-        """Count what was sent."""
+    def count_received(self, stream: str, size_bytes: int) -> None:
+        """Count the bytes of a received batch."""
         self._counters[_BYTES.name].labels(stream).inc(size_bytes)
 
-    def told(self, stream: str, answer: Answer, came: float | None = None) -> None:
-        """Count an answer; ``came``: when its batch did (``time.monotonic``), of the first answer to one."""
+    def count_answer(self, stream: str, answer: Answer, came: float | None = None) -> None:
+        """Count an answer; ``came`` is the batch's arrival (``time.monotonic``), for its first answer."""
         if isinstance(answer, Ack):
             self._counters[_BATCHES.name].labels(stream, answer.status).inc()
             if answer.status in {Status.OK, Status.BUFFERED}:
@@ -110,11 +110,11 @@ class GatewayMetrics:
             self._seconds.labels(stream).observe(time.monotonic() - came)
 
     def text(self) -> bytes:
-        """Return all of it as a scrape reads it."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
-# Streams, and what all of them share.
+# Streams, and their common state.
 
 
 _OWNER_SECONDS = 5.0
@@ -123,7 +123,7 @@ _STATES = list(State)
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One of the streams; ``pipelines`` are those that drain its topic."""
+    """A stream; ``pipelines`` are those that drain its topic."""
 
     name: str
     settings: StreamSettings
@@ -132,13 +132,13 @@ class Stream:
     pipelines: tuple[PipelineConfig, ...]
 
     def intake_of(self, source: str) -> Intake:
-        """Return who takes a source's batches; its slot is ours."""
+        """Return the intake of a source, whose slot belongs to this gateway."""
         return self.lanes[slot_of(source)].intake
 
 
 @dataclass(slots=True, eq=False)
 class Sender:
-    """A connection that has a source; ``fence`` has it take nothing more, ``token`` is its token's name."""
+    """The connection of a source; ``fence`` makes it reject batches, ``token`` is its token's name."""
 
     name: str | None
     token: str
@@ -148,7 +148,7 @@ class Sender:
 
 
 class Gateway:
-    """``url`` is where others are sent to for its sources; ``on_end`` is told when it cannot go on."""
+    """The gateway; ``url`` is the address for its sources, ``on_end`` is called when it cannot continue."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Gateway:
         self.metrics.watch(KNOWN, lambda: sum(len(lane.intake.stands) for lane in self._lanes()))
         self.metrics.watch(IDS, lambda: sum(len(lane.intake.ids) for lane in self._lanes()))
         memory, slots = settings.memory, len(settings.sources)
-        # Sources fall into slots alike.
+        # Sources spread evenly over slots.
         self._memory = memory.model_copy(
             update={"sources": -(-memory.sources // slots), "event_ids": -(-memory.event_ids // slots)}
         )
@@ -184,9 +184,9 @@ class Gateway:
         }
 
     def start(self) -> None:
-        """Take the slots.
+        """Take over the slots.
 
-        Raises ``ConfigError`` (``gateway-spool-foreign``) where the spool has batches of others.
+        Raises ``ConfigError`` (``gateway-spool-foreign``) if the spool has batches of other slots.
         """
         own = {(each.settings.topic, slot) for each in self.streams.values() for slot in each.lanes}
         if foreign := sorted(self.spool.slots() - own):
@@ -196,7 +196,7 @@ class Gateway:
             lane.start()
 
     def stop(self) -> None:
-        """Bring what was taken somewhere, and take nothing more; safe to repeat."""
+        """Accept no more batches and finish the accepted ones; safe to repeat."""
         self._is_closing = True
         for lane in self._lanes():
             lane.intake.close()
@@ -210,42 +210,42 @@ class Gateway:
 
     @property
     def ended(self) -> SluiceError | None:
-        """Return why the gateway cannot go on, None while it can."""
+        """The error because of which the gateway cannot continue; None while it can."""
         return next((lane.intake.ended for lane in self._lanes() if lane.intake.ended is not None), None)
 
     def offer(self, stream: Stream, batch: Batch, token: Token, listener: Listener) -> None:
-        """Take a batch of a source of ours; ``listener`` is told once or twice, on the loop that asks.
+        """Accept a batch of an own source; ``listener`` is called once or twice, on the caller's loop.
 
         See ``Intake.offer``.
         """
         loop, came = asyncio.get_running_loop(), iter((time.monotonic(),))
-        self.metrics.came(stream.name, batch.size_bytes)
+        self.metrics.count_received(stream.name, batch.size_bytes)
 
-        def told(answer: Answer) -> None:
-            self.metrics.told(stream.name, answer, next(came, None))
+        def on_answer(answer: Answer) -> None:
+            self.metrics.count_answer(stream.name, answer, next(came, None))
             listener(answer)
 
         def tell(answer: Answer) -> None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(told, answer)
+                loop.call_soon_threadsafe(on_answer, answer)
 
         if (wait_ms := token.wait_ms(len(batch.events), batch.size_bytes)) > 0:
             message = "the token's rate limit is exceeded: send the batch again later"
-            told(Nack(Reason.RATE_LIMITED, message, batch.sequence, retry_after_ms=wait_ms))
+            on_answer(Nack(Reason.RATE_LIMITED, message, batch.sequence, retry_after_ms=wait_ms))
         elif (answer := stream.intake_of(batch.source).offer(batch, tell)) is not None:
-            told(answer)
+            on_answer(answer)
 
     async def elsewhere(self, stream: Stream, source: str, *, is_secure: bool) -> Nack | None:
-        """Return where a source belongs that is not ours, None for one that is. It may ask Kafka.
+        """Return the rejection of a source of another gateway, None for an own one. May read from Kafka.
 
-        Who came by TLS, which a balancer may have ended, is sent by TLS.
+        A client that used TLS, which a balancer may have terminated, is sent to a TLS address.
         """
         slot = slot_of(source)
         if slot in stream.lanes:
             return None
         asked = self._owners.get((stream.name, slot))
         if asked is None or time.monotonic() - asked[0] > _OWNER_SECONDS:
-            # Once for all who come meanwhile: it reads a partition.
+            # Once for all requests meanwhile, since it reads a partition.
             asked = time.monotonic(), asyncio.ensure_future(run_sync(stream.topics.owner, slot))
             self._owners[stream.name, slot] = asked
         gateway = None
@@ -261,7 +261,7 @@ class Gateway:
         )
 
     def status(self) -> dict[str, Any]:
-        """Return what clients are told of all slots together."""
+        """Return the status of all slots together, for clients."""
         lanes = self._lanes()
         batches, size, used = zip((0, 0, 0.0), *(lane.intake.size() for lane in lanes), strict=True)
         return {
@@ -277,7 +277,7 @@ class Gateway:
         }
 
     def sources(self) -> Iterator[dict[str, Any]]:
-        """Yield who is connected, since when, and how far: accepted, in Kafka, in tables as it was told."""
+        """Yield each connected source with its time and progress: accepted, in Kafka, in tables."""
         for (stream, source), each in self.senders.items():
             yield {
                 "stream": stream,
@@ -285,17 +285,17 @@ class Gateway:
                 "name": each.name,
                 "token": each.token,
                 "connectedAt": each.connected_at,
-                **self.streams[stream].intake_of(source).told(source),
+                **self.streams[stream].intake_of(source).progress(source),
                 "lastPersistedSequence": each.persisted or None,
             }
 
     @property
     def is_ready(self) -> bool:
-        """True if all slots are taken."""
+        """True if this gateway owns all its slots."""
         return not self._is_closing and all(lane.intake.was_open for lane in self._lanes())
 
     def look(self) -> dict[str, Any]:
-        """Return the state of all, as whoever watches it is told."""
+        """Return the state of the gateway for health checks."""
         size = self.spool.size()
         spool = {"batches": size.batches, "bytes": size.bytes, "oldestAgeMs": size.oldest_age_ms}
         own = {"isReady": self.is_ready, "sources": self.settings.sources_text, "spool": spool}
@@ -331,7 +331,7 @@ class Gateway:
 
 
 def drained_by(settings: GatewaySettings, slots: set[tuple[str, int]]) -> GatewaySettings:
-    """Return the settings of a gateway that has the spool's slots, to have them sent and end."""
+    """Return the settings of a gateway that sends the spool's slots and then ends."""
     topics = sorted({topic for topic, _ in slots})
     streams = {topic: StreamSettings(topic=topic) for topic in topics}
     own = tuple(sorted({slot for _, slot in slots}))

@@ -1,4 +1,4 @@
-"""The gateway's addresses: batches by WebSocket and by POST, its health, and its metrics."""
+"""The gateway's routes: batches by WebSocket and by POST, health, sources and metrics."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _STATUSES = {
 
 @dataclass(frozen=True, slots=True)
 class GatewayApi:
-    """The application; ``flush`` starts a run of a stream's pipeline and says what became of that."""
+    """The application; ``flush`` starts a run of a stream's pipelines and returns the outcome."""
 
     gateway: Gateway
     tokens: Tokens
@@ -69,7 +69,7 @@ class GatewayApi:
     origins: Collection[str] = ()
 
     def app(self) -> Starlette:
-        """Return it for a server."""
+        """Return the application for a server."""
         headers = ["authorization", "content-type", "idempotency-key"]
         cors = Middleware(
             CORSMiddleware, allow_origins=self.origins, allow_methods=["POST"], allow_headers=headers
@@ -86,7 +86,7 @@ class GatewayApi:
         )
 
     async def finish(self) -> None:
-        """Take no new batches and have those under way answered; connections are open still."""
+        """Accept no new batches and answer the accepted ones; connections stay open."""
         await run_sync(self.gateway.stop)
         await asyncio.sleep(0.2)  # what was answered is sent
 
@@ -108,17 +108,17 @@ class GatewayApi:
             self.gateway.connected -= 1
 
     async def _post(self, request: Request) -> Response:
-        stream, told = None, dict[str, Any]()
+        stream, message = None, dict[str, Any]()
         try:
             stream, token = self._admitted(request)
             body = await self._body(request)
-            told = _told(request, body)
-            batch = read_batch(told, read_source(told.get("sourceId")), stream.settings, len(body))
+            message = _message(request, body)
+            batch = read_batch(message, read_source(message.get("sourceId")), stream.settings, len(body))
             token.refuse_other(batch.source)
         except RefusedError as error:
             if stream is not None:
-                self.gateway.metrics.told(stream.name, error.nack())
-            return _answered(error.nack(), _batch_id(told), error.status)
+                self.gateway.metrics.count_answer(stream.name, error.nack())
+            return _answered(error.nack(), _batch_id(message), error.status)
         is_secure = request.url.is_secure
         if (elsewhere := await self.gateway.elsewhere(stream, batch.source, is_secure=is_secure)) is not None:
             return _answered(elsewhere, batch.id, HTTPStatus.CONFLICT)
@@ -180,50 +180,50 @@ class GatewayApi:
 
 
 def refusal(status: HTTPStatus, message: str) -> Response:
-    """Return what is answered to a request that no stream is to hear of."""
+    """Return the response to a request that does not belong to a stream."""
     return _answered(Nack(Reason.INVALID_FORMAT, message), status=status)
 
 
-def _told(request: Request, body: bytes) -> dict[str, Any]:
-    """Return what a request says: an object with the words, or events with the rest in the address."""
+def _message(request: Request, body: bytes) -> dict[str, Any]:
+    """Return the message of a request: an object, or events with the other fields in the address."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     read = parse_lines(body) if kind == NDJSON else parse(body)
-    told: dict[str, Any] = read if type(read) is dict else {"events": read}
+    message: dict[str, Any] = read if type(read) is dict else {"events": read}
     if key := request.headers.get("idempotency-key"):
-        told["batchId"] = key
-    told |= {name: value for name, value in request.query_params.items() if name in _WORDS}
-    number = told.get("sequenceNumber")
+        message["batchId"] = key
+    message |= {name: value for name, value in request.query_params.items() if name in _WORDS}
+    number = message.get("sequenceNumber")
     if type(number) is str and _DIGITS.fullmatch(number):
-        told["sequenceNumber"] = int(number)
-    return told
+        message["sequenceNumber"] = int(number)
+    return message
 
 
-def _batch_id(told: dict[str, Any]) -> str | None:
-    """Return the id of a batch that was refused, if it can be said back."""
+def _batch_id(message: dict[str, Any]) -> str | None:
+    """Return the id of a rejected batch, if it is a valid text."""
     with suppress(RefusedError):
-        return read_text(told.get("batchId"), "batchId")
+        return read_text(message.get("batchId"), "batchId")
     return None
 
 
 def _answered(answer: Answer, batch_id: str | None = None, status: HTTPStatus | None = None) -> Response:
-    """Return an answer as it is sent; ``status`` where the answer does not say it."""
-    told, is_ack = answer.to_json(), isinstance(answer, Ack)
+    """Return the response for an answer; ``status`` overrides that of the answer."""
+    fields, is_ack = answer.to_json(), isinstance(answer, Ack)
     body = {
         "batchId": batch_id,
         "success": is_ack,
         "eventsProcessed": 0,
         "duplicatesSkipped": 0,
-        "usedFallback": told.get("status") == Status.FALLBACK,
+        "usedFallback": fields.get("status") == Status.FALLBACK,
         "error": None,
     }
-    del told["type"]
+    del fields["type"]
     if isinstance(answer, Ack):
         is_there = answer.status is not Status.FALLBACK
-        return JSONResponse({**body, **told}, HTTPStatus.OK if is_there else HTTPStatus.ACCEPTED)
-    told.pop("sequenceNumber", None)
+        return JSONResponse({**body, **fields}, HTTPStatus.OK if is_there else HTTPStatus.ACCEPTED)
+    fields.pop("sequenceNumber", None)
     status, headers = status or _STATUSES[answer.reason], {}
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
         headers["Retry-After"] = str(math.ceil((answer.again_ms or 1000) / 1000))
     if status is HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse({**body, "error": told}, status, headers=headers)
+    return JSONResponse({**body, "error": fields}, status, headers=headers)

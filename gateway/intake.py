@@ -1,6 +1,6 @@
-"""Which batches a slot has taken, and what it knows of their sources: asked from the loop and its thread.
+"""The accepted batches of a slot, and the state of their sources; used by the loop and the slot's thread.
 
-A source's batches are taken one after the other; one that is known is joined, one that is too far on refused.
+A source's batches are accepted in order; a repeated one joins the first, one with a gap is rejected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.topics import BATCH_ID, Ids, Stand
 from spark_jobs.config.gateway import MemorySettings
 from spark_jobs.protocol.errors import SluiceError
 
-# A transaction costs a broker the same whatever is in it: with 5 ms, eight slots kept it busy by small ones.
+# A transaction's cost for the broker is fixed: with 5 ms, eight slots kept a broker busy with small ones.
 WINDOW_SECONDS = 0.025
 WINDOW_BATCHES = 500
 QUEUE_BATCHES = 2_000
@@ -32,9 +32,10 @@ Listener = Callable[[Answer], None]
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A batch on its way: taken, not yet known to be in Kafka, and who is to be told.
+    """An accepted batch that is not known to be in Kafka yet, with its listeners.
 
-    It has no events while they lie on the disk alone; ``counts`` are of its last write, as in an ``Ack``.
+    It has no events while they are on the disk only; ``counts`` are those of its last write, as in an
+    ``Ack``.
     """
 
     batch: Batch
@@ -44,24 +45,24 @@ class Waiting:
 
     @property
     def source(self) -> str:
-        """Return whose it is."""
+        """The id of the batch's source."""
         return self.batch.source
 
     @property
     def sequence(self) -> int:
-        """Return its number, which it has once it is taken."""
+        """The batch's sequence number, set when it is accepted."""
         return self.batch.sequence or 0
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return what tells it from others of its slot."""
+        """The batch's identity in its slot."""
         return self.source, self.sequence
 
 
 class Intake:
-    """Takes batches once it ``was_open``, until it ``is_closing`` or has ``ended``.
+    """Accepts batches once it ``was_open``, until it ``is_closing`` or has ``ended``.
 
-    ``stands`` and ``ids`` are what Kafka is known to have; the slot's thread alone has them changed.
+    ``stands`` and ``ids`` are the state in Kafka as far as known; only the slot's thread changes them.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Intake:
         on_disk: Iterable[Batch],
         memory: MemorySettings,
     ) -> None:
-        """Begin with what lies on the disk, without its events; of the rest so much is remembered."""
+        """Begin with the batches on the disk, without their events; ``memory`` has the limits."""
         self._memory = memory
         self._ids_seconds = ids_seconds
         self._changed = threading.Condition()
@@ -83,15 +84,15 @@ class Intake:
             self._know(Waiting(batch, is_spooled=True))
         self.stands: dict[str, Stand] = {}
         self.ids: OrderedDict[tuple[str, str, str], float] = OrderedDict()
-        self._wanted: set[str] = set()  # sources that were forgotten, and ask
+        self._requested: set[str] = set()  # forgotten sources whose state is requested
         self._has_forgotten = False
         self.was_open = self.is_closing = False
         self.ended: SluiceError | None = None
 
     def offer(self, batch: Batch, listener: Listener) -> Answer | None:
-        """Take a batch, whose ``listener`` is told once or twice from another thread, or answer at once.
+        """Accept a batch, or return an answer at once.
 
-        A batch that was put on the disk is told of again when Kafka has it.
+        ``listener`` is called from another thread: once, or twice for a batch that was first on the disk.
         """
         with self._changed:
             self._forget_ids()
@@ -114,8 +115,8 @@ class Intake:
                 return Ack(number, Status.DUPLICATE, skipped=len(batch.events))
             return misplaced(number, accepted)
 
-    def told(self, source: str) -> dict[str, int]:
-        """Return how far it is as clients are told, if that is known: accepted, and in Kafka."""
+    def progress(self, source: str) -> dict[str, int]:
+        """Return the source's last accepted number, and its last one in Kafka; empty if unknown."""
         if self.unknown(source) is not None:
             return {}
         return {
@@ -124,11 +125,11 @@ class Intake:
         }
 
     def accepted(self, source: str) -> int:
-        """Return the last number of a source that is in Kafka, on the disk, or on its way."""
+        """Return the last number of a source that is in Kafka, on the disk, or waiting."""
         return max(self._accepted.get(source, 0), self.stand(source).sequence)
 
     def _known_number(self, batch: Batch) -> int | None:
-        """Return the number under which a batch of that id came before; of one in Kafka one that it has."""
+        """Return the number of an earlier batch with that id; for one in Kafka the source's last number."""
         if batch.id is None:
             return None
         if (batch.source, BATCH_ID, batch.id) in self.ids:
@@ -137,12 +138,12 @@ class Intake:
         return None if waiting is None else waiting.sequence
 
     def _join(self, waiting: Waiting, listener: Listener) -> Answer | None:
-        """Have one more told of a batch that is under way, or on the disk."""
+        """Add a listener to a batch that waits, or is on the disk."""
         waiting.listeners = [*waiting.listeners[-_MOST_LISTENERS:], listener]
         return Ack(waiting.sequence, Status.FALLBACK) if waiting.is_spooled else None
 
     def _forget_ids(self) -> None:
-        """Forget those of long ago, which are in front."""
+        """Forget old ids, which are at the front."""
         since = time.monotonic() - self._ids_seconds
         while self.ids and self.ids[next(iter(self.ids))] < since:
             self.ids.popitem(last=False)
@@ -158,14 +159,14 @@ class Intake:
         return self.unknown(batch.source, sequence)
 
     def unknown(self, source: str, sequence: int | None = None) -> Nack | None:
-        """Return what is told while nobody knows how far a source is, None since Kafka has been asked."""
+        """Return the rejection while the source's state is not known, None once it was read from Kafka."""
         if not self.was_open:
             return Nack(Reason.INTERNAL_ERROR, "the gateway has not reached Kafka since its start", sequence)
         with self._changed:
             if not self._has_forgotten or source in self.stands or source in self._accepted:
                 return None
-            if len(self._wanted) < self._memory.sources:
-                self._wanted.add(source)
+            if len(self._requested) < self._memory.sources:
+                self._requested.add(source)
                 self._changed.notify_all()
         message = "the source's last sequence number is being read from Kafka: send again"
         return Nack(Reason.INTERNAL_ERROR, message, sequence, _READ_MS)
@@ -191,36 +192,36 @@ class Intake:
         return max(len(self._queue) / QUEUE_BATCHES, self._queue_bytes / QUEUE_BYTES)
 
     def size(self) -> tuple[int, int, float]:
-        """Return the batches in the queue, their bytes, and the share of it that is taken."""
+        """Return the number of batches in the queue, their bytes, and the used share of the queue."""
         with self._changed:
             return len(self._queue), self._queue_bytes, self._used()
 
     def stand(self, source: str) -> Stand:
-        """Return how far a source is in Kafka."""
+        """Return the state of a source in Kafka."""
         return self.stands.get(source, Stand())
 
     def close(self) -> None:
-        """Take no more batches; the slot ends when those that were taken are in Kafka or on the disk."""
+        """Accept no more batches; the slot ends when the accepted ones are in Kafka or on the disk."""
         with self._changed:
             self.is_closing = True
             self._changed.notify_all()
 
-    # From here on the slot's own thread asks.
+    # The methods below are called by the slot's own thread.
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or until it is closed."""
+        """Wait for ``seconds``, or until it is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self.is_closing, seconds)
 
     def next_window(self, until: float, most_bytes: int, *, may_read: bool) -> list[Waiting] | None:
-        """Return what waits in its order, nothing from ``until`` on, None when all is done.
+        """Return waiting batches in order; empty at ``until``, None when all is done.
 
-        It is no larger than ``most_bytes``, unless it is one batch. Nothing, if it ``may_read``, also for
-        who asks how far a source is.
+        They are not larger than ``most_bytes``, except a single batch. If it ``may_read``, the result is also
+        empty when a source's state is requested.
         """
         with self._changed:
             while not self._queue:
-                if self._wanted and may_read:
+                if self._requested and may_read:
                     return []
                 if self.is_closing:
                     return None
@@ -243,16 +244,16 @@ class Intake:
         return window
 
     def open(self, stands: Mapping[str, Stand], ids: Ids) -> list[Waiting]:
-        """Know what Kafka was found with; return batches that it has, whose answer was lost."""
+        """Set the state found in Kafka; return the batches that are in it and were not answered."""
         with self._changed:
-            self.stands.clear()  # they may be less than before: a topic that was made anew, a restored Kafka
+            self.stands.clear()  # they may be lower than before: a re-created topic, a restored Kafka
             self.know(stands, dict(sorted(ids.items(), key=itemgetter(1))))
             self._accepted = dict(sorted(self._waiting))
             self.was_open = True
             return [each for each in self._waiting.values() if self.is_settled(each)]
 
     def know(self, stands: Mapping[str, Stand], ids: Ids) -> None:
-        """Know what Kafka has since."""
+        """Update the state in Kafka."""
         with self._changed:
             for source, stand in stands.items():
                 self.stands.pop(source, None)  # the last to be forgotten
@@ -264,15 +265,15 @@ class Intake:
                     self._has_forgotten = True
 
     def read(self, read: Callable[[], Mapping[str, Stand]]) -> None:
-        """Know again the sources that were forgotten and asked."""
+        """Read the state of the requested sources again."""
         with self._changed:
-            wanted, self._wanted = self._wanted, set()
-        if wanted:
+            requested, self._requested = self._requested, set()
+        if requested:
             stands = read()
-            self.know({source: stands.get(source, Stand()) for source in wanted}, {})
+            self.know({source: stands.get(source, Stand()) for source in requested}, {})
 
     def of_spool(self, batch: Batch) -> Waiting:
-        """Return a batch that lay on the disk, with whoever waits for it."""
+        """Return a batch from the disk, with its listeners."""
         with self._changed:
             waiting = self._waiting.get((batch.source, batch.sequence or 0)) or Waiting(
                 batch, is_spooled=True
@@ -281,18 +282,18 @@ class Intake:
             return waiting
 
     def still_waiting(self, window: Sequence[Waiting]) -> list[Waiting]:
-        """Leave out those that were answered, and those whose source has sent another in their place."""
+        """Drop batches that were answered or superseded by a newer one from the same source."""
         with self._changed:
             return [each for each in window if self._waiting.get(each.key) is each]
 
     def spooled(self, left: Sequence[Waiting]) -> None:
-        """Know that these lie on the disk, and keep their events no more."""
+        """Mark batches as being on the disk, and free their events."""
         with self._changed:
             for each in left:
                 each.batch, each.is_spooled = replace(each.batch, events=()), True
 
     def forget(self, done: Sequence[Waiting]) -> None:
-        """Wait for these no more; what comes next of a source is what Kafka has, and what still waits."""
+        """Remove finished batches; a source continues after its last batch in Kafka or waiting."""
         with self._changed:
             for each in done:
                 batch_id = each.batch.id
@@ -307,14 +308,14 @@ class Intake:
                     self._accepted.pop(each.source, None)
 
     def give_up(self) -> list[Waiting]:
-        """Return everything that waits and is not on the disk; nothing is taken from the queue any more."""
+        """Empty the queue; return all waiting batches that are not on the disk."""
         with self._changed:
             self._queue.clear()
             self._queue_bytes = 0
             return [each for each in self._waiting.values() if not each.is_spooled]
 
     def is_settled(self, waiting: Waiting) -> bool:
-        """True if Kafka has it: its number, and nothing else under that."""
+        """True if this batch is in Kafka, and not another one with its number."""
         stand = self.stand(waiting.source)
         is_of = stand.is_of(waiting.sequence, waiting.batch.digest)
         return waiting.sequence <= stand.sequence and is_of is not False

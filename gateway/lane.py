@@ -1,7 +1,7 @@
-"""One slot of a stream: brings the batches that its intake has into Kafka, or onto the disk.
+"""One slot of a stream: writes the batches of its intake to Kafka, or to the disk.
 
-A batch is answered once it is somewhere. What Kafka may or may not have is found out by taking the slot anew;
-what it does not have is written again, in the order it came, before anything later.
+A batch is answered once it is stored. If the outcome of a write is unknown, the slot is taken over again,
+which shows what Kafka has; missing batches are written again in order, before later ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lane:
-    """Asked from the server's loop; a thread of its own does the work."""
+    """A slot, used from the server's loop; its own thread does the work."""
 
     def __init__(
         self,
@@ -59,22 +59,22 @@ class Lane:
         self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
 
     def start(self) -> None:
-        """Take the slot, and go on until closed."""
+        """Take over the slot, and write batches until closed."""
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until it has ended, if it was started: with its intake closed and all of that somewhere."""
+        """Wait for the end of a started slot, whose intake is closed."""
         if self._thread.ident is not None:
             self._thread.join()
 
     @property
     def state(self) -> State:
-        """Return what it does."""
+        """The slot's state for clients."""
         if self._on_disk:
             return State.DRAINING if self._is_draining else State.SPOOLING
         return State.BUSY if self.intake.is_slow else State.READY
 
-    # From here on the slot's own thread.
+    # The methods below run in the slot's own thread.
 
     def _run(self) -> None:
         is_over = False
@@ -82,7 +82,7 @@ class Lane:
             try:
                 self._work()
                 is_over = True
-            except Exception:  # noqa: BLE001  (one slot begins anew, all others go on)
+            except Exception:  # noqa: BLE001  (this slot restarts, the others continue)
                 _log.exception("slot %d of %s failed and restarts", self._place[1], self._place[0])
                 self._writer.close()
                 self.intake.was_open = False
@@ -108,7 +108,7 @@ class Lane:
             self._handle(window)
 
     def _handle(self, window: list[Waiting]) -> None:
-        """Bring a window somewhere; the disk is tried after Kafka, or at once while that is known away."""
+        """Store a window of batches: in Kafka, or on the disk if Kafka does not answer."""
         is_away = bool(self._on_disk) and time.monotonic() < self._try_at
         is_once = bool(self._on_disk) or self.intake.is_closing or not window
         tries = 0 if is_away else 1 if is_once else TRIES
@@ -126,10 +126,10 @@ class Lane:
         self._put_away(self.intake.still_waiting(window))
 
     def _is_brought(self, window: Sequence[Waiting] = ()) -> bool:
-        """Take the slot if it is not ours, write what lies on the disk, and the window.
+        """Take over the slot if needed, write the batches on the disk, then the window.
 
-        False: Kafka is away, or the slot is to end before all that lies on the disk is written. Nothing goes
-        on where another has the slot, nor with what never worked.
+        Returns False if Kafka does not answer, or the slot is to end before all batches of the disk are
+        written. A slot that another gateway owns, or that never worked, ends.
         """
         try:
             if not self._writer.is_open:
@@ -152,7 +152,7 @@ class Lane:
         return True
 
     def _drain_spool(self) -> bool:
-        """Write what lies on the disk, for some time: what came meanwhile goes behind it, and is told of."""
+        """Write batches from the disk for a limited time; newer ones are added behind them meanwhile."""
         self._is_draining, until = bool(self._on_disk), time.monotonic() + _DRAIN_SECONDS
         while self._on_disk and not self.intake.is_closing:
             if not (spooled := self._spool.first(*self._place, self._pace.most_bytes)):
@@ -172,7 +172,7 @@ class Lane:
         return not self._on_disk
 
     def _write(self, window: Sequence[Waiting]) -> None:
-        """Write what fits behind what Kafka has; what the broker refuses for itself is turned away alone."""
+        """Write the batches that continue their sources; a batch that the broker rejects fails alone."""
         stands, ids, records = dict[str, Stand](), Ids(), list[Outgoing]()
         fits, left, others = list[Waiting](), list[Waiting](), set[str]()
         now = time.monotonic() if self._ids_seconds else None
@@ -209,12 +209,12 @@ class Lane:
         return True
 
     def _settle(self, done: Sequence[Waiting]) -> None:
-        """Tell of batches that Kafka has."""
+        """Acknowledge batches that are in Kafka."""
         status = Status.BUFFERED if self.intake.is_slow else Status.OK
         self._answer(done, lambda each: Ack(each.sequence, status, *each.counts))
 
     def _misfit(self, left: Waiting) -> Answer:
-        """Return what is told of a batch that Kafka has already, or has no place for."""
+        """Return the answer for a batch that is already in Kafka, or does not continue its source."""
         if self.intake.is_settled(left):
             return Ack(left.sequence, Status.DUPLICATE, skipped=len(left.batch.events))
         return misplaced(left.sequence, self.intake.stand(left.source).sequence)
@@ -228,7 +228,7 @@ class Lane:
             self._tell(each, answer(each))
 
     def _put_away(self, left: list[Waiting]) -> None:
-        """Put batches on the disk that are next of their source; who sent them keeps them until `ok`."""
+        """Write batches that continue their source to the disk; clients keep them until `ok`."""
         ends, fits, misfits = dict[str, int](), list[Waiting](), list[Waiting]()
         for each in left:
             if each.sequence == (ends.get(each.source) or self._last(each.source)) + 1:

@@ -1,6 +1,6 @@
-"""What clients send, read: nothing in a frame can do more than be refused.
+"""Parses client messages; invalid input is rejected with an error.
 
-A value goes on as it was written but for blanks: numbers keep every digit.
+A value is passed on as written, except for blanks: numbers keep every digit.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import orjson
 from spark_jobs.config.gateway import SLOTS, StreamSettings
 from spark_jobs.formats.connect.events import DELETE, OPERATIONS
 
-# The words of the protocol: what is answered to a batch, and why one is turned away.
+# The answers of the protocol: acknowledgements and rejections.
 
 
-# Of the second a status and a pong say what Kafka has beside what was accepted.
+# With version 2, status and pong have the last number in Kafka in addition to the last accepted one.
 VERSIONS = (1, 2)
 
 
 class State(StrEnum):
-    """What a gateway does; of several the last that holds."""
+    """The state of a gateway; the last one that applies."""
 
     READY = "ready"
     BUSY = "busy"
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 
 class Status(StrEnum):
-    """What became of a batch."""
+    """The status of an acknowledged batch."""
 
     OK = "ok"
     BUFFERED = "buffered"
@@ -47,7 +47,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a batch was not taken."""
+    """The reason why a batch was rejected."""
 
     BUFFER_FULL = "buffer_full"
     RATE_LIMITED = "rate_limited"
@@ -68,7 +68,7 @@ _AGAIN_MS = {
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """A batch is where ``status`` says."""
+    """The acknowledgement of a batch; ``status`` is where it is stored."""
 
     sequence: int
     status: Status
@@ -77,7 +77,7 @@ class Ack:
 
     def to_json(self, batch_id: str | None = None) -> dict[str, Any]:
         """Return it as it is sent."""
-        told = {
+        fields = {
             "type": "ack",
             "status": self.status,
             "sequenceNumber": self.sequence,
@@ -85,14 +85,14 @@ class Ack:
             "eventsProcessed": self.processed,
             "duplicatesSkipped": self.skipped,
         }
-        return _known(told)
+        return _known(fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """A batch is nowhere; ``expected`` is the sequence that would be taken, ``field`` what is wrong.
+    """The rejection of a batch; ``expected`` is the next sequence number, ``field`` the invalid field.
 
-    ``gateway`` is where the source belongs, if that is known.
+    ``gateway`` is the address of the source's gateway, if known.
     """
 
     reason: Reason
@@ -105,12 +105,12 @@ class Nack:
 
     @property
     def should_retry(self) -> bool:
-        """True if the same batch may be taken later, or elsewhere."""
+        """True if the same batch may be accepted later, or by another gateway."""
         return self.reason in _AGAIN_MS or self.gateway is not None
 
     @property
     def is_taken(self) -> bool:
-        """True if its number is another batch's."""
+        """True if its sequence number belongs to another batch."""
         return self.expected is not None and self.sequence is not None and self.expected > self.sequence
 
     def to_json(self, batch_id: str | None = None) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Nack:
             "field": self.field,
             "gateway": self.gateway,
         }
-        told = {
+        fields = {
             "type": "nack",
             "reason": self.reason,
             "shouldRetry": self.should_retry,
@@ -130,11 +130,11 @@ class Nack:
             "batchId": batch_id,
             "details": _known(details),
         }
-        return _known(told)
+        return _known(fields)
 
     @property
     def again_ms(self) -> int | None:
-        """Return when to try again, None where that helps nothing."""
+        """The milliseconds to wait before a retry; None if a retry cannot succeed."""
         return self.retry_after_ms or _AGAIN_MS.get(self.reason)
 
 
@@ -146,7 +146,7 @@ def _known(words: dict[str, Any]) -> dict[str, Any]:
 
 
 def slot_of(source: str) -> int:
-    """Return the slot of a source: the same in every version, since states lie by it."""
+    """Return the slot of a source; must never change, since states are stored by slot."""
     return crc32(source.encode()) % SLOTS
 
 
@@ -161,7 +161,7 @@ _NONE, _END = b"\xff", b"\xfe"
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """A message that says nothing that can be taken; ``status`` is what a POST of it is answered with."""
+    """An invalid message; ``status`` is the HTTP status of its response."""
 
     message: str
     field: str | None = None
@@ -169,12 +169,12 @@ class RefusedError(Exception):
     reason: Reason = Reason.INVALID_FORMAT
 
     def nack(self, sequence: int | None = None) -> Nack:
-        """Return what is answered."""
+        """Return the rejection to send."""
         return Nack(self.reason, self.message, sequence, field=self.field)
 
 
 class Event(NamedTuple):
-    """A record to be: key and value as Kafka gets them, and the event's id, if it has one."""
+    """An event: key and value for its Kafka record, and its id, if it has one."""
 
     key: bytes | None
     value: bytes | None
@@ -183,9 +183,9 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of a source in their order; without a ``sequence`` the next one is meant.
+    """Events of a source in order; without a ``sequence`` the next number is used.
 
-    ``digest`` tells its events from others of the same number, when they lie elsewhere too.
+    ``digest`` distinguishes its events from those of another batch with the same number.
     """
 
     source: str
@@ -196,25 +196,25 @@ class Batch:
     digest: bytes = b""
 
     def __post_init__(self) -> None:
-        """Make its digest of its events."""
+        """Compute the digest of the events."""
         if not self.digest:
-            told: list[bytes] = []
+            parts: list[bytes] = []
             for key, value, name in self.events:
-                told += (_NONE if key is None else key, _NONE if value is None else value)
-                told.append(_NONE if name is None else name.encode())
-            made = blake2b(_END.join(told), digest_size=DIGEST_BYTES)
-            object.__setattr__(self, "digest", made.digest())
+                parts += (_NONE if key is None else key, _NONE if value is None else value)
+                parts.append(_NONE if name is None else name.encode())
+            hashed = blake2b(_END.join(parts), digest_size=DIGEST_BYTES)
+            object.__setattr__(self, "digest", hashed.digest())
 
 
 def parse(text: str | bytes) -> Any:
-    """Return a document. Raises ``RefusedError``."""
+    """Parse a JSON document. Raises ``RefusedError``."""
     try:
         written = text.encode() if isinstance(text, str) else text
         read = orjson.loads(written)
-        if orjson.dumps(read) == written:  # as browsers write it: no number and no field is another one now
+        if orjson.dumps(read) == written:  # as browsers write it: no number and no field has changed
             return read
     except (ValueError, TypeError):
-        pass  # of numbers, nesting, or what is no JSON: told below
+        pass  # numbers, nesting or invalid JSON: handled below
     try:
         return json.loads(text, parse_float=orjson.Fragment, parse_int=_whole, parse_constant=_refuse)
     except RecursionError:
@@ -224,12 +224,12 @@ def parse(text: str | bytes) -> Any:
 
 
 def parse_lines(body: bytes) -> list[Any]:
-    """Return the documents of a body with one a line. Raises ``RefusedError``."""
+    """Parse a body with one JSON document per line. Raises ``RefusedError``."""
     return [parse(line) for line in body.splitlines() if line.strip()]
 
 
 def read_batch(message: dict[str, Any], source: str, stream: StreamSettings, size_bytes: int) -> Batch:
-    """Return the batch that a message is. Raises ``RefusedError``."""
+    """Return the batch of a message. Raises ``RefusedError``."""
     sequence = message.get("sequenceNumber")
     if sequence is not None and not (type(sequence) is int and 0 < sequence <= _MOST_SEQUENCE):
         raise RefusedError("not a whole number of at least 1", "sequenceNumber")
@@ -245,12 +245,12 @@ def read_batch(message: dict[str, Any], source: str, stream: StreamSettings, siz
 
 
 def too_large(message: str, field: str | None = None) -> RefusedError:
-    """Return why what is sent is not taken."""
+    """Return the error for a message that is too large."""
     return RefusedError(message, field, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
 
 def read_text(value: Any, field: str) -> str | None:
-    """Return a short text. Raises ``RefusedError``."""
+    """Return a short text, or None. Raises ``RefusedError``."""
     if value is None:
         return None
     if type(value) is not str or not 0 < len(value) <= MOST_TEXT or not value.isprintable():
@@ -259,7 +259,7 @@ def read_text(value: Any, field: str) -> str | None:
 
 
 def read_source(value: Any) -> str:
-    """Return a source's id, which there must be. Raises ``RefusedError``."""
+    """Return a source's id, which is required. Raises ``RefusedError``."""
     source = read_text(value, "sourceId")
     if source is None:
         raise RefusedError("the field is missing", "sourceId")

@@ -1,4 +1,4 @@
-"""What clients ask of tables: to be told when their batches are in, and runs that bring them in."""
+"""Notifies clients when their batches are in tables, and starts runs on request."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 LOOK_SECONDS = 1.0
-# One source may have so large a part of what waits.
+# A source may have at most this fraction of the waiting batches.
 _SHARE = 10
 
 
 @dataclass(slots=True, eq=False)
-class _Wanted:
-    """``ends`` are the topic's, of a moment when it had the batch; empty until somebody has looked."""
+class _Request:
+    """A batch that waits for ``persisted``; ``ends`` are the topic's after the batch, empty until read."""
 
     source: str
     tell: Callable[[], None]
@@ -41,85 +41,85 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Those of one stream, whose pipelines may be paused for long: no other stream waits for them."""
+    """The waiting batches of one stream, separate since its pipelines may be paused for long."""
 
-    wanted: list[_Wanted] = field(default_factory=list)
+    requests: list[_Request] = field(default_factory=list)
     of_source: Counter[str] = field(default_factory=Counter)
     looking: asyncio.Task[None] | None = None
 
-    def keep(self, kept: list[_Wanted]) -> None:
-        self.wanted = kept
+    def keep(self, kept: list[_Request]) -> None:
+        self.requests = kept
         self.of_source = Counter(each.source for each in kept)
 
 
 class Persisted:
-    """Looks at tables while anybody waits for one; asked from the server's loop."""
+    """Looks at tables while batches wait for them; used from the server's loop."""
 
     def __init__(self, connections: Connections, most: int) -> None:
-        """Begin; ``most`` batches of a stream wait."""
+        """Prepare; at most ``most`` batches of a stream wait."""
         self._connections = connections
         self._most = most
         self._waiting: defaultdict[str, _Waiting] = defaultdict(_Waiting)
 
     def __len__(self) -> int:
-        """Return how many wait."""
-        return sum(len(each.wanted) for each in self._waiting.values())
+        """Return the number of waiting batches."""
+        return sum(len(each.requests) for each in self._waiting.values())
 
     def tell(self, stream: Stream, source: str, tell: Callable[[], None]) -> bool:
-        """Call ``tell`` when the tables of all its pipelines have what is in the topic now.
+        """Call ``tell`` when the tables of all pipelines have the records that are in the topic now.
 
-        False: too many wait. Then a later batch of the source says that this one is there too.
+        Returns False if too many batches wait; then a later batch's notification covers this one.
         """
         waiting = self._waiting[stream.name]
-        if len(waiting.wanted) >= self._most or waiting.of_source[source] * _SHARE >= self._most:
+        if len(waiting.requests) >= self._most or waiting.of_source[source] * _SHARE >= self._most:
             return False
-        waiting.wanted.append(_Wanted(source, tell))
+        waiting.requests.append(_Request(source, tell))
         waiting.of_source[source] += 1
         if waiting.looking is None or waiting.looking.done():
             waiting.looking = asyncio.create_task(self._look(stream, waiting))
         return True
 
     def leave(self, stream: Stream, source: str) -> None:
-        """Forget who has left."""
+        """Remove the batches of a source that has disconnected."""
         waiting = self._waiting[stream.name]
         if waiting.of_source[source]:
-            waiting.keep([each for each in waiting.wanted if each.source != source])
+            waiting.keep([each for each in waiting.requests if each.source != source])
 
     async def _look(self, stream: Stream, waiting: _Waiting) -> None:
-        while waiting.wanted:
+        while waiting.requests:
             try:
-                done = {*await run_sync(self._done, stream, [*waiting.wanted], abandon_on_cancel=True)}
+                done = {*await run_sync(self._done, stream, [*waiting.requests], abandon_on_cancel=True)}
             except SluiceError as error:
                 logging.getLogger(__name__).warning("%s", scrub(str(error)))
                 done = set()
             if done:
-                told = [each for each in waiting.wanted if each in done]
-                waiting.keep([each for each in waiting.wanted if each not in done])
-                for each in told:
+                finished = [each for each in waiting.requests if each in done]
+                waiting.keep([each for each in waiting.requests if each not in done])
+                for each in finished:
                     each.tell()
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _done(self, stream: Stream, wanted: list[_Wanted]) -> list[_Wanted]:
+    def _done(self, stream: Stream, requests: list[_Request]) -> list[_Request]:
         self._connections.refresh()
-        if new := [each for each in wanted if not each.ends]:
+        if new := [each for each in requests if not each.ends]:
             ends = self._connections.admin.source_state(stream.topics.topic).high
             for each in new:
                 each.ends = ends
         tables = [load_fresh(self._connections, pipeline.table) for pipeline in stream.pipelines]
-        # One that is not there yet has reached nothing.
+        # A table that does not exist yet has no offsets.
         reached = [{} if table is None else progress_of(table).next_offsets for table in tables]
         return [
             each
-            for each in wanted
+            for each in requests
             if all(offsets.get(p, 0) >= end for offsets in reached for p, end in each.ends.items())
         ]
 
 
-# Runs of pipelines that clients ask for: one in a pipeline's ``freshness``, and never two at once.
+# Runs that clients request: at most one within a pipeline's ``freshness``, and never two at once.
 
 
 class Flush(StrEnum):
-    """What became of a request; of several pipelines' the first of these is told."""
+    """The outcome of a flush request; for several pipelines the first of these that applies."""
 
     STARTED = "started"
     UNDER_WAY = "under_way"
@@ -129,14 +129,14 @@ class Flush(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flushes:
-    """``start`` starts a drain of the pipeline of that name. Asked from one thread."""
+    """Starts drains on request; ``start`` starts that of a pipeline by name. Not thread-safe."""
 
     start: Callable[[str], Popen[bytes]]
     clock: Callable[[], float] = time.monotonic
     _runs: dict[str, tuple[Popen[bytes], float]] = field(init=False, default_factory=dict)
 
     def __call__(self, stream: Stream) -> Flush:
-        """Start runs of the stream's pipelines, or say why none was started."""
+        """Start runs of the stream's pipelines and return the outcome."""
         became = {self._flush(pipeline) for pipeline in stream.pipelines}
         return next(each for each in Flush if each in {*became, Flush.UNSUPPORTED})
 

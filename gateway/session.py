@@ -1,4 +1,4 @@
-"""A client's connection over WebSocket: its messages in their order, answers as they come."""
+"""A client's WebSocket connection: reads messages in order and sends answers as they come."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _IN_KAFKA = {Status.OK, Status.BUFFERED, Status.DUPLICATE}
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One connection; it is of the source that its ``connect`` names."""
+    """One connection; it belongs to the source that its ``connect`` names."""
 
     socket: WebSocket
     gateway: Gateway
@@ -59,7 +59,7 @@ class Session:
     _capabilities: dict[str, str] = field(init=False, default_factory=dict)
 
     async def run(self) -> None:
-        """Go on until the client leaves, or says nothing for long."""
+        """Serve the connection until the client disconnects or is idle for too long."""
         sending = asyncio.create_task(self._send())
         try:
             while True:
@@ -68,7 +68,7 @@ class Session:
                 if message["type"] == "websocket.disconnect":
                     return
                 await self._read(message.get("text"))
-                if self._unsent.qsize() > _MOST_UNSENT:  # who takes no answers may send nothing
+                if self._unsent.qsize() > _MOST_UNSENT:  # a client that reads no answers may not send
                     await self._unsent.join()
         except TimeoutError:
             with suppress(RuntimeError, WebSocketDisconnect):
@@ -81,7 +81,7 @@ class Session:
     async def _send(self) -> None:
         while True:
             message = await self._unsent.get()
-            with suppress(RuntimeError, WebSocketDisconnect):  # who has left is told nothing
+            with suppress(RuntimeError, WebSocketDisconnect):  # the client has disconnected
                 await self.socket.send_text(message)
             self._unsent.task_done()
 
@@ -133,7 +133,7 @@ class Session:
         self.token.refuse_other(source)
         name = read_text(message.get("sourceName"), "sourceName")
         refusal = await self.gateway.elsewhere(self.stream, source, is_secure=self.socket.url.is_secure)
-        # Told 0 for want of knowing, a client would take the first batches that it sends for known ones.
+        # With a wrong 0 here, a client's first batches would be treated as duplicates.
         if refusal := refusal or self.stream.intake_of(source).unknown(source):
             self._nack(refusal)
             return
@@ -144,7 +144,7 @@ class Session:
             earlier.fence()
         self._sender = self.gateway.senders[place] = Sender(name, self.token.name, now, self._fence)
         self._capabilities = self._granted(message.get("capabilities"))
-        # Else a page that is loaded anew sends what is new under numbers that lie on the disk.
+        # Otherwise a reloaded page would send new events under numbers that are on the disk.
         self._say({**self._status(), "lastAckSequence": self.stream.intake_of(source).accepted(source)})
 
     def _leave(self) -> None:
@@ -177,7 +177,7 @@ class Session:
         if is_wanted and isinstance(answer, Ack) and answer.status in _IN_KAFKA:
             persisted = partial(self._persisted, batch_id, replace(answer, status=Status.PERSISTED))
             if not self.persisted.tell(self.stream, self._source, persisted):
-                self.gateway.metrics.left_untold(self.stream.name)
+                self.gateway.metrics.count_unwatched(self.stream.name)
 
     def _persisted(self, batch_id: str | None, answer: Ack) -> None:
         self._say(answer.to_json(batch_id))
@@ -185,7 +185,7 @@ class Session:
             self._sender.persisted = max(self._sender.persisted, answer.sequence)
 
     def _nack(self, nack: Nack) -> None:
-        self.gateway.metrics.told(self.stream.name, nack)
+        self.gateway.metrics.count_answer(self.stream.name, nack)
         self._say(nack.to_json())
 
     def _status(self) -> dict[str, Any]:
@@ -200,13 +200,13 @@ class Session:
         }
 
     def _last(self) -> dict[str, int]:
-        """Return how far the source is in Kafka, and in version 2 what is accepted of it."""
+        """Return the source's last number in Kafka, and in version 2 also the last accepted one."""
         if not self._source:
             return {}
-        told = self.stream.intake_of(self._source).told(self._source)
-        if told and self._version == 1:
-            return {"lastAckSequence": told["lastOkSequence"]}
-        return told
+        progress = self.stream.intake_of(self._source).progress(self._source)
+        if progress and self._version == 1:
+            return {"lastAckSequence": progress["lastOkSequence"]}
+        return progress
 
     def _say(self, message: dict[str, Any]) -> None:
         self._unsent.put_nowait(orjson.dumps(message).decode())
@@ -222,7 +222,7 @@ def _message(text: str | None) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """Return what a client may have said back."""
+    """Return a client's value for a response, None if it is not a number or short text."""
     return value if type(value) in {int, float} or _is_text(value) else None
 
 

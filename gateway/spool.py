@@ -1,4 +1,4 @@
-"""Batches on the gateway's own disk while Kafka is away: in order, bounded, and safe when a call returns."""
+"""The spool: batches on the gateway's disk while Kafka does not answer; ordered, bounded and durable."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _TABLE = """CREATE TABLE IF NOT EXISTS batches (
   sequence INTEGER NOT NULL, batch_id TEXT, events BLOB NOT NULL,
   bytes INTEGER NOT NULL, at_ms INTEGER NOT NULL, digest BLOB
 )"""
-# Of a spool that an older gateway left, whose batches have none.
+# For a spool of an older gateway, whose batches have no digest.
 _ADD_DIGEST = "ALTER TABLE batches ADD COLUMN digest BLOB"
 _SIZE = f"SELECT count(*), coalesce(sum(length(events) + {SPOOLED_BYTES}), 0) FROM batches"  # noqa: S608
 _MOST_AT_ONCE = 200
 
 
 class SpoolFullError(Exception):
-    """There is no room for another batch."""
+    """Raised if the spool has no space for another batch."""
 
 
 class Spooled(NamedTuple):
-    """A batch in the spool, and what it takes there."""
+    """A batch in the spool, with its stored size."""
 
     number: int
     batch: Batch
@@ -46,7 +46,7 @@ class Spooled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpoolSize:
-    """What is in it; ``oldest_ms`` is when its oldest batch came, None when it is empty."""
+    """The size of the spool; ``oldest_ms`` is the arrival of the oldest batch, None if it is empty."""
 
     batches: int
     bytes: int
@@ -54,15 +54,15 @@ class SpoolSize:
 
     @property
     def oldest_age_ms(self) -> int | None:
-        """Return how long ago that was."""
+        """The age of the oldest batch."""
         return None if self.oldest_ms is None else max(0, _now_ms() - self.oldest_ms)
 
 
 class Spool:
-    """One file, one process; asked from the threads of all slots. Others may read it meanwhile."""
+    """The spool file of one process, used by the threads of all slots; other processes may read it."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
-        """Open the file, or make it. Raises ``RetryableError``: ``gateway-spool``."""
+        """Open or create the file. Raises ``RetryableError``: ``gateway-spool``."""
         self._path = path
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
@@ -88,9 +88,9 @@ class Spool:
             self._opened = opened.pop_all()
 
     def put(self, topic: str, slot: int, batches: Sequence[Batch]) -> None:
-        """Add batches behind all others; they are on the disk when this returns.
+        """Add batches at the end; they are on the disk when this returns.
 
-        Raises ``SpoolFullError`` and ``RetryableError`` (``gateway-spool``): then none of them is there.
+        Raises ``SpoolFullError`` and ``RetryableError`` (``gateway-spool``): then none of them is stored.
         """
         rows = [_row(topic, slot, each) for each in batches]
         size = sum(len(row[5]) + SPOOLED_BYTES for row in rows)
@@ -102,7 +102,7 @@ class Spool:
         )
 
     def first(self, topic: str, slot: int, most_bytes: int = WINDOW_BYTES) -> list[Spooled]:
-        """Return the slot's oldest batches: some hundred at most, or so many bytes, or one."""
+        """Return the slot's oldest batches: up to 200 and ``most_bytes``, but at least one."""
         query = (
             "SELECT number, events, source, bytes, sequence, batch_id FROM batches"
             " WHERE topic = ? AND slot = ? ORDER BY number LIMIT ?"
@@ -127,27 +127,27 @@ class Spool:
         )
         with self._lock:
             for source, size, sequence, batch_id, digest, events in self._file.execute(query, (topic, slot)):
-                told = _events(events) if events else ()
-                yield replace(Batch(source, told, size, sequence, batch_id, digest or b""), events=())
+                loaded = _events(events) if events else ()
+                yield replace(Batch(source, loaded, size, sequence, batch_id, digest or b""), events=())
 
     def ends(self, topic: str, slot: int) -> dict[str, int]:
-        """Return the last sequence of each source that has batches here."""
+        """Return the last sequence number of each source with batches here."""
         query = "SELECT source, max(sequence) FROM batches WHERE topic = ? AND slot = ? GROUP BY source"
         with self._lock:
             return dict(self._file.execute(query, (topic, slot)).fetchall())
 
     def drop(self, spooled: Sequence[Spooled]) -> None:
-        """Forget batches: Kafka has them, or nobody takes them."""
+        """Remove batches that are in Kafka, or that Kafka rejects."""
         size = sum(each.stored_bytes for each in spooled)
         self._change("DELETE FROM batches WHERE number = ?", [each[:1] for each in spooled], -size)
 
     def slots(self) -> set[tuple[str, int]]:
-        """Return the topics and slots that have batches here."""
+        """Return the topics and slots with batches here."""
         with self._lock:
             return set(self._file.execute("SELECT DISTINCT topic, slot FROM batches").fetchall())
 
     def size(self) -> SpoolSize:
-        """Return what is in it."""
+        """Return the size of the spool."""
         with self._lock:
             oldest = self._file.execute("SELECT at_ms FROM batches ORDER BY number LIMIT 1").fetchone()
             return SpoolSize(self._batches, self._bytes, oldest and oldest[0])
@@ -158,7 +158,7 @@ class Spool:
             self._opened.close()
 
     def _change(self, statement: str, rows: Sequence[tuple[Any, ...]], size: int) -> None:
-        """Do it for all rows, or for none; ``size`` is how much more is in the spool then."""
+        """Execute the statement for all rows or none; ``size`` is the change in bytes."""
         with self._lock:
             if size > 0 and self._bytes + size > self._max_bytes:
                 raise SpoolFullError

@@ -1,4 +1,4 @@
-"""Who may send what: tokens by their hashes, so that who reads them can send nothing."""
+"""Tokens of clients, stored as hashes, so that reading the configuration does not grant access."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
 
-# How much a client may send: buckets that fill by the second.
+# Rate limits of clients: buckets that refill every second.
 
 
 WINDOW_BYTES = 16 << 20  # of batches in one transaction
@@ -29,9 +29,9 @@ _SOON_SECONDS = 1.0
 
 
 class Bucket:
-    """Takes what comes while there is anything in it, and owes the rest: a large batch waits once.
+    """A rate limit: accepts while its level is positive and may go below zero, so a large batch waits once.
 
-    ``rate`` is what flows in a second, and the most that is in it; None is no limit.
+    ``rate`` is the refill per second, and the maximum level; None means no limit.
     """
 
     __slots__ = ("_at", "_clock", "_level", "rate")
@@ -43,7 +43,7 @@ class Bucket:
         self._at = clock()
 
     def wait_ms(self) -> int:
-        """Return in how many milliseconds something is in it, 0 for now."""
+        """Return the milliseconds until the level is positive; 0 if it is."""
         if self.rate is None:
             return 0
         now = self._clock()
@@ -52,20 +52,20 @@ class Bucket:
         return 0 if self._level > 0 else round(-self._level / self.rate * 1000) + 1
 
     def take(self, amount: float) -> None:
-        """Take it out."""
+        """Reduce the level by ``amount``."""
         self._level -= amount
 
 
 @dataclass(slots=True)
 class Pace:
-    """How many bytes of batches go into one transaction: half of what did not arrive, twice what did soon."""
+    """The size limit of a transaction: halved after a failure, doubled after a fast success."""
 
     most_bytes: int = WINDOW_BYTES
     clock: Callable[[], float] = time.monotonic
 
     @contextmanager
     def kept(self, size_bytes: int) -> Iterator[None]:
-        """Learn from a transaction of that size."""
+        """Adapt the limit to the outcome of a transaction of that size."""
         began = self.clock()
         try:
             yield
@@ -76,7 +76,7 @@ class Pace:
             self.most_bytes = min(WINDOW_BYTES, 2 * self.most_bytes)
 
 
-# A browser's WebSocket has no header of one's own: its token is the name of a protocol that it offers.
+# A browser's WebSocket cannot set headers: its token is the name of an offered subprotocol.
 PROTOCOLS = ("sluice.v2", "sluice.v1")
 _TOKEN_PREFIX = "bearer."  # noqa: S105
 _COLUMNS = 5
@@ -86,9 +86,9 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(slots=True, eq=False)
 class Token:
-    """What one token allows, and how much of it is used; ``streams`` None are all, so are connections.
+    """The rights of a token and their use; None means all streams, or no limit of connections.
 
-    ``sources`` are patterns of those it may send as, ``may_look`` lets it see who sends.
+    ``sources`` are patterns of allowed source ids; ``may_look`` allows listing the connected sources.
     """
 
     streams: frozenset[str] | None
@@ -101,11 +101,11 @@ class Token:
     connections: int = 0
 
     def may_send(self, stream: str) -> bool:
-        """True if the stream is one of its own."""
+        """True if the token allows the stream."""
         return self.streams is None or stream in self.streams
 
     def wait_ms(self, events: int, size_bytes: int) -> int:
-        """Take what a batch costs of both, or of none; return when to try again, 0 if it was taken."""
+        """Charge a batch to both limits and return 0, or return the milliseconds until a retry."""
         if wait_ms := max(self.events.wait_ms(), self.bytes.wait_ms()):
             return wait_ms
         self.events.take(events)
@@ -113,12 +113,12 @@ class Token:
         return 0
 
     def refuse_other(self, source: str) -> None:
-        """Raise ``RefusedError`` for a source that is none of its own."""
+        """Raise ``RefusedError`` if the token does not allow the source."""
         if not any(fnmatchcase(source, each) for each in self.sources):
             raise RefusedError("the token does not allow this source", "sourceId", HTTPStatus.FORBIDDEN)
 
     def connect(self) -> None:
-        """Count one more connection. Raises ``RefusedError`` where it has as many as it may have."""
+        """Count a new connection. Raises ``RefusedError`` if the token has its maximum number of them."""
         if self.most_connections is not None and self.connections >= self.most_connections:
             status = HTTPStatus.TOO_MANY_REQUESTS
             message = "the token has its maximum number of connections"
@@ -127,26 +127,26 @@ class Token:
 
 
 class Tokens:
-    """All tokens there are; without any whoever comes may send."""
+    """The configured tokens. If there are none, authentication is disabled."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Read lines. Raises ``ConfigError``: ``gateway-tokens-unreadable``, which quotes none."""
+        """Read lines of tokens. Raises ``ConfigError`` (``gateway-tokens-unreadable``), quoting none."""
         given = list(texts)
         lines = [line.split("#")[0].split() for text in given for line in text.splitlines()]
         self._by_hash = dict(_token(line) for line in lines if line)
         self._anybody = None if given else Token(None, Bucket(None), Bucket(None), None)
-        if given and not self._by_hash:  # else who has them all taken out lets everybody in
+        if given and not self._by_hash:  # removing all tokens must not disable authentication
             raise fault("gateway-tokens-unreadable", why="there is no token in it")
 
     def find(self, secret: str | None) -> Token | None:
-        """Return what a secret allows, None where it is none of these."""
+        """Return the token of a secret, None if it is unknown."""
         if self._anybody is not None:
             return self._anybody
         return None if secret is None else self._by_hash.get(hashlib.sha256(secret.encode()).hexdigest())
 
 
 def secret_of(headers: Headers) -> str | None:
-    """Return the token that a request brings: as bearer, or among protocols."""
+    """Return the token of a request: a bearer token, or one among the offered subprotocols."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
@@ -158,8 +158,8 @@ def _token(columns: list[str]) -> tuple[str, Token]:
     if len(columns) < _COLUMNS or not _HASH.fullmatch(columns[0]):
         raise fault("gateway-tokens-unreadable", why="a line has too few columns or no valid hash")
     digest, streams, events, size, connections, *words = columns
-    told = dict(word.partition("=")[::2] for word in words)
-    if told.keys() - _WORDS:
+    options = dict(word.partition("=")[::2] for word in words)
+    if options.keys() - _WORDS:
         raise fault("gateway-tokens-unreadable", why="a line has unknown words after its columns")
     try:
         return digest, Token(
@@ -167,9 +167,9 @@ def _token(columns: list[str]) -> tuple[str, Token]:
             Bucket(_limit(events, int)),
             Bucket(_limit(size, parse_size_bytes)),
             _limit(connections, int),
-            told.get("name") or digest[:8],
-            tuple(told.get("sources", "*").split(",")),
-            "look" in told,
+            options.get("name") or digest[:8],
+            tuple(options.get("sources", "*").split(",")),
+            "look" in options,
         )
     except ValueError as error:
         raise fault("gateway-tokens-unreadable", why=str(error)) from None

@@ -1,7 +1,7 @@
-"""What a stream keeps in Kafka: its events, and in a compacted topic beside them how far each source is.
+"""The topics of a stream: its events, and a compacted topic with the state of each source.
 
-The topic of states has a partition for each slot, which one transactional id alone writes: whoever has taken
-the slot finds nothing undecided in it.
+The topic of states has a partition for each slot, written by one transactional id only: after taking over a
+slot, a gateway finds no open transaction in it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from spark_jobs.protocol.source import SourceState
 STATES_SUFFIX = ".sluice-sources"
 SOURCE, SEQUENCE, EVENT = "sluice-source", "sluice-sequence", "sluice-event"
 EVENT_ID, BATCH_ID = "sluice-event-id", "sluice-batch-id"
-# A header of a state, which gateways before it pass over.
+# A header of a state, which older gateways ignore.
 DIGESTS = "sluice-digests"
-# Of so many of a source's last numbers: twice what a client has on its way.
+# Digests kept for a source's last numbers: twice the number of batches that a client may have open.
 _MOST_DIGESTS = 32
-# Of the gateway that has the slot; sources are texts that can be shown.
+# The key of the slot's owner; source ids are printable, so none is equal to it.
 OWNER_KEY = b"\0gateway"
 _MADE_SECONDS = 10.0
 _DECIDED_SECONDS = 30.0
@@ -39,7 +39,7 @@ _MARKED_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 
 Ids = dict[tuple[str, str, str], float]
-_Kept = TypeVar("_Kept")
+_State = TypeVar("_State")
 
 
 class Outgoing(NamedTuple):
@@ -52,9 +52,9 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How far a source is: its last sequence, and how many events of its own lie in the topic.
+    """The state of a source in Kafka: its last sequence number, and its number of events in the topic.
 
-    ``digests`` are of the batches of its last numbers, one behind the other; fewer where nobody kept them.
+    ``digests`` are those of its last batches, concatenated; older gateways stored fewer.
     """
 
     sequence: int = 0
@@ -62,29 +62,29 @@ class Stand:
     digests: bytes = b""
 
     def after(self, digest: bytes, events: int) -> Stand:
-        """Return where it is one batch further."""
+        """Return the state after one more batch."""
         kept = (self.digests + digest)[-_MOST_DIGESTS * DIGEST_BYTES :]
         return Stand(self.sequence + 1, self.events + events, kept)
 
     def is_of(self, number: int, digest: bytes) -> bool | None:
-        """Return whether a number of before is that batch's, None where nobody knows."""
+        """Return True if an earlier number is that batch's, None if unknown."""
         at = len(self.digests) - (self.sequence - number + 1) * DIGEST_BYTES
         return self.digests[at : at + DIGEST_BYTES] == digest if at >= 0 else None
 
     @property
     def has_all(self) -> bool:
-        """True if a number that nobody knows is too long past for an honest client to send."""
+        """True if a number without a digest is too old for a correct client to send."""
         return len(self.digests) == _MOST_DIGESTS * DIGEST_BYTES
 
     def to_bytes(self) -> bytes:
-        """Return it as it is kept."""
+        """Return the stored form."""
         return orjson.dumps({"sequence": self.sequence, "events": self.events})
 
     @classmethod
     def read(cls, value: bytes, headers: Headers | None) -> Stand | None:
-        """Return what was kept, whatever a newer gateway keeps beside it; None of what is none."""
-        told, digests = _object(value), dict(headers or ()).get(DIGESTS) or b""
-        sequence, events = told.get("sequence"), told.get("events")
+        """Read the stored form, ignoring unknown fields; None if it is invalid."""
+        fields, digests = _object(value), dict(headers or ()).get(DIGESTS) or b""
+        sequence, events = fields.get("sequence"), fields.get("events")
         if type(sequence) is int and type(events) is int:
             return cls(sequence, events, digests)
         return None
@@ -92,23 +92,23 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A gateway: where it is asked, and which of its processes it is."""
+    """The owner of a slot: a gateway's address, and the id of its process."""
 
     url: str
     process: str
 
     @classmethod
     def read(cls, value: bytes, _headers: Headers | None = None) -> Owner | None:
-        """Return what was kept, as of ``Stand``."""
-        told = _object(value)
-        url, process = told.get("url"), told.get("process")
+        """Read the stored form, as in ``Stand``."""
+        fields = _object(value)
+        url, process = fields.get("url"), fields.get("process")
         return cls(url, process) if type(url) is str and type(process) is str else None
 
 
 class StreamTopics:
-    """Reads what gateways before this one left; asked from the threads of all slots.
+    """Reads the state that earlier gateways stored; used by the threads of all slots.
 
-    ``refresh`` has ``kafka`` and its ``admin`` take secrets that were rotated.
+    ``refresh`` updates rotated secrets in ``kafka`` and ``admin``.
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class StreamTopics:
         self._ids_began = float("-inf")
 
     def make(self) -> None:
-        """Make the topic of states where there is none.
+        """Create the topic of states if it does not exist.
 
-        Raises ``ConfigError`` for a topic of events that is not there, and as ``KafkaAdmin``.
+        Raises ``ConfigError`` if the topic of events does not exist, and as ``KafkaAdmin``.
         """
         with self._made:
             if self._is_made:
@@ -147,7 +147,7 @@ class StreamTopics:
             self._is_made = True
 
     def _made_state(self) -> SourceState:
-        """Look at the topic of states, which brokers may hear of a moment after it was made."""
+        """Return the state of the new topic, which brokers may know only after a moment."""
         deadline = time.monotonic() + _MADE_SECONDS
         while True:
             try:
@@ -158,17 +158,17 @@ class StreamTopics:
                 time.sleep(_LOOK_SECONDS)
 
     def stands(self, slot: int) -> dict[str, Stand]:
-        """Return how far the slot's sources are; the slot is taken."""
+        """Return the states of the slot's sources; the slot must be taken over before."""
         self._decided(self.states, [slot])
-        kept = self._kept(slot, Stand.read).items()
-        return {source: stand for key, stand in kept if key != OWNER_KEY and (source := _text(key))}
+        states = self._newest_states(slot, Stand.read).items()
+        return {source: stand for key, stand in states if key != OWNER_KEY and (source := _text(key))}
 
     def unmarked(self, slot: int) -> tuple[int, ...] | None:
-        """Return the partitions of events that a finished transaction of the slot holds, None for none.
+        """Return the partitions that miss the marker of a finished transaction; None if none do.
 
-        The slot is taken: its coordinator has decided what nobody else writes in the slot's states. But
-        those of Kafka 4.1 to 4.3, when they start, drop markers for partitions that have no leader yet
-        (KAFKA-20734): what was committed waits for ever.
+        The slot must be taken over before, so its transactions are finished. But when Kafka 4.1 to 4.3
+        starts, it drops markers of partitions without a leader (KAFKA-20734), and their committed records
+        stay unreadable.
         """
         deadline = time.monotonic() + _MARKED_SECONDS
         while slot in self._admin.source_state(self.states).undecided:
@@ -178,13 +178,15 @@ class StreamTopics:
         return None
 
     def owner(self, slot: int) -> Owner | None:
-        """Return the gateway that took the slot last."""
+        """Return the gateway that took over the slot last."""
         self.refresh()
-        return self._kept(slot, Owner.read).get(OWNER_KEY)
+        return self._newest_states(slot, Owner.read).get(OWNER_KEY)
 
-    def _kept(self, slot: int, read: Callable[[bytes, Headers | None], _Kept | None]) -> dict[bytes, _Kept]:
-        """Return the last of each key that can be read; what others wrote there is passed over."""
-        last = dict[bytes, _Kept]()
+    def _newest_states(
+        self, slot: int, read: Callable[[bytes, Headers | None], _State | None]
+    ) -> dict[bytes, _State]:
+        """Return the last readable value of each key; foreign records are ignored."""
+        last = dict[bytes, _State]()
         for key, value, headers, _ in self._read(self.states, slot, 0, self._admin.source_state(self.states)):
             if key is not None and value is None:
                 last.pop(key, None)
@@ -194,10 +196,10 @@ class StreamTopics:
         return last
 
     def ids(self, slot: int, after: float) -> Ids:
-        """Return the ids of the slot's events of late and when they came; read ``after`` that moment.
+        """Return the slot's recent event ids and their times; read later than ``after``.
 
-        Moments are of ``time.monotonic``: a clock may be put back. One reading does for all slots that were
-        taken before it began.
+        Times are those of ``time.monotonic``, since a clock may be set back. One reading serves all slots
+        that were taken over before it began.
         """
         if not self.ids_seconds:
             return {}
@@ -214,14 +216,14 @@ class StreamTopics:
         state = self._decided(self.topic, starts)
         for partition, start in starts.items():
             for _, _, headers, time_ms in self._read(self.topic, partition, start, state):
-                told = dict(headers or ())
-                source = _text(told.get(SOURCE))
+                by_name = dict(headers or ())
+                source = _text(by_name.get(SOURCE))
                 for kind in (EVENT_ID, BATCH_ID):
-                    if source and (name := _text(told.get(kind))):
+                    if source and (name := _text(by_name.get(kind))):
                         yield (source, kind, name), began - max(0.0, began_ms - time_ms) / 1000
 
     def _decided(self, topic: str, partitions: Collection[int]) -> SourceState:
-        """Return the topic's ends once they have reached what is in it now: others' transactions are short.
+        """Return the topic's ends once all transactions in it are finished; these are short.
 
         Raises ``RetryableError``: ``gateway-undecided``.
         """
@@ -246,7 +248,7 @@ class StreamTopics:
 
 
 def _text(value: bytes | None) -> str | None:
-    """Return a text, None of bytes that are none: whoever else writes there writes what they like."""
+    """Return a text, None for bytes that are not UTF-8: other writers may write anything."""
     with suppress(UnicodeDecodeError):
         return None if value is None else value.decode()
     return None
@@ -262,10 +264,10 @@ def _object(value: bytes) -> dict[str, Any]:
 def records_of(
     batch: Batch, stand: Stand, known: Container[tuple[str, str, str]], new: Ids, now: float | None
 ) -> Iterator[Outgoing]:
-    """Yield the records of events that are neither ``known`` nor ``new``; their ids are ``new`` from then on.
+    """Yield the records of events that are neither ``known`` nor ``new``, and add their ids to ``new``.
 
-    They are numbered from where their source stands; there are none of a batch whose own id is known. Ids
-    are of the time ``now``; None remembers none.
+    They are numbered from the source's state; a batch whose own id is known has none. Ids have the time
+    ``now``; with None, no ids are kept.
     """
     own = [(SOURCE, batch.source.encode()), (SEQUENCE, str(batch.sequence).encode())]
     if batch.id is not None:

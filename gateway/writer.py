@@ -1,4 +1,4 @@
-"""Transactions of one slot of a stream: events, and how far their sources are, together or not at all."""
+"""Transactions of one slot of a stream: events and the states of their sources, atomically."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.protocol.errors import SluiceError, fault
 
 ANSWER_SECONDS = 5.0
-# The slowest uplink that a batch comes through: what is sent has so much longer to arrive.
+# The slowest supported uplink: large transactions get more time accordingly.
 SLOWEST_BYTES = 128 << 10
 _RECORD_BYTES = 100  # of each beside key and value
-# With every broker refusing connections for so long, waiting tells nothing more.
+# If every broker refuses connections for this long, waiting longer does not help.
 _ALL_DOWN_SECONDS = 1.0
 _SLICE_SECONDS = 0.5
 _ROOM_SECONDS = 0.1
@@ -29,18 +29,18 @@ _PROPERTIES = {
     # Flushing ends it: a partition's records of a transaction go in one request, however slowly they come.
     "linger.ms": "100",
 }
-# Who takes the slot of a gateway that died ends its transaction; others wait no longer than this, and what
-# the largest batch needs.
+# Taking over the slot of a dead gateway ends its transaction; otherwise the broker ends it after this time,
+# plus the time that the largest batch needs.
 _TRANSACTION_SECONDS = 15.0
 _REFUSED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE})
 
 
 class RecordRefusedError(Exception):
-    """The broker refuses a record for what it is; nothing of its transaction is there."""
+    """The broker rejected a record itself; nothing of its transaction is written."""
 
 
 class Writer:
-    """Takes the slot, fencing who had it, and writes. Not thread-safe: its slot's thread alone asks it."""
+    """Takes over the slot from its last owner, and writes. Used by the slot's thread only."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Writer:
 
     @property
     def is_open(self) -> bool:
-        """True while the slot is ours, as far as is known, and not all brokers went away since."""
+        """True while this gateway owns the slot, as far as known, and some broker answers."""
         if self._producer is not None:
             self._producer.poll(0)
             if self._troubles.are_all_down:
@@ -71,13 +71,13 @@ class Writer:
         return self._producer is not None
 
     def open(self) -> tuple[dict[str, Stand], Ids]:
-        """Take the slot; what was open in it is decided. Return how far its sources are, and ids of late.
+        """Take over the slot, ending its open transaction. Return its sources' states and recent event ids.
 
-        Raises ``RetryableError``, ``ConfigError`` and, of a slot that was lost before, ``CommitConflict``.
+        Raises ``RetryableError``, ``ConfigError`` and, for a slot that was lost before, ``CommitConflict``.
         """
         self._topics.refresh()
         self._topics.make()
-        # Who was away must not take back what another gateway has taken since.
+        # A gateway that lost the slot while disconnected must not take it back.
         if self._was_ours and self._topics.owner(self._slot) != self._own:
             raise fault("gateway-fenced", topic=self._topics.topic, slot=self._slot)
         timeout = {"transaction.timeout.ms": str(round(self._most_seconds * 1000))}
@@ -102,13 +102,13 @@ class Writer:
         return taken
 
     def read_stands(self) -> dict[str, Stand]:
-        """Return how far the slot's sources are; the slot is ours. Raises as ``open``."""
+        """Return the states of the slot's sources; requires the slot. Raises as ``open``."""
         return self._topics.stands(self._slot)
 
     def _own_it(self, unmarked: Iterable[int] = ()) -> None:
-        """Write whose the slot is; ``unmarked`` get a tombstone, since a marker there decides all before it.
+        """Write the slot's owner; ``unmarked`` partitions get a tombstone, whose marker ends all before it.
 
-        That is a commit: what was answered must not be undone, and what was not is all there, or told again.
+        It commits: acknowledged batches must not be undone, and all others are complete, or sent again.
         """
         with self._transaction() as producer:
             self._keep(producer, OWNER_KEY, orjson.dumps(asdict(self._own)))
@@ -116,10 +116,10 @@ class Writer:
                 self._produce(producer, self._topics.topic, Outgoing(OWNER_KEY, None), partition)
 
     def write(self, records: Sequence[Outgoing], stands: Mapping[str, Stand]) -> None:
-        """Write all of it in one transaction.
+        """Write records and states in one transaction.
 
-        Raises ``RecordRefusedError``, ``CommitConflict`` (``gateway-fenced``), and ``RetryableError``:
-        then nobody knows whether it is there, and the slot has to be taken again.
+        Raises ``RecordRefusedError``, ``CommitConflict`` (``gateway-fenced``), and ``RetryableError``: then
+        the outcome is unknown, and the slot must be taken over again.
         """
         size = sum(len(each.key or b"") + len(each.value or b"") + _RECORD_BYTES for each in records)
         with self._transaction(size) as producer:
@@ -133,7 +133,7 @@ class Writer:
         self._reach("after-commit")
 
     def close(self) -> None:
-        """Leave the slot; what is open in it is undone by whoever takes it."""
+        """Leave the slot; the next owner aborts its open transaction."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
@@ -153,11 +153,11 @@ class Writer:
         except (KafkaException, SluiceError) as error:
             self._give_up(producer, error)
         except SystemError as error:
-            # So the binding tells a fatal error that came within a call; another call tells it by name.
+            # The binding raises this for a fatal error within a call; another call returns the error itself.
             self._give_up(producer, _fatal(producer) or self._away(str(error)))
 
     def _give_up(self, producer: Producer, error: KafkaException | SluiceError) -> None:
-        """Raise what went wrong; where the broker refused a record the slot is ours still."""
+        """Raise the error; if the broker rejected a record, keep the slot."""
         if self._failure is not None and self._failure.code() in _REFUSED:
             refused = self._failure
             try:
@@ -187,16 +187,16 @@ class Writer:
             self._failure = error
 
     def _wait(self, producer: Producer, ask: Callable[[float], None]) -> None:
-        """Ask until it is answered; asking again goes on where it was."""
+        """Call ``ask`` until it succeeds; a repeated call continues where it was."""
         began = time.monotonic()
         while True:
             try:
                 ask(_SLICE_SECONDS)
             except KafkaException as error:
-                told: KafkaError = error.args[0]
-                if not told.retriable():
-                    raise self._named(told) from error
-                self._wait_no_longer(began, told.str())
+                failure: KafkaError = error.args[0]
+                if not failure.retriable():
+                    raise self._named(failure) from error
+                self._wait_no_longer(began, failure.str())
             else:
                 producer.poll(0)
                 self._troubles.forget()
@@ -207,7 +207,7 @@ class Writer:
             self._wait_no_longer(self._began, "records do not arrive", self._seconds)
 
     def _wait_no_longer(self, began: float, why: str, seconds: float = ANSWER_SECONDS) -> None:
-        """Raise if waiting since then tells nothing more."""
+        """Raise if waiting longer does not help."""
         waited = time.monotonic() - began
         if waited > seconds or (self._troubles.are_all_down and waited > _ALL_DOWN_SECONDS):
             refused = self._troubles.refused or self._troubles.of_topic

@@ -1,1 +1,1 @@
-"""A process that answers: queries over tables and what Kafka has beyond them, by several protocols."""
+"""The server of `./sluice serve`: queries over tables and hot tails, by HTTP and Flight SQL."""

@@ -1,8 +1,8 @@
-"""The service over Flight SQL, for ADBC and JDBC: statements, prepared ones, and what is there to ask.
+"""The query service over Flight SQL, for ADBC and JDBC: statements, prepared statements and metadata.
 
-A ticket or a handle holds its whole statement: nothing is kept between calls. A client chooses by headers of
-its calls, as both drivers send them from their settings: ``pipeline``, where several are served, ``after`` or
-``at``.
+A ticket or a handle has its whole statement, so the server keeps no state between calls. Clients set options
+as headers of their calls, which both drivers send from their settings: ``pipeline``, if several are served,
+``after`` or ``at``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from serving.flight_statement import (
     read_command,
     read_handle,
     read_parameters,
-    told,
+    with_flight_errors,
 )
 from serving.service import QueryService, Question
 from spark_jobs.config.listener import Address
@@ -39,9 +39,8 @@ from spark_jobs.query.query import PARAMETERS
 
 _HEADERS = "headers"
 WATERMARK_HEADER = "sluice-watermark"
-# Schema and name as DuckDB finds them, in no catalog: what it calls so is another one for each query. A table
-# has a whole name and a short one, and what it is read of; the whole one is shown where it is a schema and a
-# name.
+# Schema and name as in DuckDB, without a catalog, since DuckDB's catalog differs for each query. A table has
+# a full name, a short name and a source; the full name is listed if it has the form schema.name.
 _TABLES = """
 WITH every AS (
   SELECT table_catalog = 'temp' AS is_short, table_schema AS s, table_name AS t, table_type AS k
@@ -60,7 +59,7 @@ _CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
 
 
 class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
-    """Listens from the beginning on; ``shutdown`` ends it. Handles are signed with ``key``."""
+    """The Flight SQL server; listens from its creation until ``shutdown``. ``key`` signs handles."""
 
     def __init__(
         self,
@@ -81,9 +80,9 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         self._service = service
         self._key = key or secrets.token_bytes()
 
-    @told
+    @with_flight_errors
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-        """Return where to get an answer: here."""
+        """Return the ticket of an answer, served by this server."""
         command = read_command(descriptor.command or b"")
         ticket, schema, handle = descriptor.command, None, b""
         if command.name == "CommandStatementQuery":
@@ -97,17 +96,17 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
             ticket = packed("TicketStatementQuery", statement_handle=handle)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
-    @told
+    @with_flight_errors
     def get_schema(self, context: Any, descriptor: Any) -> Any:
-        """Return an answer's columns without asking for it."""
+        """Return the columns of an answer without running the query."""
         command = read_command(descriptor.command or b"")
         if command.name == "CommandStatementQuery":
             return flight.SchemaResult(self._columns(context, _sent(command)).remove_metadata())
         return flight.SchemaResult(_schema_of(command))
 
-    @told
+    @with_flight_errors
     def do_get(self, context: Any, ticket: Any) -> Any:
-        """Return an answer's rows, over what is pinned when it is asked for."""
+        """Return the rows of an answer, over the records at the time of this call."""
         command = read_command(ticket.ticket)
         if command.name == "TicketStatementQuery":
             statement = read_handle(command.fields["statement_handle"] or b"", self._key)
@@ -116,11 +115,11 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
                 context.add_header(WATERMARK_HEADER, str(answered.watermark))
                 rows = Rows(stack.pop_all(), answered.answer.batches, self._service.query_seconds)
             return flight.GeneratorStream(answered.answer.schema, rows)
-        return flight.RecordBatchStream(self._told_of(context, command))
+        return flight.RecordBatchStream(self._metadata(context, command))
 
-    @told
+    @with_flight_errors
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
-        """Bind parameters: the statement's new handle has them."""
+        """Bind parameters; they are in the statement's new handle."""
         command = read_command(descriptor.command or b"")
         if command.name != "CommandPreparedStatementQuery":
             raise fault("query-refused.changes", what=command.name or "this request")
@@ -130,9 +129,9 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         handle = bound.to_handle(self._key)
         writer.write(pa.py_buffer(plain("DoPutPreparedStatementResult", prepared_statement_handle=handle)))
 
-    @told
+    @with_flight_errors
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        """Prepare a statement: its handle holds it, so that closing it has nothing to do."""
+        """Prepare a statement, which is in its handle, or close one, which does nothing."""
         if action.type == _CLOSE:
             return iter(())
         if action.type != _CREATE:
@@ -150,11 +149,11 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         return iter([flight.Result(result)])
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:  # noqa: ARG002
-        """Return what ``do_action`` does."""
+        """Return the actions of ``do_action``."""
         return [(_CREATE, "Prepare a statement."), (_CLOSE, "Close a statement; the server keeps no state.")]
 
-    def _told_of(self, context: Any, command: Command) -> pa.Table:
-        """Return what is there to ask, or what the server is."""
+    def _metadata(self, context: Any, command: Command) -> pa.Table:
+        """Return the tables to query, or facts about the server."""
         said = command.fields
         match command.name:
             case "CommandGetSqlInfo":
@@ -188,7 +187,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         return pa.Table.from_arrays(found.columns, schema=flight_info.TABLES)
 
     def _columns(self, context: Any, statement: Statement) -> pa.Schema:
-        """Return the columns that a statement's answer will have."""
+        """Return the schema of a statement's answer."""
         pipeline, question = self._question(context, statement)
         with self._service.ask(pipeline, replace(question, columns_only=True)) as answered:
             next(answered.answer.batches, None)

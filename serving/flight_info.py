@@ -1,4 +1,4 @@
-"""What Flight SQL's clients ask about a server before they ask anything of it: facts, and empty answers."""
+"""The metadata that Flight SQL clients request from a server: facts, and schemas of empty answers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _KINDS = (
     pa.field("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.field("$data$", pa.int32())))),
 )
 _TEXT, _TRUTH, _LONG, _NUMBER, _TEXTS, _MAP = range(len(_KINDS))
-# One that differs by a name is not read by every driver; Go's panics over it.
+# Not every driver reads a schema with other names; Go's driver panics.
 INFO_SCHEMA = pa.schema(
     [pa.field("info_name", pa.uint32(), nullable=False), pa.field("value", pa.dense_union(_KINDS))]
 )
 
 
-# By the numbers of the enumeration SqlInfo; drivers fall over one that is lacking. Of many, zero says that a
-# thing is not there, or that nothing bounds it.
+# By the numbers of the enumeration SqlInfo; drivers fail if one is missing. For many, zero means unsupported
+# or unlimited.
 _NUMBERS: dict[int, Collection[int]] = {
     _TRUTH: (
         *(*range(3, 6), 9, *range(500, 503), 506, 515, 516, *range(518, 522), 523, 524, 527, 532),
@@ -45,8 +45,8 @@ _NUMBERS: dict[int, Collection[int]] = {
     _MAP: (517,),
 }
 _NOTHING: dict[int, Any] = {_TRUTH: False, _NUMBER: 0, _LONG: 0, _TEXT: "", _TEXTS: [], _MAP: []}
-# It only reads; whoever sees a table may select from it; aliases, outer joins, subqueries, GROUP BY and UNION
-# are DuckDB's, to which the case of a name does not matter.
+# The server is read-only, and every listed table can be selected. Aliases, outer joins, subqueries, GROUP BY
+# and UNION are those of DuckDB, which ignores the case of names.
 _TRUE = (3, 4, 506, 515, 516, 518, 520, 521, 523, 532, 539)
 _NULLS_AT_END, _FULL_OUTER_JOINS, _FORWARD_ONLY = 3, 2, 1 << 1
 _CASE_INSENSITIVE, _BOTH, _EVERY, _FIRST = 1, 0b11, 0b1111, 0b1
@@ -71,7 +71,7 @@ _FACTS = [
 
 
 def facts(numbers: Collection[int]) -> pa.Table:
-    """Return the facts of these numbers, all for none; what is not known is left out."""
+    """Return the facts of these numbers, all if there are none; unknown numbers are left out."""
     chosen = [fact for fact in _FACTS if not numbers or fact[0] in numbers]
     held: list[list[Any]] = [[] for _ in _KINDS]
     places = []
@@ -89,7 +89,7 @@ def facts(numbers: Collection[int]) -> pa.Table:
 
 
 def _schema(*columns: str, **typed: pa.DataType) -> pa.Schema:
-    """Return columns of text; "!" marks those that are never null."""
+    """Return a schema of text columns; "!" marks columns that are never null."""
     fields = [(name, pa.string()) for name in columns] + [*typed.items()]
     return pa.schema([pa.field(name.rstrip("!"), kind, not name.endswith("!")) for name, kind in fields])
 
@@ -117,34 +117,34 @@ FOREIGN_KEYS = pa.schema(
 )
 
 
-# Who may ask over Flight: those who bring a token, as bearer or as the password of any user.
+# Authentication over Flight: a token as bearer token, or as the password of any user.
 
 
 class NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Lets a handshake through: what it wants is asked of each call's headers, and answered in them."""
+    """Accepts every handshake, since each call's headers are authenticated instead."""
 
     def authenticate(self, outgoing: Any, incoming: Any) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def is_valid(self, token: bytes) -> bytes:  # noqa: ARG002
-        """Take it as it is."""
+        """Accept the token; it is checked with each call."""
         return b""
 
 
 class Headers(flight.ServerMiddleware):  # type: ignore[misc]
-    """What a call said in its headers, by lower-case name; a token goes back as JDBC's driver expects it."""
+    """The headers of a call, by lower-case name; returns the token as JDBC's driver expects it."""
 
     def __init__(self, said: Mapping[str, str], token: str | None) -> None:
         self.said = said
         self._token = token
 
     def sending_headers(self) -> dict[str, str]:
-        """Say what to bring from now on."""
+        """Return the authorization header for later calls."""
         return {} if self._token is None else {"authorization": f"Bearer {self._token}"}
 
 
 class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Turns away every call without one of the tokens; without ``tokens`` none is asked for."""
+    """Rejects every call without one of the tokens; accepts all calls if there are no tokens."""
 
     def __init__(self, tokens: Collection[str]) -> None:
         self._tokens = tuple(tokens)

@@ -1,7 +1,7 @@
-"""What Flight SQL's clients send, in messages and handles, and how errors and rows go back to them.
+"""Messages and handles of Flight SQL clients, and the rows and errors sent back to them.
 
-A ticket or a handle holds a statement with its parameters, so that a server keeps none. It is signed by the
-process that gave it: no byte of one that was written elsewhere is read as Arrow.
+A ticket or a handle has a statement with its parameters, so the server keeps none. It is signed by the
+process that issued it, so foreign bytes are never read as Arrow.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _SIGNED_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL, and one row of what its question marks stand for; no columns where they are not bound."""
+    """SQL with one row of parameters for its question marks; no columns if none are bound."""
 
     sql: str
     bound: pa.Table = field(default_factory=lambda: pa.table({}))
 
     @property
     def parameters(self) -> Sequence[Any]:
-        """The values in their order."""
+        """The parameters' values in their order."""
         return [column[0].as_py() for column in self.bound.columns]
 
     def with_parameters(self, rows: pa.Table) -> Statement:
-        """Return it with one row of values. Raises ``ConfigError`` (``unreadable-request``) for more."""
+        """Return it with one row of values. Raises ``ConfigError`` (``unreadable-request``) for more rows."""
         if len(rows) != 1 and rows.num_columns:
             raise fault("unreadable-request.rows", count=len(rows))
         return replace(self, bound=rows)
 
     def to_handle(self, key: bytes) -> bytes:
-        """Return it signed. Raises ``ConfigError`` (``unreadable-request``) where it is too long."""
+        """Return it as a signed handle. Raises ``ConfigError`` (``unreadable-request``) if it is too long."""
         sink = pa.BufferOutputStream()
         table = self.bound.replace_schema_metadata({_SQL: self.sql.encode()})
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -64,7 +64,7 @@ class Statement:
 
 
 def read_handle(handle: bytes, key: bytes) -> Statement:
-    """Read a handle. Raises ``ConfigError`` (``unreadable-request``) for what was not signed with the key."""
+    """Read a handle. Raises ``ConfigError`` (``unreadable-request``) if it is not signed with the key."""
     signed, written = handle[:_SIGNED_BYTES], handle[_SIGNED_BYTES:]
     if not hmac.compare_digest(signed, hmac.digest(key, written, _DIGEST)):
         raise fault("unreadable-request.unprepared")
@@ -72,28 +72,28 @@ def read_handle(handle: bytes, key: bytes) -> Statement:
     return Statement(bound.schema.metadata[_SQL].decode(), bound)
 
 
-# Errors as Flight's statuses, in the words of ours and without secrets.
+# Errors as Flight statuses, with message, code and hint, and without secrets.
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _OVER_TIME = {"query-timeout", "not-yet"}
 
 
-def told(method: _Method) -> _Method:
-    """Have a call of the server end with a Flight error and nothing else."""
+def with_flight_errors(method: _Method) -> _Method:
+    """Translate every exception of a server's method into a Flight error."""
 
     @wraps(method)
     def called(*arguments: Any, **named: Any) -> Any:
         try:
             return method(*arguments, **named)
-        except Exception as error:  # noqa: BLE001  (told to the client)
+        except Exception as error:  # noqa: BLE001  (sent to the client)
             raise flight_error(error) from None
 
     return called  # type: ignore[return-value]
 
 
 def flight_error(error: BaseException) -> Any:
-    """Return an error for the client: whose matter it is by its status, and whether asking again helps."""
+    """Return an error for the client; its status tells if the request is wrong, or if a retry may succeed."""
     if isinstance(error, flight.FlightError):
         return error
     if not isinstance(error, SluiceError):
@@ -106,7 +106,7 @@ def flight_error(error: BaseException) -> Any:
     )
 
 
-# An answer's rows on their way over Flight, which cannot be told to give up a client that takes nothing.
+# The rows of an answer over Flight, which has no timeout for a client that reads nothing.
 
 
 _PART_BYTES = 4 << 20  # ADBC's driver takes no message of 16 MiB
@@ -114,10 +114,10 @@ _SEND_SECONDS = 5.0  # what a client has to take the last of an answer after its
 
 
 class Rows:
-    """Closes the query behind its last row, with whatever fails, and when its time is over.
+    """The rows of a query; closes it after the last row, on an error, and when its time is over.
 
-    Then its slot is free, whether the client takes what was sent or not; one that asks on is told, so that no
-    part of an answer looks whole.
+    Then its slot is free, even if the client reads nothing more. A client that reads on gets an error, so
+    that a part of an answer does not look complete.
     """
 
     def __init__(self, stack: ExitStack, batches: Iterator[pa.RecordBatch], seconds: float) -> None:
@@ -150,7 +150,7 @@ class Rows:
         self._close()
 
     def give_up(self) -> None:
-        """Close it, whether the client takes what was sent or not."""
+        """Close the query, even if the client has not read all rows."""
         with self._lock:
             self._is_late = True
             self._stack.close()
@@ -170,7 +170,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(first, rows) for first in range(0, len(batch), rows))
 
 
-# What clients bind to a statement: the only Arrow of others that is read, and no further than it goes.
+# Parameters of clients: the only Arrow data from outside that is read, within its own bounds.
 
 
 MOST_BYTES = 1_000_000
@@ -183,7 +183,7 @@ _FLAT = (
 
 
 def read_parameters(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Return what is bound, checked. Raises ``ConfigError`` (``unreadable-request``)."""
+    """Return the bound parameters after checking them. Raises ``ConfigError`` (``unreadable-request``)."""
     try:
         whole = pa.Table.from_batches(_checked(schema, batches), schema)
         decoded = [c.cast(c.type.value_type) if kinds.is_dictionary(c.type) else c for c in whole.columns]
@@ -199,7 +199,7 @@ def _checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         _check_kind(column.type)
     left = MOST_BYTES
     for batch in batches:
-        # Nothing else is asked of it before: what it says of itself is where others' memory would be read.
+        # Checked before anything else: wrong sizes in the batch would read foreign memory.
         left -= batch.get_total_buffer_size() + 1
         if left >= 0:
             batch.validate(full=True)
@@ -210,7 +210,7 @@ def _checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 def _check_kind(kind: pa.DataType) -> None:
-    """Refuse what holds one value in many places, which would be larger than what was sent."""
+    """Reject types that store one value for many rows, which would be larger than what was sent."""
     if kinds.is_dictionary(kind):
         kind = kind.value_type
     if not any(is_it(kind) for is_it in _VIEWS):
@@ -234,7 +234,7 @@ def _kinds_inside(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def _values(array: pa.Array) -> int:
-    """How many it has, and what is inside them: of nulls and empty structs there are many without a byte."""
+    """Return the number of values, nested ones included: nulls and empty structs need no bytes."""
     kind = array.type
     if kinds.is_map(kind):
         return len(array) + _values(array.keys) + _values(array.items)
@@ -278,14 +278,14 @@ _MESSAGES: dict[str, tuple[tuple[str, Any], ...]] = {
 
 
 class Command(NamedTuple):
-    """A message by its name, and what it says: None where a field is lacking."""
+    """A message: its name and its fields; a missing field is None."""
 
     name: str
     fields: dict[str, Any]
 
 
 def read_command(data: bytes) -> Command:
-    """Read a packed message. Raises ``ConfigError`` (``unreadable-request``) for bytes that are none."""
+    """Read a packed message. Raises ``ConfigError`` (``unreadable-request``) for other bytes."""
     if len(data) > MOST_BYTES + _FRAME_BYTES:
         raise fault("unreadable-request.long", most=MOST_BYTES)
     try:
@@ -300,13 +300,13 @@ def read_command(data: bytes) -> Command:
 
 
 def packed(name: str, **fields: Any) -> bytes:
-    """Return a message as it goes into a ticket or an action's result."""
+    """Return a message packed for a ticket or the result of an action."""
     whole: bytes = Packed(type_url=f"{_TYPE_URL}.{name}", value=plain(name, **fields)).SerializeToString()
     return whole
 
 
 def plain(name: str, **fields: Any) -> bytes:
-    """Return a message alone, without its name."""
+    """Return a serialized message without its name."""
     whole: bytes = _CLASSES[f"{_PACKAGE}.{name}"](**fields).SerializeToString()
     return whole
 

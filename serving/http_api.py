@@ -1,6 +1,6 @@
-"""The service over HTTP: questions in, answers as they come, how far each pipeline is, and a page.
+"""The query service over HTTP: queries, streamed answers, the state of each pipeline, and a page.
 
-An answer that breaks off after its first rows ends its connection, so that no client takes it for whole.
+An answer that fails after its first rows closes its connection, so that it does not look complete.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
 
 
-# What comes as a question, and an error as what goes back.
+# Requests, and errors as responses.
 
 
 MOST_BODY_BYTES = 1_000_000
@@ -60,7 +60,7 @@ _Read = TypeVar("_Read")
 
 
 class Format(StrEnum):
-    """What an answer is written in."""
+    """The format of an answer."""
 
     JSON = "json"
     CSV = "csv"
@@ -82,7 +82,7 @@ class QueryRequest(_Request):
     timeout_ms: Annotated[_Whole, Field(gt=0)] | None = None
 
     def question(self) -> Question:
-        """Return it without its protocol. Raises ``ConfigError``: ``unreadable-watermark``."""
+        """Return the question. Raises ``ConfigError``: ``unreadable-watermark``."""
         seconds = None if self.timeout_ms is None else self.timeout_ms / 1000
         at = None if self.at is None else parse_watermark(self.at)
         if at is not None and self.after:
@@ -98,7 +98,7 @@ class LookupRequest(_Request):
 
 
 def checked(read: Callable[[_Given], _Read], given: _Given) -> _Read:
-    """Return a body or an address's parameters, read. Raises ``ConfigError``: ``unreadable-request``."""
+    """Read a body or query parameters. Raises ``ConfigError``: ``unreadable-request``."""
     try:
         return read(given)
     except ValidationError as error:
@@ -107,7 +107,7 @@ def checked(read: Callable[[_Given], _Read], given: _Given) -> _Read:
 
 
 def status_of(error: SluiceError) -> HTTPStatus:
-    """Return the error's status: whose matter it is, and whether asking again helps."""
+    """Return the error's status, which tells if the request is wrong, or if a retry may succeed."""
     if error.code in _STATUS_BY_CODE:
         return _STATUS_BY_CODE[error.code]
     if isinstance(error, ConfigError):
@@ -116,17 +116,17 @@ def status_of(error: SluiceError) -> HTTPStatus:
 
 
 def error_body(error: SluiceError) -> dict[str, Any]:
-    """Return the error as JSON, its texts without secrets."""
-    told = error_to_json(error)
+    """Return the error as JSON, without secrets."""
+    fields = error_to_json(error)
     return {
-        **told,
+        **fields,
         "message": scrub(error.message),
         "hint": scrub(error.hint),
         "see": f"docs/reference/errors.md#{error.code}",
     }
 
 
-# The addresses, and answers on their way.
+# The routes, and the streaming of answers.
 
 
 WATERMARK_HEADER = "Sluice-Watermark"
@@ -139,13 +139,13 @@ _TYPES = {
     Format.ARROW: "application/vnd.apache.arrow.stream",
 }
 _PART_BYTES = 64 * 1024
-_SEND_SECONDS = 5.0  # what a client has to take the last of an answer after its time is over
-# Each waits for Kafka or a slot for some seconds at most; what is sent goes through threads of its own.
+_SEND_SECONDS = 5.0  # the time for a client to read the rest of an answer after the query's time is over
+# Each waits for Kafka or a slot for some seconds at most; answers are sent by other threads.
 _ASKING_THREADS = 100
 
 
 class HttpApi:
-    """The application; ``lake`` is what tells this Sluice from another at the same address."""
+    """The application; ``lake`` identifies this catalog and broker, so that clients notice another one."""
 
     def __init__(self, service: QueryService, lake: str) -> None:
         self._service = service
@@ -153,7 +153,7 @@ class HttpApi:
         self._threads = anyio.CapacityLimiter(_ASKING_THREADS)
 
     def app(self) -> Starlette:
-        """Return it for a server."""
+        """Return the application for a server."""
         return Starlette(
             lifespan=self._until_told,
             routes=[
@@ -208,7 +208,7 @@ class HttpApi:
         return JSONResponse({"pipelines": shown}, headers=_NOT_KEPT)
 
     def _check_lake(self, request: Request) -> None:
-        """Refuse who says that it means another catalog or broker, as commands do."""
+        """Reject a request whose header names another catalog or broker; commands send it."""
         if request.headers.get(LAKE_HEADER, self._lake) == self._lake:
             return
         raise fault("not-served.other-lake")
@@ -227,7 +227,7 @@ class HttpApi:
 
 
 class _AnswerResponse(StreamingResponse):
-    """Sends the parts and closes the query behind them, also where the client goes away or takes nothing."""
+    """Sends the parts and then closes the query, also if the client disconnects or reads nothing."""
 
     def __init__(
         self,
@@ -248,19 +248,19 @@ class _AnswerResponse(StreamingResponse):
                 with anyio.move_on_after(self._seconds):
                     await super().__call__(scope, receive, send)
         except RetryableError:
-            if not self._left.is_set():  # else nobody is there to be told
+            if not self._left.is_set():  # else the client has disconnected
                 raise
         finally:
             with anyio.CancelScope(shield=True):
                 await run_sync(self._close)
 
     def _close(self) -> None:
-        self._sent.close()  # in it the query learns that nobody took the rest
-        self._stack.close()  # for what was never begun
+        self._sent.close()  # ends a query whose rows were not all read
+        self._stack.close()  # ends a query that was never read
 
 
 def _within(stack: ExitStack, parts: Iterator[Any]) -> Generator[bytes]:
-    """Gather small parts; an error ends the query as what it is."""
+    """Combine small parts into larger ones; an error closes the query."""
     with stack:
         gathered = bytearray()
         for part in parts:
@@ -283,7 +283,7 @@ def _parts(answered: Answered, written: Format, watermark: str) -> Iterator[Any]
 
 @asynccontextmanager
 async def _watched(receive: Receive, left: threading.Event) -> AsyncIterator[None]:
-    """Have the event say, in any thread, that the client has gone."""
+    """Set the event when the client disconnects."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -332,12 +332,12 @@ async def _no_such_address(_request: Request, error: Any) -> Response:
 
 
 async def _unexpected(_request: Request, error: Exception) -> Response:
-    told = scrub(f"unexpected {type(error).__name__}: {error}")
-    return refusal_body(HTTPStatus.INTERNAL_SERVER_ERROR, told)
+    message = scrub(f"unexpected {type(error).__name__}: {error}")
+    return refusal_body(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
 
 def refusal_body(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return what is no error of ours in the form of one; browsers ask their users for a token."""
+    """Return an HTTP error in the form of Sluice's errors; 401 makes browsers ask for a token."""
     body = {
         "code": f"http-{int(status)}",
         "message": reason,
@@ -347,7 +347,7 @@ def refusal_body(status: int, reason: str, headers: Mapping[str, str] | None = N
     return JSONResponse(body, int(status), headers={**_NOT_KEPT, **asks, **(headers or {})})
 
 
-# The page at ``/``: one file, which runs no script but its own and asks nobody but this server.
+# The page at ``/``: one file, which runs only its own script and sends requests only to this server.
 
 
 _FILE = Path(__file__).with_name("page.html")
@@ -355,7 +355,7 @@ _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 async def _page(_request: Request) -> Response:
-    """Return it, with a policy that names its parts by their hashes."""
+    """Return the page with a content security policy that allows its parts by their hashes."""
     text, policy = _read()
     return HTMLResponse(text, headers={"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"})
 

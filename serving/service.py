@@ -1,6 +1,6 @@
-"""Answers one query after the other, or some at once, each over what is pinned for it when it comes.
+"""The query service: answers queries over the records pinned at their arrival, some at once.
 
-It knows no protocol: HTTP and whatever else comes by ask here, so that limits hold for all of them together.
+It is independent of protocols: HTTP and Flight SQL use it, so that its limits hold for both together.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class ServeMetrics(Collector):
-    """Counts queries of all protocols; gauges are as of the scrape."""
+    """The metrics of queries of all protocols; gauges are read at the scrape."""
 
     def __init__(self, tails: Follower) -> None:
         self._tails = tails
@@ -59,11 +59,11 @@ class ServeMetrics(Collector):
         self._seconds = Histogram(*_counted(_SECONDS), buckets=_BUCKETS, registry=self._registry)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: registering must not ask."""
+        """Return nothing, so that registering sends no request."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges; what is not known has no sample."""
+        """Yield the gauges; an unknown value has no sample."""
         gauges = {
             each.name: GaugeMetricFamily(each.name, each.help, labels=("pipeline", *each.labels))
             for each in (_STATE, _ROWS, _BYTES, _AGE)
@@ -79,7 +79,7 @@ class ServeMetrics(Collector):
 
     @contextmanager
     def counted(self, pipeline: str) -> Iterator[None]:
-        """Count the query that the block is."""
+        """Count the query that runs in the block."""
         began, outcome = time.monotonic(), "answered"
         try:
             yield
@@ -97,7 +97,7 @@ class ServeMetrics(Collector):
             self._seconds.labels(pipeline).observe(time.monotonic() - began)
 
     def text(self) -> bytes:
-        """Return all of it as a scrape reads it."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
@@ -105,7 +105,7 @@ def _counted(family: Family) -> tuple[str, str, Any]:
     return family.name, family.help, ("pipeline", *family.labels)
 
 
-# Answers, and the limits of them all.
+# Answers, and the limits for all of them.
 
 
 SLOT_SECONDS = 1.0
@@ -113,18 +113,18 @@ SLOT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RecordKey:
-    """A key whose rows are asked for, the newest first."""
+    """A record key whose rows are requested, newest first."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a pipeline, by SQL or a key; ``seconds`` is less than a query may take.
+    """A query of a pipeline, by SQL or a key; ``seconds`` lowers the limit of its time.
 
-    ``after`` are offsets to wait for, ``at`` an earlier answer's watermark: not both. ``parameters`` stand
-    for the SQL's question marks; with ``columns_only`` the answer has no rows. Once ``is_left`` says that
-    nobody waits for the answer any more, the query is ended.
+    ``after`` are offsets to wait for, ``at`` is an earlier answer's watermark: not both. ``parameters`` are
+    the values of the SQL's question marks. With ``columns_only`` the answer has no rows. When ``is_left``
+    returns True, the client has disconnected and the query ends.
     """
 
     asked: str | RecordKey
@@ -138,14 +138,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer whose first rows are there, and which records it is over; good until its block is left."""
+    """An answer with its first rows, and the watermark of its records; valid until its block ends."""
 
     answer: Answer
     watermark: Watermark
 
 
 class QueryService:
-    """Asked from any thread; ``pipelines`` are those that are served, by name."""
+    """The service, thread-safe; ``pipelines`` are the served ones, by name."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class QueryService:
         self._closed = threading.Event()
 
     def pipeline(self, name: str | None) -> PipelineConfig:
-        """Return that of the name, or the only one.
+        """Return the pipeline of the name, or the only one.
 
         Raises ``ConfigError``: ``not-served``, ``which-pipeline``.
         """
@@ -180,7 +180,7 @@ class QueryService:
 
     @contextmanager
     def ask(self, pipeline: PipelineConfig, question: Question) -> Iterator[Answered]:
-        """Answer a question as of now; what fails before the first row is raised before the block.
+        """Answer a question as of now; an error before the first row is raised before the block.
 
         Raises as ``Follower.pin`` and ``query``, and ``RetryableError`` (``too-many-queries``).
         """
@@ -201,7 +201,7 @@ class QueryService:
             yield Answered(answer, prefix.watermark)
 
     def close(self) -> None:
-        """End every query that is under way, and those that wait; nothing is followed any more."""
+        """End all queries, running and waiting ones, and stop following."""
         self._closed.set()
         self._workers.close()
         self.tails.close()
@@ -214,7 +214,7 @@ class QueryService:
     def _begun(
         self, stack: ExitStack, pipeline: PipelineConfig, question: Question, prefix: Prefix, until: float
     ) -> Answer:
-        """Return the answer with its first rows taken; the stack closes it."""
+        """Return the answer after reading its first rows; the stack closes it."""
         if isinstance(question.asked, RecordKey):
             return newest_of_key(
                 pipeline,

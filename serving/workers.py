@@ -1,4 +1,4 @@
-"""Asks queries of processes that are killed when they take longer than they may, or nobody waits for them."""
+"""Runs queries in worker processes, which are killed at a timeout or if the client disconnects."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from spark_jobs.hot.prefix import Prefix, Seam
 from spark_jobs.protocol.errors import error_from_json, fault
 from spark_jobs.query import worker
 from spark_jobs.query.query import Answer, Asked
-from spark_jobs.query.worker import TOLD, Work
+from spark_jobs.query.worker import REQUEST, Work
 
 _LOOK_SECONDS = 0.1
-_LATE_SECONDS = 0.25  # in which a worker may still say itself that its time is over
+_LATE_SECONDS = 0.25  # the time for a worker to report its own timeout
 _START_SECONDS = 20.0
 _ENDED = "its process ended, probably because it needed more memory than available"
 _ROOT = Path(__file__).parents[__name__.count(".")]
 _numbers = count(1)
-# A fork copies no other: what has one at once are NumPy's and Arrow's memory.
+# A fork copies only the calling thread, and NumPy's and Arrow's allocators would start others.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
 @cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Return that of all files: it goes with this process, or with the starter where this one is killed."""
+    """Return the folder of all files; this process deletes it, or the starter if this one is killed."""
     return tempfile.TemporaryDirectory(prefix="sluice-serve-", ignore_cleanup_errors=True)
 
 
 class _Starter:
-    """The process that workers are forked from, of which a process has one."""
+    """The process that workers are forked from; one per process."""
 
     _own: _Starter | None = None
     _lock = threading.Lock()
@@ -74,40 +74,40 @@ class _Starter:
 
     @classmethod
     def get(cls) -> _Starter:
-        """Return it; one that died is replaced."""
+        """Return the starter; a dead one is replaced."""
         with cls._lock:
             if cls._own is None or cls._own.process.poll() is not None:
                 cls._own = cls()
             return cls._own
 
     def start(self, number: int, memory_bytes: int) -> Connection:
-        """Have a worker, which answers as soon as it is there."""
+        """Start a worker and return its connection."""
         self.folder.mkdir(0o700, exist_ok=True)  # what tidies up temporary files takes empty ones
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
-            socket.send_fds(self._control, [TOLD.pack(number, memory_bytes)], [theirs.fileno()])
+            socket.send_fds(self._control, [REQUEST.pack(number, memory_bytes)], [theirs.fileno()])
         return Connection(ours.detach())
 
     def kill(self, number: int) -> None:
-        """End it, wherever it is."""
+        """Kill a worker."""
         with self._lock, suppress(OSError):
-            self._control.sendall(TOLD.pack(number, 0))
+            self._control.sendall(REQUEST.pack(number, 0))
 
 
 class _Worker:
-    """A place for one query at a time; its process is started when it is asked and has none that lives."""
+    """A slot for one query at a time; its process is started on demand."""
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
         self.is_done = False  # with its last query, and no larger by that
-        self.lakes: dict[str, int] = {}  # which state it was told, of each pipeline
+        self.lakes: dict[str, int] = {}  # the number of the state that it has, by pipeline
         self._connection: Connection | None = None
 
     def __lt__(self, other: _Worker) -> bool:
         return self.memory_bytes > other.memory_bytes
 
     def start(self) -> Path:
-        """Have a process. Returns where files lie that it is to map; raises ``OSError``."""
+        """Start a process if none lives. Return the folder of files that it maps; raises ``OSError``."""
         if self._connection and self._connection.poll():  # which would say that it is gone, and no more
             self.kill()
         if not self._connection:
@@ -117,19 +117,19 @@ class _Worker:
         return self._starter.folder
 
     def kill(self) -> None:
-        """End its process, if it has one."""
+        """Kill its process, if it has one."""
         if self._connection:
             self._starter.kill(self._number)
             self._connection.close()
             self._connection = None
 
     def ask(self, work: Work, until: float, is_left: Callable[[], bool]) -> bool:
-        """Return whether its process has taken the question; one that was gone is forgotten."""
+        """Return True if its process has accepted the query; a dead process is dropped."""
         if self._connection is None:
             raise AssertionError("it was started")
         try:
             self._connection.send(work)
-            return _told(self._connection, until, is_left, work.asked.pipeline) == worker.TAKEN
+            return _receive(self._connection, until, is_left, work.asked.pipeline) == worker.TAKEN
         except (EOFError, OSError):
             self.kill()
             return False
@@ -137,26 +137,26 @@ class _Worker:
     def answers(
         self, pipeline: PipelineConfig, until: float, is_left: Callable[[], bool]
     ) -> Iterator[pa.Table]:
-        """Yield the rows as they come, of which the first are none; its errors are raised."""
+        """Yield tables of rows as they arrive, the first one empty; raise the query's errors."""
         connection = self._connection
         if connection is None:
             raise AssertionError("it was asked")
         try:
-            while (told := _told(connection, until, is_left, pipeline))[-1:] == worker.ROWS:
-                yield pa.ipc.open_stream(memoryview(told)[:-1]).read_all()
+            while (received := _receive(connection, until, is_left, pipeline))[-1:] == worker.ROWS:
+                yield pa.ipc.open_stream(memoryview(received)[:-1]).read_all()
         except (EOFError, OSError) as error:
             if is_left() or time.monotonic() > until:
                 raise fault("query-timeout", pipeline=pipeline.name) from error
             raise fault("query-too-large", why=_ENDED, pipeline=pipeline.name) from error
-        said = json.loads(told[:-1])
-        self.is_done = said["is_small"]
-        if said["error"]:
-            raise error_from_json(said["error"])
-        if said["unexpected"]:
-            raise RuntimeError(said["unexpected"])
+        result = json.loads(received[:-1])
+        self.is_done = result["is_small"]
+        if result["error"]:
+            raise error_from_json(result["error"])
+        if result["unexpected"]:
+            raise RuntimeError(result["unexpected"])
 
 
-def _told(
+def _receive(
     connection: Connection, until: float, is_left: Callable[[], bool], pipeline: PipelineConfig
 ) -> bytes:
     while not connection.poll(_LOOK_SECONDS):
@@ -166,10 +166,10 @@ def _told(
 
 
 class Workers:
-    """So many queries at once, each in a process.
+    """Runs up to ``most`` queries at once, each in a process.
 
-    One that is alone has ``memory_bytes``, one beside it a half, the next a third: an eighth one has an
-    eighth, and all eight have 2.7 times as much.
+    The first query may use ``memory_bytes``, a second one half of it, a third one a third: eight at once use
+    2.7 times ``memory_bytes``.
     """
 
     def __init__(self, most: int, memory_bytes: int) -> None:
@@ -179,7 +179,7 @@ class Workers:
         _Starter.get()
 
     def close(self) -> None:
-        """End all queries, and the processes."""
+        """End all queries and kill their processes."""
         with self._lock:
             self._is_closed = True
             for one in self._free:
@@ -189,9 +189,9 @@ class Workers:
     def asked(
         self, asked: Asked, prefix: Prefix, until: float, is_left: Callable[[], bool]
     ) -> Iterator[Answer]:
-        """Answer over the prefix until the moment; whoever leaves the block earlier ends the query.
+        """Answer over the prefix until the deadline; leaving the block earlier ends the query.
 
-        Raises as ``query``, also while rows are taken, and ``RetryableError`` (``no-worker``).
+        Raises as ``query``, also while rows are read, and ``RetryableError`` (``no-worker``).
         """
         with self._lock:
             one = heapq.heappop(self._free)  # whoever asks has a slot
@@ -208,7 +208,7 @@ class Workers:
     def _tables(
         self, one: _Worker, asked: Asked, prefix: Prefix, until: float, is_left: Callable[[], bool]
     ) -> Iterator[pa.Table]:
-        # A process may have died since its last query, and its socket not have told so yet.
+        # A process may have died since its last query, without its socket showing it yet.
         for _ in range(2):
             if one.ask(self._work(one, asked, prefix, until), until, is_left):
                 return one.answers(asked.pipeline, until, is_left)
@@ -222,14 +222,14 @@ class Workers:
             raise fault("no-worker", why=error, pipeline=asked.pipeline.name) from error
         name = asked.pipeline.name
         number, lake = self._lake(name, prefix.seam)
-        told = None if one.lakes.get(name) == number else lake
+        new_lake = None if one.lakes.get(name) == number else lake
         one.lakes[name] = number
         shares = [
             (replace(share, segments=()), [next(placed) for _ in share.segments]) for share in prefix.shares
         ]
         epoch = segments[0].epoch if segments else None
         left = until - time.monotonic()
-        return Work(asked, epoch, number, told, shares, prefix.age_ms, prefix.is_cut, left)
+        return Work(asked, epoch, number, new_lake, shares, prefix.age_ms, prefix.is_cut, left)
 
     def _lake(self, name: str, seam: Seam) -> tuple[int, bytes]:
         known = self._lakes.get(name)
@@ -239,7 +239,7 @@ class Workers:
 
 
 def _alone(seam: Seam) -> Seam:
-    """Return it as it can be sent: its tables as they are, without the catalog's connections."""
+    """Return the state for sending to another process, without the catalog's connections."""
     letters = None if seam.dead_letters is None else _without_catalog(seam.dead_letters)
     routed = {name: _without_catalog(table) for name, table in seam.routed.items()}
     return replace(seam, table=_without_catalog(seam.table), dead_letters=letters, routed=routed)

@@ -33,10 +33,10 @@ from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.query.query import Asked, Engine, answered
 
-# What is told of a worker: its number and the memory of its queries; a socket with it is one to start.
-TOLD = struct.Struct("!QQ")
-TAKEN = b"T"  # told as soon as a question is read
-ROWS, END = b"R", b"."  # the last byte of what is told: Arrow's lies at the beginning
+# A request to the starter: a worker's number and memory; with a socket it starts the worker, else kills it.
+REQUEST = struct.Struct("!QQ")
+TAKEN = b"T"  # sent when a query has been read
+ROWS, END = b"R", b"."  # the last byte of a message, so that Arrow data is aligned at the beginning
 _IDLE_SECONDS = 1.0
 _BEYOND_SECONDS = 2  # after which one ends whose time is over, if nobody is left to kill it
 _KEPT_BYTES = 48 << 20
@@ -96,7 +96,7 @@ class _Worker:
             ended["error"] = error_to_json(error)
         except (EOFError, ConnectionError):
             raise
-        except Exception as error:  # noqa: BLE001  (told to who asked)
+        except Exception as error:  # noqa: BLE001  (sent to the caller)
             ended["unexpected"] = f"{type(error).__name__}: {error}"
         # Whether it takes no more memory than before, or is to go.
         ended["is_small"] = _own_bytes() < self._began_bytes + _KEPT_BYTES
@@ -155,16 +155,16 @@ def _serve(control: socket.socket, folder: Path) -> None:
     A worker that cannot be started looks like a dead one: its pipe ends.
     """
     children: dict[int, int] = {}
-    while len((told := socket.recv_fds(control, TOLD.size, 1, socket.MSG_WAITALL))[0]) == TOLD.size:
-        number, memory_bytes = TOLD.unpack(told[0])
+    while len((received := socket.recv_fds(control, REQUEST.size, 1, socket.MSG_WAITALL))[0]) == REQUEST.size:
+        number, memory_bytes = REQUEST.unpack(received[0])
         own = folder / str(number)
-        if told[1]:
+        if received[1]:
             with suppress(OSError):
                 children[number] = os.fork()
                 if not children[number]:
                     control.close()
-                    _run(told[1][0], own, memory_bytes)
-            os.close(told[1][0])
+                    _run(received[1][0], own, memory_bytes)
+            os.close(received[1][0])
         elif pid := children.pop(number, None):
             _end(pid)
             shutil.rmtree(own, ignore_errors=True)

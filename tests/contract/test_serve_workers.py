@@ -206,7 +206,7 @@ def test_a_fork_that_fails_ends_its_own_query_alone(tmp_path: Path, monkeypatch:
     for number in (1, 2):
         one, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(ours, [worker.TOLD.pack(number, 1 << 28)], [theirs.fileno()])
+            socket.send_fds(ours, [worker.REQUEST.pack(number, 1 << 28)], [theirs.fileno()])
         one.settimeout(5)
         assert one.recv(1) == b""
         one.close()

@@ -642,7 +642,7 @@ def test_a_batch_is_persisted_once_it_is_in_the_tables_of_all_pipelines(
     persisted = Persisted(connections, 100)  # type: ignore[arg-type]
     pipelines = [SimpleNamespace(table=name) for name in reached]
     stream = SimpleNamespace(name="s", topics=SimpleNamespace(topic="t"), pipelines=pipelines)
-    wanted = [persisted_module._Wanted("a", lambda: None)]
+    wanted = [persisted_module._Request("a", lambda: None)]
     for mirror, is_done in ((None, False), ({0: 6}, False), ({0: 7}, True)):
         reached["mirror"] = mirror
         assert persisted._done(stream, wanted) == (wanted if is_done else [])  # type: ignore[arg-type]
