@@ -73,4 +73,4 @@ def wait_for_answer(url: str) -> bool:
                 time.sleep(min(left, TELL_SECONDS))
                 asked = ask()
             _logger.info("Spark has not answered for %.0f s", time.monotonic() - began)
-    raise TimeoutError(f"it takes connections, and has said nothing for {ANSWER_SECONDS:.0f} s")
+    raise TimeoutError(f"it accepts connections, but has not answered for {ANSWER_SECONDS:.0f} s")

@@ -73,13 +73,15 @@ def log_findings(
         is_swept = batch.kind.writes_files and bool(attempt.entry(Swept) or attempt.entry(Closed))
         if is_swept and (attempt.uuid in in_history or progress.has_landed(attempt.uuid)):
             mend = progress.table_layout.read_again(pipeline, str(batch.ranges))
-            yield Finding("the log says it was swept, and it landed", attempt.uuid, mend)
+            yield Finding(
+                "the log records it as abandoned, but its commit is in the table", attempt.uuid, mend
+            )
         is_judged = attempt.reached == _COMPLETE and attempt.started_at_us > rolled_back_us
         if is_judged and not _holds(progress, batch):
             yield Finding(
-                f"the log says it landed, and the table's offsets do not hold {batch.ranges}",
+                f"the log records it as committed, but the table does not include {batch.ranges}",
                 attempt.uuid,
-                f"{mends.command('drain', pipeline)} says what happened to the table and both ways on",
+                f"{mends.command('drain', pipeline)} shows what happened and how to accept or undo it",
             )
 
 

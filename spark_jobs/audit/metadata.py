@@ -224,7 +224,7 @@ def _files_of(table: Table, manifest: ManifestFile, mend: str) -> tuple[list[Dat
         return [], [Finding(_trouble("the manifest", error), manifest.manifest_path, mend)]
     said = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
     if said != len(entries):
-        what = f"the manifest has {len(entries)} files, its list says {said}"
+        what = f"the manifest has {len(entries)} files, but its list has {said}"
         found.append(Finding(what, manifest.manifest_path, mend))
     return [entry.data_file for entry in entries], found
 
@@ -236,7 +236,7 @@ def _look_at(table: Table, path: str, size_bytes: int | None, mend: str) -> Iter
         yield Finding(_trouble("the file", error), path, mend)
         return
     if size_bytes is not None and there != size_bytes:
-        yield Finding(f"the file has {there} bytes, the metadata says {size_bytes}", path, mend)
+        yield Finding(f"the file has {there} bytes, but the metadata has {size_bytes}", path, mend)
 
 
 def _look_at_file(
@@ -253,7 +253,9 @@ def _look_at_file(
         return [Finding(_trouble("the file's footer", error), file.file_path, mend)]
     if rows == file.record_count:
         return _look_at_pages(table, file, mend) if pages else []
-    return [Finding(f"the file has {rows} rows, the manifest says {file.record_count}", file.file_path, mend)]
+    return [
+        Finding(f"the file has {rows} rows, but the manifest has {file.record_count}", file.file_path, mend)
+    ]
 
 
 def _look_at_pages(table: Table, file: DataFile, mend: str) -> list[Finding]:

@@ -159,7 +159,7 @@ def _in_tables(facts: Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace
     if letters is None or dead is None:
         return None
     field = f" of the field {dead.row['field']}" if dead.row["field"] else ""
-    why = f"it did not pass the phase {dead.row['phase']}{field}: {dead.row['error']}"
+    why = f"it failed in the phase {dead.row['phase']}{field}: {dead.row['error']}"
     return found(Where.DEAD_LETTER, why, dead, letters)
 
 
@@ -229,11 +229,11 @@ def traced_record(
 def _passed_over(facts: Facts, spot: Spot, entry: BookEntry | None) -> str | None:
     """Who had the offset left out and why; the table remembers it also when books and log do not."""
     if entry is not None and entry.work.told is Told.PASSED_OVER:
-        return f"{entry.actor} had it passed over ({entry.kind}): {entry.reason}"
+        return f"{entry.actor} skipped it ({entry.kind}): {entry.reason}"
     for skip in progress_of(facts.table).skipped:
         is_it = (skip.generation, skip.partition) == (spot.generation, spot.partition)
         if is_it and skip.start <= spot.offset < skip.end:
-            return f"an operator had it passed over: {skip.reason}"
+            return f"an operator skipped it: {skip.reason}"
     return None
 
 

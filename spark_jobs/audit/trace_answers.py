@@ -30,7 +30,7 @@ class Where(StrEnum):
     WAITING = "not yet drained"
     HELD = "held"
     NOT_WRITTEN = "not in Kafka yet"
-    GONE = "gone before it was drained"
+    GONE = "deleted before it was drained"
     BEFORE_START = "before the start"
 
 
@@ -40,7 +40,7 @@ class KafkaSays(StrEnum):
     RECORD = "a record"
     TOMBSTONE = "a tombstone"
     NOTHING = "no record"
-    NOT_HELD = "not held any more"
+    NOT_HELD = "no longer in Kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def judge_rowless(
             Where.MISSING, "Kafka holds a record with a value, and its batch does not lack a row"
         )
     if booked is None:
-        return Judgement(Where.UNKNOWN, "neither the books nor the log know the batch it was in")
+        return Judgement(Where.UNKNOWN, "neither the batch history nor the log contains its batch")
     return _judge_by_balance(kafka, booked, removed)
 
 
@@ -114,7 +114,9 @@ def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgem
     if removed > 0 and rowless == 0:
         return Judgement(Where.REMOVED, f"{_counted(removed)}, and {counted}")
     if removed > 0:
-        return Judgement(Where.UNKNOWN, f"it was removed or never a row: {_counted(removed)}, but {counted}")
+        return Judgement(
+            Where.UNKNOWN, f"it was removed or was never a row: {_counted(removed)}, but {counted}"
+        )
     alone = {booked.get("filtered", 0): Where.FILTERED}
     alone |= {booked.tombstones: Where.TOMBSTONE, booked.gaps: Where.GAP}
     where = alone.get(rowless, Where.EMPTY) if rowless else Where.MISSING
@@ -122,4 +124,4 @@ def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgem
 
 
 def _counted(removed: int) -> str:
-    return f"{removed} of the rows and dead letters of its batch are not in the tables any more"
+    return f"{removed} of the rows and dead letters of its batch are no longer in the tables"

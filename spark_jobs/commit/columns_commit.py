@@ -71,7 +71,7 @@ def commit_columns(
             fail_points.reach("columns.after-swap")
     if failure is None:
         raise fault("evolution-not-seen", table=identifier)
-    raise catalog_error(failure, "would not take the table's new columns", table=identifier) from failure
+    raise catalog_error(failure, "did not accept the table's new columns", table=identifier) from failure
 
 
 def _try(catalog: Catalog, table: Table, swap: Swap) -> Exception | None:

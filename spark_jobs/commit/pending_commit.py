@@ -141,7 +141,7 @@ class _PendingCommit:
             is_own = is_inside(file.path, folder)
             if not table.io.new_input(file.path).exists():
                 _log.warning(
-                    "the %d rows in %s of attempt %s were deleted before they came in; %s is without them",
+                    "%d rows in %s of attempt %s were deleted before they were added; %s does not have them",
                     *(file.rows, file.path, self.attempt, self.identifier),
                 )
                 self.lost.update({file.path: file.rows} if is_own else {})

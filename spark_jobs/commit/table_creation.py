@@ -92,7 +92,7 @@ def create_table(
         identifier,
         schema=full_schema,
         spec=spec,
-        properties={COMMENT: f"Made by Sluice of the Kafka topic {progress.topic}", **properties},
+        properties={COMMENT: f"Created by Sluice from the Kafka topic {progress.topic}", **properties},
         location=location,
         progress=replace(progress, columns=bind({}, bindings, full_schema)),
         order=sort_order(full_schema, sort_by),
@@ -124,7 +124,7 @@ def create_dead_letter_table(
             spec=UNPARTITIONED_PARTITION_SPEC,
             properties={
                 **properties,
-                COMMENT: f"Made by Sluice of records that could not become rows of {identifier}",
+                COMMENT: f"Created by Sluice for records that could not become rows of {identifier}",
             },
             location=location,
             progress=unknowing(progress),
@@ -192,7 +192,9 @@ def create_and_rename(
         raise creation_error(error, table=identifier) from error
     born = load_table(catalog, identifier)
     if born is None:
-        raise catalog_error(NoSuchTableError(identifier), "lost the table it just made", table=identifier)
+        raise catalog_error(
+            NoSuchTableError(identifier), "lost the table that it had just created", table=identifier
+        )
     if born.metadata.table_uuid != table.metadata.table_uuid:
         _forget(catalog, private_name)
     return born
@@ -267,7 +269,7 @@ def create_routed_table(
             spec=_spec(own.spec(), {old: columns.find_field(name).field_id for old, name in sources.items()}),
             properties={
                 **properties,
-                COMMENT: f"Made by Sluice of rows that are routed here from {'.'.join(own.name())}",
+                COMMENT: f"Created by Sluice for rows that are routed here from {'.'.join(own.name())}",
             },
             location=location,
             progress=replace(unknowing(progress_of(own)), routed_from=str(own.metadata.table_uuid)),

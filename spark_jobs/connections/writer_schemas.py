@@ -206,7 +206,7 @@ class _Schemas:
             try:
                 self._registry(self._value.registry).check(known)
             except RetryableError as error:
-                _log.info("what is kept was not compared with the registry: %s", error)
+                _log.info("the stored schemas were not compared with the registry: %s", error)
 
     def digests(self) -> dict[SchemaKey, str]:
         return {key: text.digest for key, text in sorted(self._texts.items())}

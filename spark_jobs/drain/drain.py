@@ -218,7 +218,7 @@ def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_off
     try:
         connections.admin.publish_group_offsets(f"sluice-{pipeline.name}", pipeline.topic, next_offsets)
     except SluiceError as error:
-        _log.info("lag tools were not told of %s: %s", pipeline.name, error.message)
+        _log.info("the offsets for lag tools were not published for %s: %s", pipeline.name, error.message)
 
 
 # What is before a record that stops a batch is committed, so that an operator can go on behind that record.
@@ -256,7 +256,7 @@ def _drain_or_halve(
         return
     while suspects:
         tried = first_half(suspects)
-        _log.warning("a task died in %s of %s: trying %s alone", suspects, run.batch.topic, tried)
+        _log.warning("a task crashed in %s of %s: trying %s separately", suspects, run.batch.topic, tried)
         batch = _drain_unless_it_dies(replan(tried))
         if batch is None:
             suspects = tried
@@ -304,7 +304,7 @@ def ended_line(result: DrainResult, milliseconds: float) -> str:
         return f"{result.held[0].tell(result.pipeline)}; {lag}"
     if not (result.batches or result.recovery.adopted):
         if not result.next_offsets:
-            return f"nothing to do: the topic has no record yet, so there is no table {result.table} either"
+            return f"nothing to do: the topic has no record yet, so table {result.table} was not created"
         return f"nothing to do: {result.table} has everything up to the topic's last stable offsets; {lag}"
     named = result.dead_letter_phases, result.filtered_reasons, result.routed_tables
     adopted = f"{count(len(result.recovery.adopted), 'batch', 'batches')} adopted, "

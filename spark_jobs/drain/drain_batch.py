@@ -117,8 +117,8 @@ def _warn_of_memory(run: BatchRun, peak_bytes: int) -> None:
     limit_bytes = run.connections.task_memory_bytes
     if peak_bytes > limit_bytes + IMPORTED_BYTES:
         _log.warning(
-            "a task took %d MiB, above spark.task_memory (%d MiB): a producer's batch is unpacked whole,"
-            " however small it is in Kafka; raise spark.task_memory, or have smaller ones sent (batch %s)",
+            "a task took %d MiB, above spark.task_memory (%d MiB): a producer's batch is uncompressed as a"
+            " whole; raise spark.task_memory, or send smaller batches (batch %s)",
             peak_bytes >> 20,
             limit_bytes >> 20,
             run.batch.batch_id,

@@ -286,8 +286,8 @@ def tell_first_source(run: BatchRun, progress: Progress, folded: Folded) -> None
     source = folded.cdc.source
     if progress.cdc is not None and progress.cdc.source is None and source is not None:
         _log.warning(
-            "the mirror %s is from now on of %s alone, the first that its changes name; an audit says whether"
-            " it has others' (batch %s)",
+            "the mirror %s now accepts only changes of %s, the first source in its topic;"
+            " an audit shows whether it has rows of other sources (batch %s)",
             run.batch.table,
             source,
             run.batch.batch_id,

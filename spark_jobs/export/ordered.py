@@ -220,7 +220,7 @@ class Gaps:
         deadline = time.monotonic() + WAIT_SECONDS
         while self._end(partition) < end:
             if time.monotonic() > deadline:
-                why = f"no marker came to {partition}:{end - 1}"
+                why = f"no marker arrived at {partition}:{end - 1}"
                 raise fault("export-slow", seconds=WAIT_SECONDS, why=why, topic=self._topic)
             time.sleep(_LOOK_SECONDS)
 

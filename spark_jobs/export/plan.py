@@ -94,14 +94,14 @@ def _check_ranges(
 
 def _notes(table: Table, ranges: Sequence[OffsetRange], generation: int) -> list[str]:
     found = _where(table, ranges, generation, equals(f"{KAFKA}.timestamp_type", "log_append"))
-    told = f"times that the broker had set are the same, and a producer's: {', '.join(found)}"
+    told = f"times set by the broker become times set by the producer: {', '.join(found)}"
     skipped = [
         str(skip)
         for each in ranges
         for skip in skipped_ranges(progress_of(table).skipped, generation, each.partition)
         if skip.start < each.end and each.start < skip.end
     ]
-    left_out = f"what was skipped is not in the archive: {', '.join(skipped)}"
+    left_out = f"skipped records are not in the archive: {', '.join(skipped)}"
     return [*([told] if found else []), *([left_out] if skipped else [])]
 
 

@@ -49,7 +49,7 @@ def judge_condition(written: str) -> Expression:
         return judge(written)
     judge(line)
     raise ExpressionError(
-        "would not keep the rows it did: a row_condition is SQL now",
+        "would keep other rows than before: a row_condition is now SQL",
         f"./sluice validate --fix writes: {line}",
     )
 

@@ -47,17 +47,17 @@ _REFUSED = {
     "SUBQUERY": "a query inside it, which sees more than one record",
     "WINDOW": "a window function, which sees more than one record",
     "STAR": "a star, which is many columns",
-    "PARAMETER": "a parameter, which nobody gives a value",
-    "POSITIONAL_REFERENCE": "a position, which is no column's name",
+    "PARAMETER": "a parameter; parameters are not supported",
+    "POSITIONAL_REFERENCE": "a position, which is not a column name",
     "LAMBDA": "a lambda or ->",
-    "DEFAULT": "DEFAULT, which an expression has none of",
+    "DEFAULT": "DEFAULT, which is not supported in an expression",
 }
 _HINTS = {
     "SUBQUERY": "Write IN ('a', 'b'), or list_contains(a_list, value).",
-    "LAMBDA": "Of JSON in a text: json_extract_string(column, '$.field').",
+    "LAMBDA": "For JSON in a text: json_extract_string(column, '$.field').",
 }
 _HINT = "It is one DuckDB expression over the columns of one record: amount * quantity."
-_ITEMS_HINT = "Of a list's items: list_sum(a_list)."
+_ITEMS_HINT = "For the items of a list: list_sum(a_list)."
 _MOMENT_HINT = "_kafka_timestamp is the record's own time, and stays the same when it is replayed."
 
 
@@ -102,7 +102,7 @@ def judge(text: str) -> Expression:
     cases: dict[str, str] = {}
     for name in names:
         if cases.setdefault(name.lower(), name) != name:
-            message = f"speaks of {cases[name.lower()]} and of {name}, which SQL cannot tell apart"
+            message = f"speaks of {cases[name.lower()]} and of {name}, which are the same name in SQL"
             raise ExpressionError(message, "Names differ by more than case; write it one way.")
     sql = engine.run(f"SELECT json_deserialize_sql({engine.text(json.dumps(tree))})").column(0)[0].as_py()
     return Expression(sql.removeprefix("SELECT ").removesuffix(";"), tuple(names))
@@ -148,7 +148,7 @@ def _parsed(text: str) -> tuple[Any, Mapping[str, Any]]:
     except (duckdb.Error, RecursionError, UnicodeError) as error:
         raise ExpressionError(f"cannot be parsed: {first_line(error)}") from error
     if tree.get("error"):
-        raise ExpressionError(f"is no SQL expression: {tree['error_message']}")
+        raise ExpressionError(f"is not a SQL expression: {tree['error_message']}")
     selected: Sequence[Mapping[str, Any]] = tree["statements"][0]["node"]["select_list"]
     if len(tree["statements"]) != 1 or len(selected) != 1:
         raise ExpressionError("is more than one expression")
@@ -203,7 +203,7 @@ def _wrong_with(name: str, arguments: int) -> tuple[str, str] | None:
     if "aggregate" in kinds or kinds == {"window"}:
         return f"calls {name}, which sees more than one record", _ITEMS_HINT
     if not kinds & {"scalar", "macro"}:
-        told = "no function of one record" if known else "no function of DuckDB's"
+        told = "not a function of one record" if known else "not a DuckDB function"
         return f"calls {name}, which is {told}", _HINT
     return next(filter(None, map(_wrong_with_one, known)), None)
 
@@ -211,7 +211,7 @@ def _wrong_with(name: str, arguments: int) -> tuple[str, str] | None:
 def _wrong_with_one(function: Mapping[str, Any]) -> tuple[str, str] | None:
     name = function["function_name"]
     if function["function_type"] == "scalar" and function["stability"] != "CONSISTENT":
-        return f"calls {name}, which does not give the same every time", _MOMENT_HINT
+        return f"calls {name}, which does not return the same value every time", _MOMENT_HINT
     if function["function_type"] == "macro":
         try:
             for node in _nodes(_parsed(function["macro_definition"])[1]):
@@ -237,14 +237,14 @@ def _column(path: Sequence[str]) -> str:
     """Return the column at the start of a reference."""
     name = path[0]
     if name.lower() == INGESTED_AT:
-        message = "speaks of _ingested_at, which differs when a record is replayed"
+        message = "uses _ingested_at, which differs when a record is replayed"
         raise ExpressionError(message, _MOMENT_HINT)
     if name.lower().startswith("_kafka_") and name.lower() not in KAFKA_NAMES:
-        raise ExpressionError(f"speaks of {name}", f"Of Kafka there are {', '.join(KAFKA_NAMES)}.")
+        raise ExpressionError(f"speaks of {name}", f"Kafka's columns are {', '.join(KAFKA_NAMES)}.")
     if name.lower() == engine.CHUNK or "\0" in name:
-        raise ExpressionError(f"speaks of {name!r}, which is no column's name")
+        raise ExpressionError(f"speaks of {name!r}, which is not a column")
     if name.lower() not in _LIKE_COLUMNS and _is_value_of_the_engine(name):
-        message = f"speaks of {name}, which is a moment's or a session's, not the record's"
+        message = f"speaks of {name}, which depends on the time or the session, not on the record"
         raise ExpressionError(message, _MOMENT_HINT)
     return name
 

@@ -41,7 +41,7 @@ def compiled(text: str) -> Any:
     try:
         return jmespath.compile(text)
     except (JMESPathError, RecursionError) as error:
-        raise ExpressionError(f"is no JMESPath: {str(error).splitlines()[0]}", _HINT) from error
+        raise ExpressionError(f"is not a JMESPath expression: {str(error).splitlines()[0]}", _HINT) from error
 
 
 def found(text: str, document: object) -> Any:

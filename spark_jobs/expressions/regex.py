@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_jobs.expressions import engine
 from spark_jobs.expressions.judging import ExpressionError, first_line
 
-_HINT = "It is RE2's kind, as in Go: without lookaround, back references, atomic groups and conditions."
+_HINT = "Use RE2 syntax, as in Go: without lookaround, back references, atomic groups and conditions."
 # By what RE2 names as the part that it cannot read.
 _UNKNOWN_TO_RE2 = (
     (re.compile(r"\(\?<?[=!]"), "a lookaround"),

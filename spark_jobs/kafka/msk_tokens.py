@@ -80,7 +80,7 @@ def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
         try:
             return waiting.pop() if waiting else _token(region)
         except Exception as error:
-            _log.warning("the token for MSK was not renewed, librdkafka asks again: %s", error)
+            _log.warning("the token for MSK was not renewed, librdkafka tries again: %s", error)
             raise
         finally:
             _NO_COLLECTION.end_soon()

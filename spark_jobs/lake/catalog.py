@@ -155,7 +155,7 @@ def refused_commit(error: Exception, **where: object) -> ConfigError | None:
 
     No answer proves that it did not land: who asks has looked for it in the table.
     """
-    told = catalog_error(error, "did not take the commit, as far as the table shows", **where)
+    told = catalog_error(error, "did not accept the commit, according to the table", **where)
     is_of_login = isinstance(error, UnauthorizedError | OAuthError)  # the next one has another token
     return told if isinstance(told, ConfigError) and not is_of_login else None
 
@@ -164,7 +164,7 @@ def creation_error(error: Exception, **where: object) -> SluiceError:
     """Return the error of a table's creation, including PyIceberg's checks before its request."""
     if isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError | InvalidAnswer):
         return fault("cannot-commit", why=first_line(error), **where)
-    return catalog_error(error, "could not make the table", **where)
+    return catalog_error(error, "could not create the table", **where)
 
 
 @contextmanager
@@ -184,14 +184,14 @@ def staging(table: Table) -> Iterator[None]:
     except _SAME_AGAIN as error:
         raise fault("cannot-commit", why=first_line(error), table=name) from error
     except Exception as error:
-        raise catalog_error(error, "could not take the commit's manifests", table=name) from error
+        raise catalog_error(error, "could not accept the commit's manifests", table=name) from error
 
 
 def _describe(error: Exception) -> str:
     if not isinstance(error, InvalidAnswer):
         return first_line(error)
     first = error.errors(include_input=False)[0]
-    return f"what it answered does not fit: {'.'.join(map(str, first['loc']))} {first['msg']}"
+    return f"its answer has an unexpected form: {'.'.join(map(str, first['loc']))} {first['msg']}"
 
 
 def _is_final(error: Exception) -> bool:

@@ -66,7 +66,7 @@ def own_answer(method: str, response: Response) -> Response:
         return response
     kind = response.headers.get("Content-Type", "").partition(";")[0]
     words = " ".join(re.sub(r"<[^>]*>", " ", response.text[:2000]).split())[:_SHOWN_CHARACTERS]
-    said = f"no answer of a catalog's: {response.status_code} {response.reason} {kind} {words}".rstrip()
+    said = f"not a catalog's answer: {response.status_code} {response.reason} {kind} {words}".rstrip()
     if response.ok or is_missing:
         raise RESTError(said) from HTTPError(response=response)
     if not _OAUTH.fullmatch(str(error)) or error is None:

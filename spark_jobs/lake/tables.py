@@ -169,7 +169,7 @@ def locations_of_others(catalog: Catalog, *ours: str) -> dict[str, tuple[str, ..
     except SluiceError:
         raise
     except Exception as error:
-        raise catalog_error(error, "could not show where another table lies", table=name) from error
+        raise catalog_error(error, "could not show the location of another table", table=name) from error
     return found
 
 
@@ -188,7 +188,7 @@ def drop_stillborn(catalog: Catalog, identifier: str, *, before_ms: int) -> tupl
                 catalog.purge_table(parts)
                 dropped.append(".".join(parts))
     except Exception as error:
-        raise catalog_error(error, "could not drop a table its creator left", table=identifier) from error
+        raise catalog_error(error, "could not drop an unfinished table", table=identifier) from error
     return tuple(dropped)
 
 
@@ -328,7 +328,7 @@ def _changed(
     if failure is None:
         raise fault("evolution-not-seen", table=identifier)
     raise catalog_error(
-        failure, "would not take the table's new columns or order", table=identifier
+        failure, "did not accept the table's new columns or sort order", table=identifier
     ) from failure
 
 

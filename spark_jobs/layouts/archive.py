@@ -27,7 +27,7 @@ class Archive(Flat):
     rows = Above("records.layouts.archive.archive")
     of_keys = Above("schema.schema_views.KeyStruct")
     not_compared = frozenset({"kafka"})  # with the time of ingestion; coordinates stand beside it
-    unread = "what could not be read is in the bytes alone"
+    unread = "unreadable values are stored as bytes only"
     called = "an archive"
     not_said = {
         "columns": "Remove it: every archive has the same columns.",

@@ -308,9 +308,7 @@ def had_by(table: Table, events: pa.Table) -> NDArray[np.bool_]:
                 there = rows.filter(pc.is_in(rows.column(SEQUENCE), events.column(SEQUENCE).combine_chunks()))
                 found.update(_positions_of(there))
     except OSError as error:
-        raise storage_error(
-            error, "looking for what was told before", table=".".join(table.name())
-        ) from error
+        raise storage_error(error, "looking for earlier events", table=".".join(table.name())) from error
     return np.array([place in found for place in _positions_of(events)])
 
 

@@ -133,7 +133,7 @@ class _Lookup:
             if row.index not in found:
                 waiting[partition] = min(offset, waiting.get(partition, offset))
             for column in [name for name, told_by in found.get(row.index, {}).items() if told_by is None]:
-                said = f"nobody has the value of {column} any more"
+                said = f"no event in the topic or the table has the value of {column} any more"
                 missing[partition] |= dict.fromkeys([offset, *self._earlier(row, column)], said)
         if waiting or missing:
             return Whole(nothing, {} if waiting else dict(missing), waiting)

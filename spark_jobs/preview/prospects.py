@@ -90,9 +90,9 @@ def prospect(
         (_, columns), unreadable = read_as(said, chunks, registry), ""
         key = None if "layout" in said else key  # beside such events no key is read by a schema
     if is_of_connect(topic, sample):
-        unreadable = "workers of Kafka Connect keep settings, offsets or states in it"
+        unreadable = "Kafka Connect stores settings, offsets or states in it"
     elif sample.documents and not events.records and not events.undecodable:
-        unreadable = "it has what Debezium writes beside changes: heartbeats, schemas' history"
+        unreadable = "it contains Debezium's heartbeats or schema history, not changes"
     return Prospect(
         topic,
         records=sum(len(chunk.offsets) for chunk in chunks),

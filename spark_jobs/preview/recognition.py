@@ -150,7 +150,7 @@ def _unsaid(found: Recognized, pipeline: PipelineConfig) -> dict[str, Any]:
 def _events(sample: Sample) -> Iterator[Recognized]:
     events = sum(is_event(each.fields) for each in sample.documents)
     if events * 2 > len(sample.values):
-        told = f"{sample.of_values(events)} are events of Debezium; any other is a dead letter"
+        told = f"{sample.of_values(events)} are Debezium events; all others become dead letters"
         yield Recognized(told, {"layout": "changes"}, Use.VALUES)
 
 
@@ -165,14 +165,14 @@ def _with_schemas(sample: Sample) -> Iterator[Recognized]:
 
 def _compacted(sample: Sample) -> Iterator[Recognized]:
     if sample.is_compacted and sample.keys and len(sample.documents) * 2 > len(sample.values):
-        told = "the topic is compacted: a table with the newest row of each key, and none of what was deleted"
+        told = "the topic is compacted: the table has the newest row of each key, without deleted keys"
         yield Recognized(told, {"layout": "mirror", "cdc": UPSERT}, Use.INSTEAD)
 
 
 def _binary_keys(sample: Sample) -> Iterator[Recognized]:
     binary = [key for key in sample.keys if _is_binary(key)]
     if binary and len(binary) * 2 > len(sample.keys):
-        told = f"{len(binary):,} of {count(len(sample.keys), 'key')} are no text, as 0x{binary[0][:16].hex()}"
+        told = f"{len(binary):,} of {count(len(sample.keys), 'key')} are not text: 0x{binary[0][:16].hex()}"
         yield Recognized(told, {"key": {"format": "raw"}}, Use.KEYS)
 
 
@@ -188,7 +188,7 @@ def _not_numbers(sample: Sample) -> Iterator[Recognized]:
             for each in choose_types(seen)
             if each.name != "value"
         }
-        told = f"{sample.of_values(odd)} have NaN or Infinity, which is no JSON: read as text"
+        told = f"{sample.of_values(odd)} have NaN or Infinity, which is not JSON: read as text"
         use = Use.VALUES if odd * 2 > len(sample.values) else Use.INSTEAD
         yield Recognized(told, {"value": {"format": "string"}, "columns": columns}, use)
 

@@ -138,7 +138,7 @@ def _look_up(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: SchemaS
     # Formats are called as the languages of schemas are.
     format_ = ValueFormat.__members__.get(languages[0])
     if len(languages) > 1 or format_ is None:
-        return f"by the registry they are {' and '.join(languages)}, which is not read"
+        return f"according to the registry they are {' and '.join(languages)}, which is not supported"
     value = {"format": format_.value, "registry": "main"}
     evidence, columns = read_as({"value": value}, chunks, registry)
     unread, count = evidence.undecodable, evidence.undecodable + evidence.records

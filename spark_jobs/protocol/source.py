@@ -52,7 +52,7 @@ class SourceState:
 
 def held_back(records: int) -> str:
     """Return what is said of records that nobody may read yet."""
-    return f"held back by an open transaction: {count(records, 'record')}"
+    return f"waiting for an open transaction: {count(records, 'record')}"
 
 
 def check_identity(progress: Progress, source: SourceState, *, table: str | None = None) -> None:
@@ -75,7 +75,7 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
     gone = sorted(set(progress.next_offsets) - set(source.end))
     if gone:
         # Kafka never takes partitions away from a topic, so even without ids this one is new.
-        raise _recreated(source, f"its partitions {gone} are gone", table)
+        raise _recreated(source, f"its partitions {gone} no longer exist", table)
 
 
 def check_name(progress: Progress, source: SourceState, *, table: str | None = None) -> None:

@@ -101,7 +101,7 @@ def work_of(name: str | None) -> Work:
 
 def _named(name: str) -> Work:
     if name not in WORKS:
-        raise ValueError(f"no work is called {name}")
+        raise ValueError(f"there is no kind of work named {name}")
     return WORKS[name]
 
 

@@ -237,7 +237,7 @@ def meeting(condition: str, rows: pa.Table) -> np.ndarray:
     expression = judge_expression(condition)
     for name in expression.names:
         if name not in rows.column_names:
-            raise ExpressionError(f"there is no column {name}, which the row_condition compares")
+            raise ExpressionError(f"the row_condition uses the column {name}, which does not exist")
     compared = rows.select([name for name in rows.column_names if name in expression.names])
     columns = dict(zip(compared.column_names, map(_as_compared, compared.columns), strict=True))
     try:

@@ -96,7 +96,7 @@ def _sentence(result: ExpectationResult) -> str:
     if result.error is not None:
         return f"{result.expectation} cannot be judged: {result.error}"
     if not result.checked:
-        return f"{result.expectation} is not met: found {result.observed}"
+        return f"{result.expectation} failed: found {result.observed}"
     at = ", ".join(f"{row.partition}:{row.offset}" for row in result.examples[:3])
     place = f" (first at {at})" if at else ""
-    return f"{result.expectation} is not met by {result.unexpected:,} of {result.checked:,} rows{place}"
+    return f"{result.expectation} fails for {result.unexpected:,} of {result.checked:,} rows{place}"

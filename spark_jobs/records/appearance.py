@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from spark_jobs.records.decoder import Decoder
 
 ASK_THE_REGISTRY = (
-    "Whether that is Avro, Protobuf or JSON Schema only the registry can say: `./sluice init --registry URL`"
-    " asks it; by hand write `value: {format: avro, registry: main}`, and `./sluice check` tells if it is not"
+    "Only the registry knows whether that is Avro, Protobuf or JSON Schema: `./sluice init --registry URL`"
+    " asks it. Or write `value: {format: avro, registry: main}`, and check it with `./sluice check`"
 )
 _MOST_SCHEMA_IDS = 5
 _NO_COLUMNS = pa.schema(
@@ -43,27 +43,27 @@ _BEGINNINGS = {
     b"\x04\x22\x4d\x18": "compressed by lz4",
     b"\x82SNAPPY\x00": "compressed by snappy",
     b"<": "XML or HTML",
-    b"\xc3\x01": "Avro single objects: two bytes, a schema's fingerprint, then what it says",
+    b"\xc3\x01": "Avro single objects: two bytes, a schema's fingerprint, then the value",
 }
 _EVENTS = "events of Debezium (layout: changes)"
 _JSON = {
     dict: "JSON objects",
-    list: "JSON, but arrays, of which no row is made: objects are",
+    list: "JSON arrays; only objects can become rows",
     str: "JSON, but strings",
 }
-_OTHER_JSON = "JSON, but numbers, booleans or null"
-_BINARY = "neither text nor of a kind known here"
-_FRAMED = "framed by a schema registry: a zero byte, a schema's id, then what it says"
-_APICURIO = "framed by Apicurio's own serializers: a zero byte, an id of eight bytes, then what it says"
-_GLUE = "framed by AWS Glue's serializers: two bytes, a schema's UUID, then what it says"
+_OTHER_JSON = "JSON numbers, booleans or null"
+_BINARY = "neither text nor a known format"
+_FRAMED = "framed by a schema registry: a zero byte, a schema id, then the value"
+_APICURIO = "framed by Apicurio's own serializers: a zero byte, an id of eight bytes, then the value"
+_GLUE = "framed by AWS Glue's serializers: two bytes, a schema's UUID, then the value"
 _APICURIO_BYTES, _GLUE_BYTES = 9, 18
 _OTHER_FRAMES = {
-    _APICURIO: "Have the producers write ids of four bytes: with Apicurio 2"
+    _APICURIO: "Configure the producers to write ids of four bytes: with Apicurio 2"
     " `apicurio.registry.as-confluent=true` and `apicurio.registry.use-id=contentId`; 3 does so by itself,"
     " without an `apicurio.registry.id-handler` of eight.",
-    _GLUE: "Sluice reads Confluent's frames alone: have the producers write to a registry of that interface.",
-    _BEGINNINGS[b"\xc3\x01"]: "Sluice reads Confluent's frames, and values without one, with the one schema"
-    " that `value:` names: have the producers write either.",
+    _GLUE: "Configure the producers for a registry with Confluent's interface: no other is supported.",
+    _BEGINNINGS[b"\xc3\x01"]: "Configure the producers to write Confluent's frames, or values without a frame"
+    " whose one schema is set in `value:`.",
 }
 
 
@@ -75,7 +75,7 @@ def appearance(values: Sequence[bytes]) -> str:
     named = f" (schema id {', '.join([*map(str, ids[:_MOST_SCHEMA_IDS]), *more])})"
     told = {kind: f"{kind}{named if kind == _FRAMED else ''}" for kind in kinds}
     if len(kinds) == 1:
-        return f"all of {len(values):,} looked at are {''.join(told.values())}"
+        return f"all {len(values):,} inspected values are {''.join(told.values())}"
     return "; ".join(f"{n:,} of {len(values):,} are {told[kind]}" for kind, n in kinds.most_common())
 
 
@@ -127,7 +127,7 @@ def first_batch_unreadable(
         count=count,
         nouns=nouns,
         seen=f": {looks}" if looks else "",
-        refused=f". What most of them are refused for: {reason}" if reason else "",
+        refused=f". Most frequent reason: {reason}" if reason else "",
         advice=_advice(pipeline, values),
         owner=pipeline.name,
         topic=pipeline.topic,
@@ -146,18 +146,18 @@ def _advice(pipeline: PipelineConfig, values: Sequence[bytes]) -> str:  # noqa: 
         return (
             in_avro
             if is_framed
-            else "If the connector takes the envelope off, and deletes come without a value or with"
+            else "If the connector removes the envelope, and deletes have no value or"
             " `__deleted`, write `cdc: {envelope: upsert}`."
         )
     if value.format.has_schema and value.is_framed and values and not is_framed:
-        return "Correct what stands under `value:`; where no id says the schema it has `framing: none`."
+        return "Correct the settings under `value:`. For values without a schema id set `framing: none`."
     if value.is_by_version and is_framed:
-        return "They say which schema they have: leave out `framing: none` under `value:`."
+        return "Remove `framing: none` under `value:`: the values contain their schema ids."
     if value.format.has_schema:
         return "Correct the schema under `value:`, or the format."
     if is_framed:
         return f"{ASK_THE_REGISTRY}."
-    return "Say what they are with `value: {format: …}`; without it JSON objects are meant."
+    return "Set their format with `value: {format: …}`. The default is JSON objects."
 
 
 def _kind(value: bytes) -> str:
@@ -180,7 +180,7 @@ def _kind(value: bytes) -> str:
 
 def _kind_of_text(text: str) -> str:
     if text.startswith("\ufeff"):
-        return "text behind a byte order mark, which JSON has none of"
+        return "text with a byte order mark, which JSON does not allow"
     if not text:
         return "empty"
     try:

@@ -146,7 +146,9 @@ def _by_number(begin: bytes, naming: Naming) -> tuple[SchemaKey, int]:
     if len(begin) < _PREFIX_BYTES or not begin.startswith(_BY_NUMBER):
         raise UnframedError("names no schema: neither a zero byte and an id before it, nor a header")
     if not (number := int.from_bytes(begin[1:_PREFIX_BYTES])):
-        raise UnframedError("names schema 0, which is none: Apicurio's own serializers write ids of 8 bytes")
+        raise UnframedError(
+            "names schema 0, which does not exist: Apicurio's own serializers write ids of 8 bytes"
+        )
     schema_id = SchemaId(number)
     indexes, size = _indexes(begin, _PREFIX_BYTES) if naming.has_indexes else ((), _PREFIX_BYTES)
     return SchemaKey(schema_id, indexes, naming.of_key), size
@@ -165,12 +167,12 @@ def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
     """Return the message that a frame names, and the frame's end."""
     count, at = _varint(data, at)
     if not 0 <= count <= _MOST_INDEXES:
-        raise UnframedError(f"says {count} indexes of a message")
+        raise UnframedError(f"has {count} message indexes")
     indexes = []
     for _ in range(count):
         index, at = _varint(data, at)
         if index < 0:
-            raise UnframedError(f"says an index of {index}")
+            raise UnframedError(f"has a message index of {index}")
         indexes.append(index)
     return tuple(indexes) or (0,), at
 

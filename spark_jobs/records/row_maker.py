@@ -178,7 +178,7 @@ def _balances(
 
 def _in_kept(kept: frozenset[str], decoded: Decoded) -> list[BadValue]:
     """Return the rows with a non-null value in one of these columns as bad values."""
-    why = "the column keeps what another one held, and takes nothing else"
+    why = "the column stores the old values of another column, and accepts no others"
     said = {
         decoded.indices[at]: BadValue(decoded.indices[at], Phase.DECODE, name, why)
         for name in kept.intersection(decoded.table.column_names)

@@ -82,8 +82,8 @@ def _check_names(shaping: Shaping, expression: Expression, schema: pa.Schema) ->
         return
     known = {name.lower() for name in schema.names} - {name.lower() for name in shaping.expressions}
     if (unknown := next((name for name in expression.names if name.lower() not in known), None)) is not None:
-        hint = "Declare it: of values with a schema, a field without a column is not read."
-        raise ExpressionError(f"speaks of {unknown}, which has no column", hint)
+        hint = "Declare it: fields without a column are not read from values with a schema."
+        raise ExpressionError(f"uses {unknown}, which has no column", hint)
 
 
 def _refused(where: str, error: ExpressionError, pipeline: PipelineConfig) -> SluiceError:

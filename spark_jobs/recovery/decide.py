@@ -81,7 +81,7 @@ def decide(
     if has_passed(progress, batch):
         return _mark_or_sweep(attempt, names_its_files)
     if not stands_at_starts(progress, batch):
-        return Verdict(Decision.LEAVE, "the table does not stand at its starts")
+        return Verdict(Decision.LEAVE, "the table is not at its start offsets")
     return _adopt_or_leave(attempt, batch, has_all_files)
 
 
@@ -111,7 +111,7 @@ def _adopt_or_leave(attempt: Attempt, batch: Batch, has_all_files: Callable[[], 
         return Verdict(Decision.LEAVE, "some of its files are missing or cut short")
     if is_held(attempt):
         return Verdict(Decision.HOLD, "it failed a quality gate and waits for an operator")
-    return Verdict(Decision.ADOPT, "its files are complete and the table stands at its starts")
+    return Verdict(Decision.ADOPT, "its files are complete and the table is at its start offsets")
 
 
 # What a recovery settled: the words of its report, which commands, Dagster and the sensor show.

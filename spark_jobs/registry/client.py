@@ -86,7 +86,7 @@ class RegistryClient:
         try:
             answer = _ANSWER.from_json(text)
         except ValueError as error:
-            raise garbage(self._name, f"what is no schema ({error})") from error
+            raise garbage(self._name, f"something that is not a schema ({error})") from error
         if answer.schemaType not in {None, *Language}:
             raise fault("registry-language", name=self._name, type=answer.schemaType, asked=path)
         return answer

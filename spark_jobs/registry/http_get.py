@@ -99,7 +99,7 @@ class HttpGet:
         try:
             return read.decode()
         except UnicodeDecodeError:
-            raise garbage(self._access.name, "what is no text") from None
+            raise garbage(self._access.name, "something that is not text") from None
 
     def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
         """Give the body as it comes; one that trickles in for ever, or never ends, is no answer."""
@@ -110,7 +110,7 @@ class HttpGet:
             if size_bytes > MAX_ANSWER_BYTES:
                 raise garbage(self._access.name, f"more than {MAX_ANSWER_BYTES >> 20} MiB")
             if time.monotonic() > deadline:
-                raise _away(self._access.name, "does not come to an end")
+                raise _away(self._access.name, "did not finish its answer in time")
 
 
 def garbage(name: str, what: str) -> SluiceError:
@@ -184,7 +184,7 @@ def access_of(name: str, settings: RegistrySettings) -> RegistryAccess:
     given = resolve({f"registries.{name}.{key}": value for key, value in written.items() if value})
     url, basic, bearer = (given.get(f"registries.{name}.{key}", "") for key in written)
     if not _is_address(url):
-        raise fault("registry-access", name=name, setting="url", what="it is no plain address")
+        raise fault("registry-access", name=name, setting="url", what="it is not a plain address")
     if auth.basic and not basic.partition(":")[1]:
         raise fault("registry-access", name=name, setting="auth.basic", what="it is not user:password")
     if auth.bearer and not _TOKEN.fullmatch(bearer):

@@ -101,7 +101,7 @@ def rebuild(
     source = connections.admin.source_state(pipeline.topic)
     tables = ensure_tables(pipeline, connections, source, REBUILD)
     if tables is None:
-        raise AssertionError("the table was there a moment ago")
+        raise AssertionError("the table existed a moment ago")
     columns = plan_columns(pipeline, connections, tables.data, source)
     if columns is not None:
         tables = replace(tables, data=columns.on(tables.data))

@@ -93,7 +93,7 @@ def _tables(pipeline: PipelineConfig, connections: Connections) -> Tables:
     source = _source(pipeline, progress_of(load_drained(pipeline, connections)))
     tables = ensure_tables(pipeline, connections, source, REDRIVE)
     if tables is None:
-        raise AssertionError("the table was there a moment ago")
+        raise AssertionError("the table existed a moment ago")
     progress = progress_of(tables.data)
     check_identity(progress, source, table=pipeline.table)
     who = actor_summary(connections.actor, connections.run_id)

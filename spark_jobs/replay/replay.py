@@ -91,7 +91,7 @@ def _plan_batch(
     planned = plan_replay(pipeline, connections, tuple(ranges))
     tables = ensure_tables(pipeline, connections, planned.source, REPLAY)
     if tables is None:
-        raise AssertionError("the table was there a moment ago")
+        raise AssertionError("the table existed a moment ago")
     return plan_of(pipeline, connections, tables, planned.source, ranges, work=REPLAY, reason=reason)
 
 

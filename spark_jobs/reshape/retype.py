@@ -187,7 +187,7 @@ def _refill(
                     land_act(connections, now, intent, reason)
                     done += 1
                 seen.add(task.file.file_path)
-                on_progress(f"{len(seen):,} files looked at, {done:,} made anew")
+                on_progress(f"{len(seen):,} files checked, {done:,} rewritten")
         except CommitConflict:
             conflicts += 1
             if conflicts > _MAX_CONFLICTS:

@@ -74,7 +74,7 @@ class KnownSchemas:
         """Return the reason why the schema of this key cannot be used."""
         if key in self.by_key:
             return self.unused.get(key) or f"the registry has no schema {key}"
-        return f"schema {key} was not asked for: too many that cannot be used are named beside it"
+        return f"schema {key} was not requested: the records name too many unusable schemas"
 
     @property
     def every(self) -> list[WriterSchema]:

@@ -127,7 +127,7 @@ def _free_name(term: PartitionTerm, taken: set[str]) -> str:
 def _refuse_type(schema: Schema, term: PartitionTerm, column: NestedField) -> None:
     wrong = misfit(term, type_text(column.field_type))
     if wrong is None and column.field_id not in build_position_accessors(schema):
-        wrong = f"{term.column} has many values in a row", "Name a column, or a field inside structs alone."
+        wrong = f"{term.column} has several values in a row", "Name a column, or a field inside structs only."
     if wrong is not None:
         raise fault("partition-type", why=wrong[0], hint=wrong[1], term=term)
 

@@ -151,7 +151,7 @@ def impossible(declared: Sequence[Field], evidence: Evidence, growth: Growth) ->
 
 
 def _declare_long(name: str) -> str:
-    return f'up to 38 digits, declare columns: {{{name}: "decimal(38,0)"}}'
+    return f'for up to 38 digits, declare columns: {{{name}: "decimal(38,0)"}}'
 
 
 def _could_fit(kind: FieldType) -> frozenset[Kind]:
@@ -221,7 +221,7 @@ def _deciders(column: str, kind: Primitive, seen: FieldEvidence) -> Iterator[str
     """Return why a column is double or string although most values fit a narrower type."""
     fraction, no_time = seen.kinds.get(Kind.DOUBLE), seen.kinds.get(Kind.STRING)
     if kind is Primitive.DOUBLE and fraction and fraction.count < seen.count(Kind.LONG):
-        yield f"{column}: double because of {_counted(Kind.DOUBLE, fraction)}; integers are beside it"
+        yield f"{column}: double because of {_counted(Kind.DOUBLE, fraction)}; other values are integers"
     if kind is Primitive.STRING and no_time and Kind.TIMESTAMP in seen.kinds:
         yield f"{column}: string because of {_first(no_time)}; values before it are times with a zone"
 

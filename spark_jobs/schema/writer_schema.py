@@ -26,7 +26,7 @@ Names: TypeAlias = "tuple[tuple[str, str, Names], ...]"
 
 # What is said of a time that no column of times holds: how it gets in, which is for a person to say.
 FINER_THAN_COLUMN = (
-    "finer than a microsecond: declare the column string, or long where its source has a number, or say"
+    "finer than a microsecond: declare the column string, or long where its source has a number, or set"
     " `fit: truncate`"
 )
 

@@ -151,7 +151,7 @@ def _translated(action: str, location: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        doing, why = f"{action} what lies under `state:` failed", in_a_line(error)
+        doing, why = f"{action} files under `state:` failed", in_a_line(error)
         told = told_by_store(error, doing, why, location=location)
         if told is not None and told.code == "storage-refused":
             raise fault("log-store-refused", doing=doing, why=why, location=location) from error

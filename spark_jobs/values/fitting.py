@@ -116,19 +116,21 @@ def _check_unknown(
 
 def _why_no_column(name: str, item: Any, growth: Growth, *, is_top: bool, beside: int) -> str:
     if growth.is_by_schema:
-        return "the schema does not name it"
+        return "the schema does not contain it"
     if _says_only_large(item):
         if is_top and type(item) is int and abs(item) < _PAST_DECIMALS:
-            return f'an integer past 64 bits makes no column: declare columns: {{{name}: "decimal(38,0)"}}'
-        return "an integer past 64 bits, for which there is no column"
+            return f'an integer of more than 64 bits: declare columns: {{{name}: "decimal(38,0)"}}'
+        return "an integer of more than 64 bits, which no column type holds"
     if growth.new_fields is NewFields.DEAD_LETTER:
-        return "it has no column, and the table takes no new ones (schema.new_fields)"
+        return "it has no column, and the table accepts no new ones (schema.new_fields)"
     if beside > MOST_ALONE:
         return (
-            f"one of {beside} fields without a column; alone a record adds {MOST_ALONE} at most: declare in"
-            " `columns` what is to be kept (an object of many keys as a map), then redrive"
+            f"one of {beside} fields without a column; one record adds at most {MOST_ALONE}: declare in"
+            " `columns` what to keep (an object of many keys as a map), then redrive"
         )
-    return f"it can have no column beside the table's others, or by schema.max_columns: {growth.max_columns}"
+    return (
+        f"it cannot have a column: its name is taken, or schema.max_columns: {growth.max_columns} is reached"
+    )
 
 
 def _says_only_large(item: Any) -> bool:
@@ -257,7 +259,7 @@ def _fit_uuid(value: Any) -> bytes:
 
 def _unsupported(kind: pa.DataType) -> Fit:
     def fit(value: Any) -> Any:
-        raise _wrong_kind(value, f"a {kind}, which JSON has no form for")
+        raise _wrong_kind(value, f"a {kind}, which JSON cannot express")
 
     return fit
 
@@ -269,7 +271,7 @@ def _of(kind: type, value: Any, wanted: str) -> Any:
 
 
 def _wrong_kind(value: Any, wanted: str) -> MisfitError:
-    return MisfitError(f"{json_kind(value)} where the column takes {wanted}")
+    return MisfitError(f"{json_kind(value)} where the column has {wanted}")
 
 
 _FITS: tuple[tuple[pa.DataType, Fit], ...] = (

@@ -157,7 +157,7 @@ def test_topics_are_looked_at(folder, capsys, kafka, topic_name):
     assert "no_such is neither" in refused.output
     done = CliRunner().invoke(group, arguments, input=" ".join(made) + "\n")
     assert done.exit_code == 0, done.output
-    assert "left out: all of 5 looked at are framed by a schema registry" in done.output
+    assert "left out: all 5 inspected values are framed by a schema registry" in done.output
     assert "30 records, 3 columns; see the proposals in the file" in done.output
     assert "2 pipelines" in done.output
     file = folder / "sluice.yaml"

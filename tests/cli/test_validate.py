@@ -140,7 +140,7 @@ def test_what_an_earlier_version_read_otherwise_is_refused_and_written_by_fix(wr
         f"{tmp_path}/sluice.yaml:10 pipelines.a.quality.0.expectations.0.expect_column_values_to_not_be_null"
     )
     assert capsys.readouterr().out.splitlines()[0] == (
-        f"{told}.row_condition: would not keep the rows it did: a row_condition is SQL now"
+        f"{told}.row_condition: would keep other rows than before: a row_condition is now SQL"
         " — ./sluice validate --fix writes: code = 'x'"
     )
     assert main(["validate", "--fix"]) == 0

@@ -41,8 +41,8 @@ def test_a_table_has_our_columns_and_properties(lake: Lake) -> None:
     assert wanted.items() <= table.properties.items()
     assert "commit.retry.num-retries" not in table.properties
     letters = lake.load("t_dead_letters").properties["comment"]
-    assert letters == f"Made by Sluice of records that could not become rows of {lake.name()}"
-    assert lake.make_table("u").properties["comment"] == "Made by Sluice of the Kafka topic flights"
+    assert letters == f"Created by Sluice for records that could not become rows of {lake.name()}"
+    assert lake.make_table("u").properties["comment"] == "Created by Sluice from the Kafka topic flights"
 
 
 def test_a_table_says_what_identifies_a_row_and_how_rows_are_sorted(lake: Lake) -> None:

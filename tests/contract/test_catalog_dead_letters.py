@@ -141,7 +141,7 @@ def test_files_that_were_purged_with_their_table_are_not_named_again(
         lake.load().io.delete(file.path)
     _bring(lake, progress)
     assert lake.offsets(DEAD) == []
-    assert "were deleted before they came in" in caplog.text
+    assert "were deleted before they were added" in caplog.text
 
 
 @pytest.mark.parametrize("comes_by", ["recovery", "the next batch"])

@@ -245,7 +245,7 @@ def test_a_tick_says_what_an_open_transaction_holds_back(
     told = scene.tick()
     assert told.skip_reason is not None
     said = told.skip_reason.skip_message
-    assert said == f"{pipeline.name}: held back by an open transaction: 1 record"
+    assert said == f"{pipeline.name}: waiting for an open transaction: 1 record"
     assert told.cursor == "{}"
     producer.abort_transaction(10)
 

@@ -80,7 +80,7 @@ def test_a_log_that_is_gone_is_no_log_without_attempts(landed: Scene) -> None:
     ("damage", "what"),
     [
         (Path.unlink, "the file is gone"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-10]), "bytes, the metadata says"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-10]), "bytes, but the metadata has"),
         (lambda path: path.write_bytes(b"x" * path.stat().st_size), "the file's footer cannot be read"),
     ],
 )
@@ -129,7 +129,7 @@ def test_another_tables_file_in_its_place_is_noticed(landed: Scene) -> None:
     nine, other = _data_file(landed.lake.load(), 9), landed.lake.request(30, 33)
     content = Path(normalise_path(other.written.data_files[0].path)).read_bytes()
     nine.write_bytes(content)
-    assert "bytes, the metadata says" in _only(_audit(landed)).what
+    assert "bytes, but the metadata has" in _only(_audit(landed)).what
 
 
 def test_a_dead_letter_file_counts_too(landed: Scene) -> None:
@@ -167,7 +167,7 @@ def test_what_the_log_says_of_another_table_is_named(landed: Scene) -> None:
     landed.log(request, 4)
     landed.connections.txlog.append(request.table_uuid, request.batch, FlushComplete({}, None, "r", SOON_US))
     finding = _only(_audit(landed))
-    assert "the log says it landed" in finding.what
+    assert "the log records it as committed" in finding.what
     assert finding.where == request.batch.attempt
 
 
@@ -178,7 +178,7 @@ def test_a_swept_attempt_that_landed_is_named(landed: Scene) -> None:
     landed.connections.txlog.append(request.table_uuid, request.batch, Swept(1, "r", SOON_US), reached=4)
     landed.lake.commit(request)
     finding = _only(_audit(landed))
-    assert finding.what == "the log says it was swept, and it landed"
+    assert finding.what == "the log records it as abandoned, but its commit is in the table"
     assert finding.mend == './sluice replay p --range 0:30-40 --reason "..."'
 
 

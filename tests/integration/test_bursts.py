@@ -32,7 +32,7 @@ def test_a_burst_leaves_the_table_as_it_was_and_comes_in_once_it_is_declared(
     assert (lab.drain().balance.rows, set(column_types(lab))) == (1, {"id", "o", "note"})
     errors = lab.rows(DEAD_LETTERS)["error"].to_pylist()
     assert len(errors) == 3
-    assert all("declare in `columns` what is to be kept" in error for error in errors)
+    assert all("declare in `columns` what to keep" in error for error in errors)
     configure(lab, f"pipelines/{PIPELINE}", {"columns": dict.fromkeys(wide, "long")})
     lab.drain()
     lab.redrive()

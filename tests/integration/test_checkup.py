@@ -83,16 +83,16 @@ def test_what_an_open_transaction_holds_back_is_no_idle_topic(kafka: KafkaBroker
     kafka.produce(topic, as_json({"id": 4}, partition=0) + as_json({"id": 5}, partition=1))
     drained = lab.drain()
     assert (drained.balance.rows, drained.lag_records, drained.undecided) == (1, 0, 4)
-    assert ended_line(drained, 0).endswith("lag 0 records, held back by an open transaction: 4 records")
+    assert ended_line(drained, 0).endswith("lag 0 records, waiting for an open transaction: 4 records")
     assert drained.valid_through_ms == complete
     health = look(lab)
     passed, said = fact(health, "stall")
     assert not passed
-    assert said == "held back by an open transaction: 4 records, the first for 50 min (limit 5 min)"
-    assert "held back by an open transaction: 4 records" in fact(health, "fresh")[1]
+    assert said == "waiting for an open transaction: 4 records, the first for 50 min (limit 5 min)"
+    assert "waiting for an open transaction: 4 records" in fact(health, "fresh")[1]
     assert "Kafka may delete the next record in 10 min" in fact(health, "retention_headroom")[1]
     ((_, state),) = look_for_status(lab.config)
-    assert (state.word, state.reason) == (StateWord.BEHIND, "held back by an open transaction: 4 records")
+    assert (state.word, state.reason) == (StateWord.BEHIND, "waiting for an open transaction: 4 records")
     producer.commit_transaction(10)
     assert lab.drain().balance.rows == 4
     ((_, state),) = look_for_status(lab.config)

@@ -233,7 +233,7 @@ def test_messages_of_a_file(new_lab: NewLab) -> None:
     lab.drain()
     assert values_of(lab) == {(0, 0): {"id": 1, "total": {"units": 5}}}
     assert [row["error"] for row in by_offset(lab, DEAD_LETTERS).values()] == [
-        "fields that the schema does not know, by number: 3"
+        "fields that are not in the schema, by number: 3"
     ]
     configure(lab, f"pipelines/{lab.pipeline.name}/value", {"unknown_fields": "ignore"})
     lab.replay(OffsetRange(0, 0, 2))

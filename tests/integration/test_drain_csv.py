@@ -41,7 +41,7 @@ def test_lines_of_csv_are_drained_audited_and_sent_through_again(kafka: KafkaBro
         2: "the value is not utf-8",
         3: "fields in the line: 2, names: 3",
     }
-    assert told[0] == told[5] == "a string where the column takes an integer"
+    assert told[0] == told[5] == "a string where the column has an integer"
     configure(lab, f"pipelines/{PIPELINE}", {"value": {**VALUE, "header": True, "encoding": "latin-1"}})
     redriven = lab.redrive().balance
     assert (redriven.rows, redriven.dead_letters, redriven.further) == (1, 1, {HEADER_LINES: 2})

@@ -105,7 +105,7 @@ def test_where_a_record_is(new_lab: NewLab) -> None:
     assert booked == logged
     assert [row_in_file(lab, logged[offset]) for offset in (2, 5, 6)] == [2, 5, 6]
     assert {found.entry.actor for found in logged if found.entry} == {"test"}
-    assert "did not pass the phase decode" in logged[3].why
+    assert "failed in the phase decode" in logged[3].why
     assert logged[8].why == "the next offset to drain is 8, the partition's lag 3"
     new_lab.kafka.delete_records(lab.pipeline.topic, {0: 8})
     with tracing(lab) as find:
@@ -159,7 +159,7 @@ def test_what_an_operator_passed_over(new_lab: NewLab) -> None:
         fold(lab)
         booked = [find(offset) for offset in (9, 10, 14, 15)]
     assert [found.where for found in logged] == [Where.ROW, Where.SKIPPED, Where.SKIPPED, Where.ROW]
-    assert logged[1].why == "test had it passed over (skip): told to"
+    assert logged[1].why == "test skipped it (skip): told to"
     assert booked == logged
 
 

@@ -38,22 +38,22 @@ ORDERS = PipelineConfig(name="orders", topic="shop.orders", table="shop.orders")
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([b"\0\0\0\0\x07\x02abc"] * 500, "all of 500 looked at are framed by a schema registry"),
+        ([b"\0\0\0\0\x07\x02abc"] * 500, "all 500 inspected values are framed by a schema registry"),
         ([b"\0\0\0\0\x07x", b"\0\0\0\0\x0cy"], "(schema id 7, 12)"),
         ([b"\0" + n.to_bytes(4) + b"x" for n in range(9)], "(schema id 0, 1, 2, 3, 4, 4 more)"),
-        ([b"Obj\x01\x04"], "all of 1 looked at are Avro files"),
+        ([b"Obj\x01\x04"], "all 1 inspected values are Avro files"),
         ([gzip.compress(b"{}")], "compressed by gzip"),
         ([b"<order/>"], "XML"),
-        ([b"a,b,c", b"1,2,3"], "all of 2 looked at are text that is not JSON"),
-        ([b"[1]", b"[]"], "JSON, but arrays, of which no row is made"),
-        ([b"\xef\xbb\xbf{}"], "text behind a byte order mark"),
+        ([b"a,b,c", b"1,2,3"], "all 2 inspected values are text that is not JSON"),
+        ([b"[1]", b"[]"], "JSON arrays; only objects can become rows"),
+        ([b"\xef\xbb\xbf{}"], "text with a byte order mark"),
         ([bytes(8) + b"\x07\x02abc"], "framed by Apicurio's own serializers"),
         ([b"\x03\x00" + bytes(range(16)) + b"x"], "framed by AWS Glue's serializers"),
         ([b"\xc3\x01" + bytes(range(8)) + b"x"], "Avro single objects"),
         ([b'"{}"'], "JSON, but strings"),
-        ([b"7", b"true", b"null"], "JSON, but numbers, booleans or null"),
+        ([b"7", b"true", b"null"], "JSON numbers, booleans or null"),
         ([b"", b" "], "empty"),
-        ([b"\xff\xfe\xfa", b"\x08\x96\x01", b"\0\x9c1234567"], "neither text nor of a kind known here"),
+        ([b"\xff\xfe\xfa", b"\x08\x96\x01", b"\0\x9c1234567"], "neither text nor a known format"),
         ([b"x", b"x", b"\0\0\0\0\x07x"], "2 of 3 are text that is not JSON; 1 of 3 are framed by"),
     ],
 )
@@ -65,12 +65,12 @@ def test_values_are_told_by_what_they_look_like(values: list[bytes], said: str) 
 @pytest.mark.parametrize(
     ("value", "values", "advice"),
     [
-        ({"format": "json"}, b"\0\0\0\0\x07x", "only the registry can say"),
-        ({"format": "avro", "registry": "r"}, b"\x02x", "no id says the schema it has `framing: none`"),
+        ({"format": "json"}, b"\0\0\0\0\x07x", "Only the registry knows"),
+        ({"format": "avro", "registry": "r"}, b"\x02x", "without a schema id set `framing: none`"),
         (
             {"format": "avro", "registry": "r", "framing": "none"},
             b"\0\0\0\0\x07x",
-            "leave out `framing: none`",
+            "Remove `framing: none`",
         ),
         (
             {"format": "avro", "registry": "r", "framing": "none"},
@@ -98,7 +98,7 @@ def test_what_is_no_event_of_debezium_says_what_it_may_be(value: bytes, advice: 
 @given(st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.text()), max_size=5))
 def test_a_json_object_is_never_told_as_something_else(value: dict[str, object]) -> None:
     """Whatever is in it: only values that were refused are asked about, and these words send people away."""
-    assert appearance([json.dumps(value).encode()]) == "all of 1 looked at are JSON objects"
+    assert appearance([json.dumps(value).encode()]) == "all 1 inspected values are JSON objects"
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
@@ -112,11 +112,11 @@ def test_any_bytes_are_told(values: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("value", "said", "advice"),
     [
-        (b'{"a": NaN}', "NaN", "Say what they are"),
-        (b"\xef\xbb\xbf{}", "byte order mark", "Say what they are"),
+        (b'{"a": NaN}', "NaN", "Set their format"),
+        (b"\xef\xbb\xbf{}", "byte order mark", "Set their format"),
         (bytes(8) + b"\x07\x02abc", "Apicurio", "with Apicurio 2 `apicurio.registry.as-confluent=true`"),
-        (b"\x03\x00" + bytes(range(17)), "AWS Glue", "Confluent's frames alone"),
-        (b"\xc3\x01" + bytes(range(17)), "single objects", "the one schema"),
+        (b"\x03\x00" + bytes(range(17)), "AWS Glue", "no other is supported"),
+        (b"\xc3\x01" + bytes(range(17)), "single objects", "whose one schema"),
     ],
 )
 def test_the_most_frequent_reason_is_in_the_sentence(value: bytes, said: str, advice: str) -> None:
@@ -137,13 +137,13 @@ def test_the_most_frequent_reason_is_in_the_sentence(value: bytes, said: str, ad
         (
             layout_named("changes"),
             _EVENT,
-            "is an event (debezium): all of 3 looked at are events",
+            "is an event (debezium): all 3 inspected values are events",
             "finer than a micro",
         ),
         (
             layout_named("flat"),
             _FRAMED,
-            "be read as avro: all of 3 looked at are framed",
+            "be read as avro: all 3 inspected values are framed",
             "finer than a microsecond",
         ),
     ],
@@ -161,4 +161,4 @@ def test_events_and_frames_that_are_what_they_should_be_are_told_by_their_reason
     said = frequent_reason(format_of(pipeline, known).decoder, [chunk])
     error = first_batch_unreadable(pipeline, 3, [value] * 3, has_keys=True, reason=said)
     assert looks in error.message
-    assert reason in error.message.partition("What most of them are refused for: ")[2]
+    assert reason in error.message.partition("Most frequent reason: ")[2]

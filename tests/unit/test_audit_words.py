@@ -54,7 +54,7 @@ def test_an_audit_says_in_the_table_only_of_what_is_a_row(result: AuditResult, s
         ),
         (
             {"layout": layout_named("mirror")},
-            "Each key of the Kafka topic `o`, once, as its newest change has it;",
+            "One row for each key in the Kafka topic `o`, as of its newest change;",
         ),
     ],
 )

@@ -95,7 +95,7 @@ def test_each_type_has_its_column(written: Any, column: str | None) -> None:
 
 
 _INSIDE = {"type": {"type": "long", "logicalType": "timestamp-millis"}}
-_STANDS = "stands beside its type, where Avro looks at none"
+_STANDS = "is next to its type, where Avro ignores it"
 
 
 @pytest.mark.parametrize(

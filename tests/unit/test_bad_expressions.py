@@ -170,7 +170,7 @@ def test_what_is_for_json_alone_says_so() -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "reason"),
     [
-        ({"route": {"by": "n + now()", "tables": {"a": "l.a"}}}, "route.by", "does not give the same"),
+        ({"route": {"by": "n + now()", "tables": {"a": "l.a"}}}, "route.by", "does not return the same"),
         ({"route": {"by": "n * 0.5", "tables": {"a": "l.a"}}}, "route.by", "gives decimal128"),
         ({"route": {"by": "n"}}, "route", "has no tables"),
         ({"route": {"tables": {"1": "l.a"}}}, "route", "has no by"),

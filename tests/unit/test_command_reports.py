@@ -98,7 +98,7 @@ CASES: tuple[tuple[tuple[str, ...], dict[str, Answer]], ...] = (
         ("retype", "orders", "price", "decimal(38,0)", *WHY),
         {
             "spark_jobs.reshape.retype.retype": told(
-                Retyped("price", "price_1", 3, 2), "4 files looked at, 3 made anew"
+                Retyped("price", "price_1", 3, 2), "4 files checked, 3 rewritten"
             )
         },
     ),

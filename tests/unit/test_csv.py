@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_a_dead_letter_that_says_why() -> None:
         (2, "decode", None, "lines in the value: 2; a record is one"),
         (3, "decode", None, "the value is not CSV: unexpected end of data"),
         (4, "decode", None, "the value is not CSV: ';' expected after '\"'"),
-        (5, "transform", "id", "a string where the column takes an integer"),
+        (5, "transform", "id", "a string where the column has an integer"),
         (7, "decode", None, "fields in the line: 7, names: 6"),
         (8, "decode", "seen", "the schema's string in a column of long: 1.5"),
     ]

@@ -191,7 +191,7 @@ def test_an_open_transaction_is_a_stall_once_it_is_old() -> None:
     old = replace(WELL, undecided=3, undecided_since_ms=NOW - 301_000)
     assert not look(old, "stall").passed
     assert "kafka-transactions.sh" in look(old, "stall").mend
-    assert look(replace(WELL, undecided=3), "stall").fact == "held back by an open transaction: 3 records"
+    assert look(replace(WELL, undecided=3), "stall").fact == "waiting for an open transaction: 3 records"
 
 
 def test_a_pause_is_no_stall_but_the_table_still_ages() -> None:

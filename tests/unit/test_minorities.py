@@ -36,7 +36,7 @@ def told(*literals: str, growth: Growth = GROWTH) -> list[str]:
             [
                 (
                     "f: double because of 1 number with a fraction or exponent (1.5 at 2:2);"
-                    " integers are beside it"
+                    " other values are integers"
                 )
             ],
         ),
@@ -71,7 +71,7 @@ def told(*literals: str, growth: Growth = GROWTH) -> list[str]:
             [
                 (
                     "f: no column; 1 integer past 64 bits (1.8446744073709552e+19 at 2:0), a dead letter:"
-                    ' up to 38 digits, declare columns: {f: "decimal(38,0)"}'
+                    ' for up to 38 digits, declare columns: {f: "decimal(38,0)"}'
                 )
             ],
         ),
@@ -111,7 +111,9 @@ def test_a_column_that_is_missing_for_want_of_room_is_not_told_as_one_of_large_i
 def test_where_new_fields_are_ignored_large_integers_are_left_out() -> None:
     """Their records are rows: no dead letter is announced that there will not be."""
     (sentence,) = told("18446744073709551616", "null", growth=Growth(NewFields.IGNORE))
-    assert sentence.startswith(f"f: no column; 1 {BIG}, left out: up to 38 digits, declare columns: {{f: ")
+    assert sentence.startswith(
+        f"f: no column; 1 {BIG}, left out: for up to 38 digits, declare columns: {{f: "
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_integers_past_64_bits_in_every_record_leave_no_row_until_their_column_i
     evidence = observe([past] * 2)
     (sentence,) = impossible((), evidence, GROWTH)
     assert sentence.startswith("f has no type for 2 integers past 64 bits (")
-    assert sentence.endswith('): up to 38 digits, declare columns: {f: "decimal(38,0)"}')
+    assert sentence.endswith('): for up to 38 digits, declare columns: {f: "decimal(38,0)"}')
     assert not list(impossible((), evidence, Growth(NewFields.IGNORE)))
     assert not list(impossible(declared_fields({"f": "decimal(38,0)"}), evidence, GROWTH))
     for other in (b'{"g": 1}', b'{"f": null}'):

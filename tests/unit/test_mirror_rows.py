@@ -39,7 +39,7 @@ def test_a_change_without_a_key_is_bad_and_a_truncate_is_of_no_row(source: Sourc
     ]
     decoded = Table(layout=layout_named("mirror")).drain(records[:-1])
     (bad,) = decoded.bad
-    assert (bad.index, bad.phase, "without a key" in bad.error) == (1, Phase.KEY, True)
+    assert (bad.index, bad.phase, "has no key" in bad.error) == (1, Phase.KEY, True)
     rows = decoded.table.to_pylist()
     assert rows[0].keys() >= MIRROR_NAMES
     one, two = '{"id":1}', '{"id":2}'

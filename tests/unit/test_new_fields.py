@@ -20,7 +20,7 @@ from spark_jobs.schema.inference import Field, Primitive, choose_types, count_co
 LONG = Primitive.LONG
 POINT = pa.struct([("x", pa.int64())])
 COLUMNS = pa.schema([("id", pa.int64()), ("p", POINT), ("l", pa.list_(POINT))])
-NO_COLUMN = "an integer past 64 bits, for which there is no column"
+NO_COLUMN = "an integer of more than 64 bits, which no column type holds"
 
 
 def wide(keys: int, value: str = "1") -> bytes:
@@ -84,7 +84,7 @@ def test_evidence_is_bounded_wherever_it_is_gathered(max_fields: int) -> None:
 @pytest.mark.parametrize(
     ("growth", "why"),
     [
-        (Growth(NewFields.DEAD_LETTER), "takes no new ones"),
+        (Growth(NewFields.DEAD_LETTER), "accepts no new ones"),
         (Growth(max_columns=5), "schema.max_columns: 5"),
         (Growth(max_columns=1), "schema.max_columns: 1"),
         (Growth(max_columns=9).ended(), "schema.max_columns: 9"),
@@ -152,12 +152,12 @@ def test_names_of_ignored_fields_are_bounded() -> None:
         (
             {"b": 10**20},
             "b",
-            'an integer past 64 bits makes no column: declare columns: {b: "decimal(38,0)"}',
+            'an integer of more than 64 bits: declare columns: {b: "decimal(38,0)"}',
         ),
         (
             {"b": -(10**38) + 1},
             "b",
-            'an integer past 64 bits makes no column: declare columns: {b: "decimal(38,0)"}',
+            'an integer of more than 64 bits: declare columns: {b: "decimal(38,0)"}',
         ),
         ({"b": 10**38}, "b", NO_COLUMN),
         ({"b": 10**50}, "b", NO_COLUMN),
@@ -167,7 +167,7 @@ def test_names_of_ignored_fields_are_bounded() -> None:
         (
             {"b": [1, 10**20]},
             "b",
-            "it can have no column beside the table's others, or by schema.max_columns: 9",
+            "it cannot have a column: its name is taken, or schema.max_columns: 9 is reached",
         ),
     ],
 )

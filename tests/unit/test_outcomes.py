@@ -143,6 +143,6 @@ def test_a_time_of_kafka_s_that_no_table_shows_is_no_value_without_a_column() ->
     assert times == "1 record with a Kafka time outside the years 1 to 9999: null in _kafka_timestamp"
     assert ignored_notes({"_kafka_timestamp": 1200}) == [times.replace("1 record", "1,200 records", 1)]
     assert ignored_notes({"a": 1}, layout_named("archive").unread) == [
-        "what could not be read is in the bytes alone, by field: a 1"
+        "unreadable values are stored as bytes only, by field: a 1"
     ]
     assert ignored_notes({}) == []

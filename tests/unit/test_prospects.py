@@ -159,10 +159,10 @@ def test_change_events_in_avro_are_told_from_rows(stand_in: RegistryStandIn, mai
 def test_without_a_registry_the_option_is_named() -> None:
     """The id, that the format cannot be told, and both ways to tell it."""
     told = looked_at(None, [framed(7, b"\2a")] * 5).unreadable
-    assert told.startswith("all of 5 looked at are framed by a schema registry")
+    assert told.startswith("all 5 inspected values are framed by a schema registry")
     for words in (
         "schema 7",
-        "only the registry can say",
+        "Only the registry knows",
         "init --registry URL",
         "value: {format: avro, registry",
     ):

@@ -168,7 +168,7 @@ def test_what_no_table_can_be_made_of_says_so(body: str, message: str | None, co
 
 def test_references_stay_where_they_are() -> None:
     """A name that leads elsewhere is refused before anything is written."""
-    with pytest.raises(ConfigError, match="no name to import by"):
+    with pytest.raises(ConfigError, match="cannot be imported by name"):
         protobuf_schema(SchemaText(Language.PROTOBUF, COMMON, (("../../x.proto", COMMON),)))
 
 

@@ -165,7 +165,7 @@ def test_one_odd_record_makes_no_flat_table_of_events() -> None:
     found = seen([*[EVENT] * 99, b"odd"])
     assert (found.unreadable, pasted(found)) == ("", {"layout": "changes"})
     assert found.found[0].description.endswith(
-        "99 of 100 values are events of Debezium; any other is a dead letter"
+        "99 of 100 values are Debezium events; all others become dead letters"
     )
     assert not seen([EVENT, {"id": 1}, {"id": 2}]).are_changes
 
@@ -226,8 +226,8 @@ CONNECTOR = {"properties": {"name": "a"}}
         ([{"lsn": 1}, None], [b'["a",{"server":"s"}]'] * 2, "x", "Kafka Connect"),
         ([{"state": "RUNNING", "worker_id": "w"}], [b"status-connector-a"], "x", "Kafka Connect"),
         ([], [], "dc1-connect-offsets", "Kafka Connect"),
-        ([{"source": {"a": 1}, "ts_ms": 1, "ddl": "CREATE"}], [None], "history", "beside changes"),
-        ([{"ts_ms": 1}], [None], "beats", "beside changes"),
+        ([{"source": {"a": 1}, "ts_ms": 1, "ddl": "CREATE"}], [None], "history", "not changes"),
+        ([{"ts_ms": 1}], [None], "beats", "not changes"),
         ([{"id": 1}], [b"task-7"], "connect-status", ""),
         ([{"state": "done"}], [b"7"], "tasks", ""),
         ([], [], "orders", ""),
@@ -284,7 +284,7 @@ def test_proposals_stand_in_the_file_of_init() -> None:
     found = seen(values, [b"\xff"], is_compacted=True)
     text = render_config(bootstrap_servers="a:9092", topics=("orders",), seen={"orders": found})
     for line in (
-        "    # 1 of 1 key are no text, as 0xff.",
+        "    # 1 of 1 key are not text: 0xff.",
         "    key: {format: raw}",
         "    # Proposed from its first 1 record; easier before the first batch:",
         "#     columns:",

@@ -79,7 +79,7 @@ def test_a_condition_of_before_chooses_the_same_rows_in_sql(condition: str, met:
 )
 def test_what_sql_reads_otherwise_is_refused_with_the_line_to_write(condition: str, line: str) -> None:
     """A text in double quotes, a comparison that a null met, a word of Python's; the line itself is taken."""
-    with pytest.raises(ExpressionError, match="a row_condition is SQL now") as refused:
+    with pytest.raises(ExpressionError, match="a row_condition is now SQL") as refused:
         judge_condition(condition)
     assert refused.value.hint == f"./sluice validate --fix writes: {line}"
     assert judge_condition(line).names == judge_condition(_now(condition)).names
@@ -170,7 +170,9 @@ def test_a_literal_that_is_none_of_the_columns_type_is_told(condition: str) -> N
 
 def test_a_column_that_is_not_there_and_an_answer_that_is_no_truth_value_are_told() -> None:
     """By name, before any row is looked at."""
-    with pytest.raises(ExpressionError, match="there is no column other, which the row_condition compares"):
+    with pytest.raises(
+        ExpressionError, match="the row_condition uses the column other, which does not exist"
+    ):
         meeting("other > 1", ROWS)
     with pytest.raises(ExpressionError, match="gives int64, and a condition is true or false"):
         meeting("id + 1", ROWS)

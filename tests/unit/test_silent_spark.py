@@ -62,7 +62,7 @@ def test_a_server_that_says_nothing_is_an_error_in_time(
             spark=SparkSettings(remote=f"sc://127.0.0.1:{port}"),
         )
         spark = WorkSpark(config, "drain")
-        with pytest.raises(RetryableError, match="said nothing") as told:
+        with pytest.raises(RetryableError, match="has not answered") as told:
             spark.session()
         spark.interrupt("an-attempt")
     assert told.value.code == "spark-away"

@@ -289,7 +289,7 @@ CONVERSIONS: dict[Kind, Callable[[Any, Leaf], Any]] = {
     Kind.ENUM: _symbol,
     Kind.DECIMAL: _decimal,
     Kind.UUID: _checked(
-        lambda value: value if isinstance(value, bytes) else plain.uuid(value), "a text that is no UUID"
+        lambda value: value if isinstance(value, bytes) else plain.uuid(value), "a text that is not a UUID"
     ),
     Kind.DATE: _checked(plain.day, "a date outside the years 1 to 9999"),
     Kind.TIME_MILLIS: _checked(lambda millis: plain.clock(millis * 1000), "a time outside a day"),

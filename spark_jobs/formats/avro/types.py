@@ -81,7 +81,7 @@ class Field(tree.Field["Type"]):
         leaf, meant = only and only.type, self.beside.lower()
         if not meant or not isinstance(leaf, Leaf) or leaf.kind != leaf.base:
             return None
-        told = f"{self.beside} stands beside its type, where Avro looks at none: {leaf.base} as it is"
+        told = f"{self.beside} is next to its type, where Avro ignores it: {leaf.base} as it is"
         if not is_top or leaf.kind is not Kind.LONG or "timestamp" not in meant or "nano" in meant:
             return told
         kind = "timestamp" if "local" in meant or "debezium" in meant else "timestamptz"
@@ -279,7 +279,7 @@ def _leaf(base: str, schema: Mapping[str, Any]) -> Leaf:
         return Leaf(Kind.ENUM, base, symbols=symbols)
     size = schema["size"] if base == "fixed" else 0
     if type(size) is not int or size < 0:
-        raise ValueError(f"{size!r} is no size")
+        raise ValueError(f"{size!r} is not a valid size")
     if logical == Kind.DECIMAL and base in ("fixed", "bytes"):
         precision, scale = schema["precision"], schema.get("scale", 0)
         if precision > _MOST_DIGITS:

@@ -93,7 +93,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}")
 WHOSE = ("connector", "name", "db", "schema", "table", "collection")
 NAMELESS = "{}"  # said by none of these: Flink's events have no source
 MONGODB = "mongodb"
-_STRUCT = "a struct as text, of which no field is told for sure: have `key.converter` write JSON or Avro"
+_STRUCT = "a struct as text, whose fields cannot be determined: have `key.converter` write JSON or Avro"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,11 @@ def change_of(event: Event, identity: str | None) -> Change:
     """Return a Debezium event with this key text as a change. Raises ``NotReadError``."""
     operation, source = event.value_of("op"), event.value_of("source")
     if operation is None:
-        raise NotReadError("no event of Debezium: it has no op", "op")
+        raise NotReadError("not a Debezium event: it has no op", "op")
     if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
         raise NotReadError(f"an event of another kind: {json.dumps(operation)}", "op")
     if type(source) is not dict and source is not None:
-        raise NotReadError("it does not say where it comes from", "source")
+        raise NotReadError("it does not name its source", "source")
     # Flink writes none: its events are in the order of their offsets.
     told = source or {}
     is_document = told.get("connector") == MONGODB
@@ -306,7 +306,7 @@ def read_enveloped(documents: Events, key: bytes | None, value: bytes) -> Change
     event = documents.values.read(value)
     operation = event.value_of("operation")
     if operation not in OPERATIONS:
-        raise NotReadError("no event of a gateway: it has no operation", "operation")
+        raise NotReadError("not a gateway event: it has no operation", "operation")
     part, is_whole = ("key", False) if operation == DELETE else ("value", True)
     is_row = type(event.value_of(part)) is dict
     if is_whole and not is_row:

@@ -39,7 +39,7 @@ class PlainRows:
         if self._is_whole:
             for field in self._row.fields:
                 if not field.may_be_null and row[field.name] is None:
-                    why = "null in a column that is never null: so is told what has no form, as NaN"
+                    why = "null in a column that is never null, as sent for values such as NaN"
                     raise UnreadableValueError(why, field.name)
         return row
 
@@ -48,7 +48,7 @@ def _record(kind: Record[Field], value: Any, path: tuple[str, ...]) -> dict[str,
     if type(value) is not dict:
         raise UnreadableValueError("not an object", ".".join(path) or None)
     if unknown := value.keys() - {field.name for field in kind.fields}:
-        raise UnreadableValueError("the schema does not name it", ".".join((*path, min(unknown))))
+        raise UnreadableValueError("the schema does not contain it", ".".join((*path, min(unknown))))
     return {
         field.name: _read(field.type, value.get(field.name), (*path, field.name)) for field in kind.fields
     }

@@ -39,7 +39,7 @@ class Documents:
     def target(self, schema: dict[str, Any], reference: object) -> Any:
         """Return the target of a ``$ref`` in this schema; raises ``ConfigError``."""
         if not isinstance(reference, str):
-            raise unreadable("a $ref that is no text")
+            raise unreadable("a $ref that is not a text")
         if (id(schema), reference) not in self._targets:
             self._targets[id(schema), reference] = self._resolve(self._bases[id(schema)], reference)
         return self._targets[id(schema), reference]
@@ -54,7 +54,7 @@ class Documents:
             for step in fragment.split("/")[1:]:
                 found = _step(found, step.replace("~1", "/").replace("~0", "~"))
         if not isinstance(found, dict | bool):
-            raise unreadable(f"nothing is where a $ref leads: {reference[:200]}")
+            raise unreadable(f"a $ref points to nothing: {reference[:200]}")
         return found
 
     def _add(self, document: Any, base: str) -> None:

@@ -69,7 +69,7 @@ class Node:
         named: dict[str, list[Any]] = {}
         for properties in self.keyword("properties"):
             if not isinstance(properties, dict):
-                raise unreadable("properties that are no object")
+                raise unreadable("properties that are not an object")
             for name, schema in properties.items():
                 named.setdefault(name, []).append(schema)
         return named
@@ -204,5 +204,5 @@ def _is_null(schema: Any) -> bool:
 def _list(schema: dict[str, Any], keyword: str) -> list[Any]:
     value = schema.get(keyword, [])
     if not isinstance(value, list) or (keyword in schema and not value):
-        raise unreadable(f"{keyword} that is no list of something")
+        raise unreadable(f"{keyword} that is not a list of something")
     return value

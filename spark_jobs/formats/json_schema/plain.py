@@ -34,16 +34,16 @@ class PlainReader:
                 for name, read in self._reads.items()
             }
             if self._beside.rounded or (self._beside.has_more and not self._ignores):
-                raise ValueError("more than its columns hold")
+                raise ValueError("more than its columns can hold")
         except UNREADABLE as error:
-            raise UnreadableValueError(f"not as the schema says: {error}") from error
+            raise UnreadableValueError(f"not valid by the schema: {error}") from error
         return row
 
     def _record(self, value: bytes) -> dict[str, Any]:
         parsed = read_exactly(value)
         record = {VALUE: parsed} if self._root.is_whole else parsed
         if type(record) is not dict or is_too_deep(b"[" + value if self._root.is_whole else value):
-            raise ValueError("no object, or one that nests too deep")
+            raise ValueError("not an object, or nested too deep")
         json.dumps(record, ensure_ascii=False, default=str).encode()  # no halves of surrogate pairs
         for _path, item in forbidden(record, self._root.record):
             if says_something(item):

@@ -102,9 +102,7 @@ class _Reader:
         made = self._object(value)
         for path, item in forbidden(parse_object(made), self._record):
             if says_something(item):
-                raise UnreadableValueError(
-                    "the schema allows no other properties than it names", ".".join(path)
-                )
+                raise UnreadableValueError("the schema allows no additional properties", ".".join(path))
         return made
 
 

@@ -46,7 +46,7 @@ def compiled(source: SchemaText) -> bytes:
     for name, text in (*source.references, (MAIN, source.text)):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not name.isprintable():
-            raise unreadable(f"it refers to {name!r}, which is no name to import by")
+            raise unreadable(f"it refers to {name!r}, which cannot be imported by name")
         try:
             file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
         except (ValueError, DecodeError):

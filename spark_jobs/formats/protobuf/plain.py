@@ -85,7 +85,7 @@ class PlainReader:
             raise UnreadableValueError(f"a text is not UTF-8: {error.reason}") from error
         if reading.unknown and not self._ignores:
             told = ", ".join(sorted(reading.unknown))
-            raise UnreadableValueError(f"fields that the schema does not know, by number: {told}")
+            raise UnreadableValueError(f"fields that are not in the schema, by number: {told}")
         return row, reading.unknown
 
 
@@ -143,7 +143,7 @@ class _Reading:
             name = ".".join((*numbers, str(each.field_number)))
             if each.field_number in known_numbers:
                 # Of another type than it should be, or a map's entry with more than a key and a value.
-                raise UnreadableValueError(f"not as the schema says, field number {name}")
+                raise UnreadableValueError(f"not valid by the schema, field number {name}")
             self.unknown[name] = self.unknown.get(name, 0) + 1
         if is_deep:
             for known, item in _list_fields(message):
@@ -154,7 +154,7 @@ class _Reading:
 def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911  (a line for each kind)
     """Return a field's value as its column holds it; raises ``UnreadableValueError`` if it cannot."""
     match kind.kind:
-        case Kind.STRING if isinstance(item, bytes):  # as proto2 gives what is no text
+        case Kind.STRING if isinstance(item, bytes):  # as proto2 gives something that is not text
             raise UnreadableValueError("the text is not UTF-8", ".".join(path))
         case Kind.INT:
             return _checked(_int, item, path)

@@ -179,7 +179,7 @@ def _keyed(change: Change) -> Change:
     if change.operation == TRUNCATE:
         return replace(change, row_id="")
     if change.row_id is None:
-        raise KeyNotReadError("a change without a key: nobody knows whose row it is")
+        raise KeyNotReadError("a change event has no key, so its row cannot be identified")
     return change
 
 
@@ -193,7 +193,7 @@ def _refuse_own_names(change: Change, own: Sequence[str]) -> None:
     if change.schema is None and _OWN_NAME in change.row:
         with suppress(UnreadableValueError):  # which the row's decoder says
             for taken in parse_object(change.row).keys() & {*own}:
-                raise NotReadError("the column says something of the event", taken)
+                raise NotReadError("the column describes the event", taken)
 
 
 def _identity(key: AvroDocument | None) -> str | None:

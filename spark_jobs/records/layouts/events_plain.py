@@ -102,7 +102,7 @@ def _plain_change(event: dict[str, Any], schema: str | None, identity: str | Non
     source = {} if event.get("source") is None else _object(event["source"])
     operation = str(event.get("op"))
     if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
-        raise NotReadError("no event of Debezium")
+        raise NotReadError("not a Debezium event")
     row: Any = {}
     if source.get("connector") == "mongodb":
         schema, row = (

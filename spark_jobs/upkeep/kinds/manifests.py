@@ -23,7 +23,7 @@ def find_reason(state: State) -> str | None:
 def rewrite_manifests(work: TableWork) -> Done:
     """Merge the table's manifests by partition; data files are not touched."""
     if work.figures.small_manifests < MIN_MANIFESTS:
-        return Done(note="there are no manifests to merge")
+        return Done(note="the table has no manifests to merge")
     if not work.figures.shows_history:
         return Done(note="the catalog shows no snapshot history, which a rewrite needs")
     work.say(f"{work.identifier}: rewriting {work.figures.manifests:,} manifests")
