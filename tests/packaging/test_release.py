@@ -38,7 +38,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     clone = tmp_path_factory.mktemp("release") / "clone"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
-        if not name.startswith(("tests/", "docs/", "bench/", "prove/")) and (ROOT / name).exists():
+        if not name.startswith(("tests/", "bench/", "prove/")) and (ROOT / name).exists():
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, clone / name)
     (clone / ".venv").symlink_to(os.environ.get("VIRTUAL_ENV") or (ROOT / ".venv").resolve())

@@ -24,6 +24,7 @@ COMMANDS = {
     "./sluice lint": "bootstrap/launch.py",
     ".ci/run": ".ci/run",
     "packaging/release dist --publish": "tests/packaging/test_release.py",
+    "./sluice docs --build dist/site": "tests/unit/test_site.py",
     "packaging/audit": "tests/unit/test_workflows.py",
 }
 
@@ -63,12 +64,13 @@ def test_each_step_is_a_command_that_the_suite_runs() -> None:
     jobs = [job for path in WORKFLOWS for job in read(path)["jobs"].values()]
     steps = [step for job in jobs for step in job["steps"]]
     assert {step["run"] for step in steps if "run" in step} == set(COMMANDS)
+    assert all((ROOT / place).exists() for place in COMMANDS.values())
     for step in steps:
         command, _, options = step.get("run", "./sluice").partition(" ")
         assert (ROOT / command).stat().st_mode & 0o111, options
     pythons = {step["with"]["python-version"] for step in steps if "setup-python" in step.get("uses", "")}
     assert pythons == {"3.11"}
-    assert {path.stem for path in WORKFLOWS} == {"lint", "test", "audit", "release"}
+    assert {path.stem for path in WORKFLOWS} == {"lint", "test", "audit", "docs", "release"}
 
 
 def test_the_locked_packages_can_be_audited() -> None:
