@@ -210,7 +210,7 @@ class Gateway:
 
     @property
     def ended(self) -> SluiceError | None:
-        """The error because of which the gateway cannot continue; None while it can."""
+        """The error that stops the gateway; None while it can continue."""
         return next((lane.intake.ended for lane in self._lanes() if lane.intake.ended is not None), None)
 
     def offer(self, stream: Stream, batch: Batch, token: Token, listener: Listener) -> None:

@@ -71,7 +71,7 @@ _FACTS = [
 
 
 def facts(numbers: Collection[int]) -> pa.Table:
-    """Return the facts of these numbers, all if there are none; unknown numbers are left out."""
+    """Return the facts of these numbers, or all facts without numbers; unknown numbers are left out."""
     chosen = [fact for fact in _FACTS if not numbers or fact[0] in numbers]
     held: list[list[Any]] = [[] for _ in _KINDS]
     places = []

@@ -93,7 +93,7 @@ def with_flight_errors(method: _Method) -> _Method:
 
 
 def flight_error(error: BaseException) -> Any:
-    """Return an error for the client; its status tells if the request is wrong, or if a retry may succeed."""
+    """Return an error for the client; its status separates wrong requests from retryable errors."""
     if isinstance(error, flight.FlightError):
         return error
     if not isinstance(error, SluiceError):

@@ -107,7 +107,7 @@ def checked(read: Callable[[_Given], _Read], given: _Given) -> _Read:
 
 
 def status_of(error: SluiceError) -> HTTPStatus:
-    """Return the error's status, which tells if the request is wrong, or if a retry may succeed."""
+    """Return the error's status, which separates wrong requests from retryable errors."""
     if error.code in _STATUS_BY_CODE:
         return _STATUS_BY_CODE[error.code]
     if isinstance(error, ConfigError):

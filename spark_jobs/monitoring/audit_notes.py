@@ -35,7 +35,7 @@ _AS_FOUND = (
 
 
 def read_note(store: CreateOnlyStore, table_uuid: str) -> AuditNote | None:
-    """Return the last note about this table, by its uuid; None if there is no readable one."""
+    """Return the last readable note about this table, by its uuid, or None."""
     try:
         return _NOTE.from_json(read_latest(store, _folder(table_uuid)) or "")
     except ValueError:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A pipeline's facts and the results of its checks; ``table`` is None if there is no readable one."""
+    """A pipeline's facts and the results of its checks; ``table`` is None if it cannot be read."""
 
     pipeline: PipelineConfig
     facts: HealthFacts
@@ -190,7 +190,7 @@ _SIZES = f"""SELECT count(*), {_BYTES}, min(at_ms), (SELECT {_BYTES} FROM batche
 
 
 def spool_facts(config: SluiceConfig, topic: str) -> SpoolFacts | None:
-    """Return the spool's batches of a topic; None if there is no spool."""
+    """Return the spool's batches of a topic; None without a spool."""
     spool = config.gateway.spool
     path = Path(config.home) / spool.path
     if not path.exists():

@@ -45,7 +45,7 @@ _FILE = JsonCodec(Failures)
 
 
 def read_failures(home: str, pipeline: str) -> Failures:
-    """Return the failures so far; empty if there is no readable file."""
+    """Return the failures so far; empty without a readable file."""
     try:
         return _FILE.from_json(_path(home, pipeline).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
