@@ -16,13 +16,13 @@ from typing import Any
 
 import click
 
-from prove import kept, report
+from prove import report, stored_rows
 from prove.catalogue import all_scenarios, choose
-from prove.kept import Row
 from prove.run import run_scenarios
 from prove.scenario import Outcome, Scenario
 from prove.servers import running_servers
 from prove.soak.soak import Soak
+from prove.stored_rows import Row
 from servers.environment import clean_environment
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "reliability.md"
@@ -96,7 +96,7 @@ def main(
     seed = random.randrange(1_000_000) if seed is None else seed
     if soak is None:
         chosen = choose(only=only, is_quick=quick, seed=seed)
-        chosen = kept.shard_of(chosen, *shard) if shard else chosen
+        chosen = stored_rows.shard_of(chosen, *shard) if shard else chosen
     else:
         chosen = [Soak("rest/soak", seed, soak).scenario()]
     if not chosen:
@@ -119,23 +119,23 @@ def _run_and_keep(
     chosen: list[Scenario], jobs: int, everything: dict[str, Scenario], *, is_new: bool
 ) -> list[Outcome]:
     """Run scenarios without a row, store their rows, and update the page once none is missing."""
-    digest = kept.product_digest()
-    rows = {} if is_new else kept.read_rows(kept.ROWS, digest, everything)
-    kept.write_rows(kept.ROWS, rows.values())
+    digest = stored_rows.product_digest()
+    rows = {} if is_new else stored_rows.read_rows(stored_rows.ROWS, digest, everything)
+    stored_rows.write_rows(stored_rows.ROWS, rows.values())
     missing = [each for each in chosen if each.name not in rows or rows[each.name].outcome.left_out]
     print(f"product {digest}: {len(chosen) - len(missing)} rows are kept, {len(missing)} are to be made")
 
     def keep(outcome: Outcome) -> None:
         if outcome.is_kept:
             rows[outcome.name] = Row(digest, datetime.now(UTC), outcome)
-            kept.append_row(kept.ROWS, rows[outcome.name])
+            stored_rows.append_row(stored_rows.ROWS, rows[outcome.name])
 
     outcomes = _run(missing, jobs, keep) if missing else []
     in_order = [rows[name] for name in everything if name in rows]
-    print(f"{len(in_order)} of {len(everything)} rows are kept: {kept.ROWS}")
+    print(f"{len(in_order)} of {len(everything)} rows are kept: {stored_rows.ROWS}")
     if len(in_order) == len(everything):
-        kept.write_rows(kept.ROWS, in_order)
-        counts = report.as_counts([row.outcome for row in in_order], kept.origin(in_order))
+        stored_rows.write_rows(stored_rows.ROWS, in_order)
+        counts = report.as_counts([row.outcome for row in in_order], stored_rows.origin(in_order))
         PAGE.write_text(with_counts(PAGE.read_text(), counts))
         print(f"written: {PAGE}")
     return outcomes
@@ -148,10 +148,10 @@ def with_counts(page: str, counts: str) -> str:
 
 
 def _write_report(folder: Path) -> None:
-    rows = kept.stored_rows(kept.ROWS)
+    rows = stored_rows.all_rows(stored_rows.ROWS)
     if not rows:
-        raise click.UsageError(f"{kept.ROWS} has no rows: run ./sluice prove first")
-    outcomes, origin = [row.outcome for row in rows], kept.origin(rows)
+        raise click.UsageError(f"{stored_rows.ROWS} has no rows: run ./sluice prove first")
+    outcomes, origin = [row.outcome for row in rows], stored_rows.origin(rows)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prove-report.html").write_text(report.as_html(outcomes, origin), encoding="utf-8")
     (folder / "prove-report.json").write_text(report.as_json(outcomes, {"run": origin}), encoding="utf-8")

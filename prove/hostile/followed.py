@@ -16,8 +16,8 @@ from prove.crash.redrive_jobs import REDRIVE
 from prove.crash.schema_jobs import NEW_SCHEMA
 from prove.hostile import kafka
 from prove.hostile.case import Case, History, expect_refusal, own_kafka_case, scenarios, skip_offsets
-from prove.lab.asked_throughout import asked_throughout
 from prove.lab.pipeline_lab import PIPELINE, configure
+from prove.lab.steady_queries import query_throughout
 from prove.workload import NESSIE, REST, SQLITE, Workload
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _killed(job: Job, point: str, workload: Workload) -> History:
     refusals = _OTHER_TOPIC if job is ACCEPT else ()
     # An expression judges these records, a schema those, and a new column is null until it is filled.
     is_json = job.name not in {REDRIVE.name, NEW_SCHEMA.name, RETYPE.name}
-    with asked_throughout(workload.lab, refusals=refusals, is_json=is_json) as (asker, loop):
+    with query_throughout(workload.lab, refusals=refusals, is_json=is_json) as (asker, loop):
         workload.lab.kill_at(point, work=job.work)
         loop.wait_for(loop.done + 2)
         workload.produce_batch()
@@ -59,7 +59,7 @@ def _killed(job: Job, point: str, workload: Workload) -> History:
 
 def _meets(inject: Callable[[Workload], History], workload: Workload) -> History:
     """Follow during one of the topic cases."""
-    with asked_throughout(workload.lab, refusals={"no-table-yet"}) as (asker, _):
+    with query_throughout(workload.lab, refusals={"no-table-yet"}) as (asker, _):
         history = inject(workload)
     return History(f"{history.happened}; {asker.answers} answers, all exact", of_earlier=history.of_earlier)
 
@@ -67,7 +67,7 @@ def _meets(inject: Callable[[Workload], History], workload: Workload) -> History
 def _retention_passes(workload: Workload) -> History:
     """Test records that Kafka deleted before a drain; the follower keeps them until they are skipped."""
     workload.drain_and_produce()
-    with asked_throughout(workload.lab) as (asker, loop):
+    with query_throughout(workload.lab) as (asker, loop):
         asker.ask_for_all()
         workload.kafka.delete_records(workload.lab.pipeline.topic, {0: kafka.HALF + kafka.TAKEN})
         loop.wait_for(loop.done + 5)
@@ -78,7 +78,7 @@ def _retention_passes(workload: Workload) -> History:
 
 def _topic_made_again(workload: Workload) -> History:
     workload.drain_batches()
-    with asked_throughout(workload.lab, refusals=_OTHER_TOPIC) as (asker, loop):
+    with query_throughout(workload.lab, refusals=_OTHER_TOPIC) as (asker, loop):
         # What answers are held against must be read before it is gone.
         asker.ask_for_all()
         workload.recreate_topic()
@@ -90,7 +90,7 @@ def _topic_made_again(workload: Workload) -> History:
 def _broker_killed(workload: Workload, brokers: Brokers) -> History:
     configure(workload.lab, f"pipelines/{PIPELINE}", _HOT)
     workload.drain_and_produce()
-    with asked_throughout(workload.lab) as (asker, loop):
+    with query_throughout(workload.lab) as (asker, loop):
         asker.ask_for_all()
         brokers.kill()
         loop.wait_for(loop.done + 2)

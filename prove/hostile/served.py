@@ -10,8 +10,8 @@ import sys
 from functools import partial
 
 from prove.hostile.case import Case, History, scenarios
-from prove.lab.asked_throughout import asked_throughout
 from prove.lab.serve_process import serving
+from prove.lab.steady_queries import query_throughout
 from prove.workload import REST, SQLITE, Workload
 
 EXACT = "every whole answer is exactly the records below its watermark; one server never says less"
@@ -24,7 +24,7 @@ POINTS = ("commit.before-swap", "commit.after-swap", "dead-letters.before-swap",
 def _killed(workload: Workload) -> History:
     """Kill it while it answers, drain and produce meanwhile, and restart it."""
     workload.drain_and_produce()
-    with serving(workload.lab) as serve, asked_throughout(workload.lab, by=serve.ask) as (asker, loop):
+    with serving(workload.lab) as serve, query_throughout(workload.lab, by=serve.ask) as (asker, loop):
         for number in range(_KILLS):
             asker.ask_for_all()
             loop.wait_for(loop.done + 2)
@@ -40,7 +40,7 @@ def _killed(workload: Workload) -> History:
 
 def _killed_with_a_drain(point: str, workload: Workload) -> History:
     workload.drain_and_produce()
-    with serving(workload.lab) as serve, asked_throughout(workload.lab, by=serve.ask) as (asker, _):
+    with serving(workload.lab) as serve, query_throughout(workload.lab, by=serve.ask) as (asker, _):
         asker.ask_for_all()
         with workload.lab.stopped_at(point) as drain:
             asker.ask_for_all()
@@ -62,8 +62,8 @@ def _beside_each_other(workload: Workload) -> History:
     with (
         serving(lab) as one,
         serving(lab) as other,
-        asked_throughout(lab, by=one.ask) as (stays, _),
-        asked_throughout(lab, by=other.ask) as (goes, _),
+        query_throughout(lab, by=one.ask) as (stays, _),
+        query_throughout(lab, by=other.ask) as (goes, _),
     ):
         stays.ask_for_all()
         goes.ask_for_all()

@@ -18,9 +18,9 @@ from typing import Any
 
 from prove.checker import check
 from prove.hostile.moments import proxied
-from prove.lab.asked_throughout import asked_throughout
 from prove.lab.brokers import own_broker
 from prove.lab.kafka_server import unique_name
+from prove.lab.steady_queries import query_throughout
 from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
 from prove.soak.live_workload import TOLERATED, LiveWorkload, live_workload
@@ -71,7 +71,7 @@ class Soak:
             with (
                 proxied(workload, "s3.endpoint") as store,
                 live_workload(workload, broker, store, self.seed) as live,
-                asked_throughout(workload.lab, refusals=TOLERATED) as (asker, loop),
+                query_throughout(workload.lab, refusals=TOLERATED) as (asker, loop),
             ):
                 for name, happened in self._events(live):
                     counts[name] += 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.commit.columns_commit import PlannedColumns
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.letters import DeadLetterSource
+    from spark_jobs.drain.dead_letter_source import DeadLetterSource
     from spark_jobs.protocol.batch import Written
     from spark_jobs.protocol.offsets import OffsetRanges
 

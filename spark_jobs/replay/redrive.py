@@ -18,8 +18,8 @@ from spark_jobs.commit.pending_commit import commit_pending
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
 from spark_jobs.drain.batch_run import BatchResult, BatchRun, CommittedBatches, Tables
+from spark_jobs.drain.dead_letter_source import DeadLetterSource
 from spark_jobs.drain.drain_batch import drain_batch, plan_of
-from spark_jobs.drain.letters import DeadLetterSource
 from spark_jobs.drain.planning import ONE_TASK_RECORDS
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.coordinates import Coordinates

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_jobs.connections.connect import tables_as_one
-from spark_jobs.drain.letters import CHUNK_LETTERS, chunk_of_dead_letters
+from spark_jobs.drain.dead_letter_source import CHUNK_DEAD_LETTERS, chunk_of_dead_letters
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.dead_letter_files import whole_dead_letters
 from spark_jobs.lake.tables import progress_of
@@ -96,8 +96,8 @@ def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Want
     found = RedriveTrial(left=plan.left, columns_added=rows.columns_added)
     for part in plan.batches(pipeline.max_batch_records):
         letters = whole_dead_letters(dead_letters, Coordinates.of_rows(part), progress_of(table).generation)
-        for first in range(0, len(letters), CHUNK_LETTERS):
-            made = rows.make(chunk_of_dead_letters(letters.slice(first, CHUNK_LETTERS)))
+        for first in range(0, len(letters), CHUNK_DEAD_LETTERS):
+            made = rows.make(chunk_of_dead_letters(letters.slice(first, CHUNK_DEAD_LETTERS)))
             routed = sum(rows.num_rows for rows in made.routed.values())
             found.add(made.rows.num_rows + routed, made.dead_letters)
             found.filtered.update(made.filtered_reasons)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from prove import kept
+from prove import stored_rows
 from prove.__main__ import COUNTS_HEADING, PAGE, main
 from prove.catalogue import QUICK, all_scenarios, choose
 from prove.checker import check
@@ -200,9 +200,9 @@ def test_a_fault_is_counted_with_its_kind(name: str, kind: str) -> None:
 
 def test_the_page_has_the_counts_of_the_stored_rows() -> None:
     """Its last section is what the rows come to, whatever code they are of, which it names."""
-    rows = kept.stored_rows(kept.ROWS)
+    rows = stored_rows.all_rows(stored_rows.ROWS)
     counts = PAGE.read_text(encoding="utf-8").partition(COUNTS_HEADING)[2]
-    assert counts == as_counts([row.outcome for row in rows], kept.origin(rows))
+    assert counts == as_counts([row.outcome for row in rows], stored_rows.origin(rows))
     assert f"product code {rows[0].digest}." in counts
 
 
@@ -212,7 +212,7 @@ def test_the_report_is_written_from_the_stored_rows(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     page = (tmp_path / "new/prove-report.html").read_text(encoding="utf-8")
     told = json.loads((tmp_path / "new/prove-report.json").read_text(encoding="utf-8"))
-    rows = kept.stored_rows(kept.ROWS)
+    rows = stored_rows.all_rows(stored_rows.ROWS)
     assert page.count("<tr><td>") == len(told["scenarios"]) == told["totals"]["scenarios"] == len(rows)
     assert "://" not in page
     refused = CliRunner().invoke(main, ["--report", str(tmp_path), "--quick"])

@@ -10,10 +10,18 @@ import pytest
 from click.testing import CliRunner
 
 from prove import __main__ as command
-from prove import kept
+from prove import stored_rows
 from prove.catalogue import all_scenarios
-from prove.kept import Row, append_row, covered_minutes, product_digest, read_rows, shard_of, write_rows
 from prove.scenario import Findings, Outcome, Scenario
+from prove.stored_rows import (
+    Row,
+    append_row,
+    covered_minutes,
+    product_digest,
+    read_rows,
+    shard_of,
+    write_rows,
+)
 from prove.workload import Testbed
 
 FOUND = Findings("died; adopted 1", left=1, may_be_left=(0, 1), recovery_seconds=0.5)
@@ -109,7 +117,7 @@ def test_a_run_that_is_resumed_makes_what_is_missing_and_then_the_page(
     monkeypatch.setattr(command, "all_scenarios", lambda _seed: SCENARIOS)
     monkeypatch.setattr(command, "choose", lambda **_: list(SCENARIOS.values()))
     monkeypatch.setattr(command, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(kept, "ROWS", tmp_path / "rows")
+    monkeypatch.setattr(stored_rows, "ROWS", tmp_path / "rows")
     (tmp_path / "page.md").write_text("# Reliability\n\n## Counts\n\nearlier counts\n")
     assert CliRunner().invoke(command.main, ["--resume", "--shard", "1/2"]).exit_code == 1
     assert ran == ["a", "c", "e"]

@@ -77,7 +77,7 @@ def read_rows(path: Path, digest: str, scenarios: Mapping[str, Scenario]) -> dic
     return rows
 
 
-def stored_rows(path: Path) -> list[Row]:
+def all_rows(path: Path) -> list[Row]:
     """Return all stored rows, of any code and scenarios."""
     by_name = {written["name"]: written for written in _lines(path)}
     return [_read(written, group=written["group"], again="") for written in by_name.values()]

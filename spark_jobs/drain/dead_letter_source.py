@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from spark_jobs.drain.split_task import Tally
 
 
-CHUNK_LETTERS = 5_000
+CHUNK_DEAD_LETTERS = 5_000
 
 
 @dataclass(slots=True)
@@ -69,9 +69,9 @@ class DeadLetterSource:
                 letters = dead_letters_at(self.io, self.files, self.schema, places, self.generation)
             except OSError as error:
                 raise storage_error(error, "reading dead letters") from error
-        for first in range(0, len(letters), CHUNK_LETTERS):
+        for first in range(0, len(letters), CHUNK_DEAD_LETTERS):
             with tally.step("fetch"):
-                chunk = chunk_of_dead_letters(letters.slice(first, CHUNK_LETTERS))
+                chunk = chunk_of_dead_letters(letters.slice(first, CHUNK_DEAD_LETTERS))
             for part in chunk.parts():
                 tally.note(part)
             yield chunk

@@ -82,7 +82,7 @@ class Asker:
 
 
 @contextmanager
-def asked_throughout(
+def query_throughout(
     lab: Lab, *, by: Ask | None = None, refusals: Collection[str] = (), is_json: bool = True
 ) -> Iterator[tuple[Asker, WorkLoop]]:
     """Query while the block runs, and finally for everything, by a follower or ``by``.
