@@ -114,7 +114,7 @@ def values_of(chunks: Iterable[Chunk]) -> list[bytes]:
 def first_batch_unreadable(
     pipeline: PipelineConfig, count: int, values: Sequence[bytes], *, has_keys: bool, reason: str = ""
 ) -> SluiceError:
-    """Return the error for a topic of whose first ``count`` values none can be read."""
+    """Return the error for a topic whose first ``count`` values are all unreadable."""
     if pipeline.layout.keeps_newest and not has_keys:
         return fault("mirror-without-key", count=count, topic=pipeline.topic)
     looks = appearance(values)

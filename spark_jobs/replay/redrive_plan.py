@@ -82,7 +82,7 @@ class RedrivePlan:
 def plan_redrive(
     pipeline: PipelineConfig, table: Table, dead_letters: Table | None, wanted: Wanted
 ) -> RedrivePlan:
-    """Look up the dead letters in their table, which is no older than the data table.
+    """Look up the dead letters in their table, which is at least as new as the data table.
 
     Letters stay that are of an earlier generation or whose time was none that a table can hold, since the row
     would lack it; those at or past the table's offsets, whose records are drained again; and those whose

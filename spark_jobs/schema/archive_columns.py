@@ -80,7 +80,7 @@ def key_alone(table: Schema) -> Schema:
 
 
 def _fields(table: Schema, name: str) -> list[NestedField]:
-    """Return the struct's fields except bytes and schema name; none if there is no such struct."""
+    """Return the struct's fields except bytes and schema name; empty without such a struct."""
     structs = [each.field_type for each in table.fields if each.name == name]
     found = [each for struct in structs if isinstance(struct, StructType) for each in struct.fields]
     return [each for each in found if each.name not in _OWN]

@@ -133,7 +133,7 @@ def column_notes(
 
 
 def impossible(declared: Sequence[Field], evidence: Evidence, growth: Growth) -> Iterator[str]:
-    """Return a sentence for each column that has a value in every record of which none can fit.
+    """Return a sentence for each column whose value in every record cannot fit.
 
     Declared ones, and those for which integers past 64 bits are no evidence of a type.
     """

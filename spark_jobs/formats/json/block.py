@@ -90,7 +90,7 @@ class _Decoder:
         return ReadValues(read.table, ignored=read.unknown)
 
     def in_blocks(self, values: Sequence[bytes]) -> ReadValues:
-        """Decode values of which some are bad."""
+        """Decode values when some are bad."""
         parts = []
         for start in range(0, len(values), _BLOCK_RECORDS):
             block = values[start : start + _BLOCK_RECORDS]

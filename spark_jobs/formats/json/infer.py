@@ -75,7 +75,7 @@ class _Walker:
 
     @property
     def is_full(self) -> bool:
-        """True if there was no room for more fields."""
+        """True if no more fields fit."""
         return not self._room
 
     def evidence(self) -> dict[str, FieldEvidence]:

@@ -1,4 +1,4 @@
-"""Limits of JSON nesting, of which there are two.
+"""The two limits of JSON nesting.
 
 Some ten thousand levels overflow the stack in Arrow's reader: the process dies. And Parquet's reader opens no
 file with a column of more than a hundred levels, of which each list takes two.

@@ -168,7 +168,7 @@ class ParsedOnce(ABC):
 
     @abstractmethod
     def readers(self) -> Readers:
-        """Return the object derived from the text. Raises ``ConfigError`` if no table can be made from it."""
+        """Return the object derived from the text. Raises ``ConfigError`` if it gives no table."""
 
     def usable(self) -> Self:
         """Return the schema itself if it can be parsed; raises as ``readers``."""

@@ -328,7 +328,7 @@ class _Inside(_Step):
 
 
 class _Wrapped(_Inside):
-    """A wrapper message, which stands for its one value."""
+    """A wrapper message, equivalent to its one value."""
 
     def __init__(self, leaf: Leaf) -> None:
         super().__init__([Field("value", replace(leaf, is_wrapped=False), number=1)])
