@@ -1,7 +1,6 @@
-"""What a command sees of the user's environment: no other project's Spark, Python, Dagster or PyIceberg.
+"""Environment variables of commands, without the user's Spark, Python, Dagster and PyIceberg settings.
 
-And what set-up's tools are told of the user's package index, proxy and certificates: pip's own settings
-count, wherever the user keeps them, as one place to name a mirror is enough.
+Set-up's tools get the user's index, proxy and certificates from pip's own settings, wherever they are.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def child_environment(user: Mapping[str, str], places: Places) -> dict[str, str]
 
 
 def uv_variables(pip_settings: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that give uv what ``pip config list`` tells; the user's own uv ones win."""
+    """Return variables that pass the settings of ``pip config list`` to uv; the user's uv variables win."""
     told = [line.partition("=")[::2] for line in pip_settings.splitlines() if "=" in line]
     wanted = {
         UV_NAMES[key]: " ".join(str(ast.literal_eval(value)).split())

@@ -1,4 +1,4 @@
-"""Makes the clone's environment from the locks: once, safe to interrupt, one set-up at a time.
+"""Installation of the clone's environment from the locks: once, safe to interrupt, one at a time.
 
 pip runs straight from the wheel in this folder, because a system's Python may have neither pip nor ensurepip.
 It brings uv, checked by hash; uv brings the rest, checked by hash.
@@ -27,11 +27,11 @@ _MEGABYTES = {"run": 660, "dev": 770}
 
 
 class SetupError(Exception):
-    """Set-up cannot go on; the message is for the user."""
+    """Set-up cannot continue; the message is for the user."""
 
 
 def ensure_installed(places: Places, dependency_set: str, extras: Collection[str] = ()) -> None:
-    """Make the environment hold the set and the extras, downloading what is missing; at once when it does."""
+    """Install the set and the extras into the environment; return at once if they are installed."""
     if is_installed(places, dependency_set, extras):
         return
     places.cache.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def ensure_installed(places: Places, dependency_set: str, extras: Collection[str
 
 
 def make_movable(places: Places, environment: Path) -> None:
-    """Make another environment from the same locks, Sluice a wheel in it, that may be moved elsewhere."""
+    """Create a relocatable environment from the same locks, with Sluice as a wheel."""
     into, locks = ("--python", environment / "bin" / "python"), map(lock_path, ("run", *EXTRAS))
     _uv(places, "venv", "--quiet", "--relocatable", "--python", sys.executable, environment)
     _uv(places, "pip", "sync", "--quiet", *into, "--require-hashes", *locks)
@@ -58,7 +58,7 @@ def make_movable(places: Places, environment: Path) -> None:
 
 
 def build_distributions(places: Places, folder: Path) -> None:
-    """Build the sdist, and from it the wheel, into a folder."""
+    """Build the sdist and, from it, the wheel into a folder."""
     _uv(
         places,
         "build",
@@ -73,14 +73,14 @@ def build_distributions(places: Places, folder: Path) -> None:
 
 
 def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
-    """Bring a jar lock's sets (all when none is named) into the cache; at once when they are there."""
+    """Fetch the sets of a jar lock (all if none is named) into the cache, unless they are there."""
     # What pip is told of proxies and certificates counts here too.
     environment = child_environment(os.environ | _pip_variables(), places)
     _run([places.python, "-P", "-m", "servers.jars", lock, *set_names], environment)
 
 
 def is_installed(places: Places, dependency_set: str, extras: Collection[str] = ()) -> bool:
-    """True if the environment holds the set and the extras as locked; the larger set holds the smaller."""
+    """True if the environment has the locked set and extras; the larger set includes the smaller."""
     if not places.python.exists():
         return False
     larger = {"run": ("run", "dev"), "dev": ("dev",)}[dependency_set]
@@ -89,7 +89,7 @@ def is_installed(places: Places, dependency_set: str, extras: Collection[str] = 
 
 
 def _stamp(places: Places) -> list[str]:
-    """Return the keys of the set and of the extras that the environment holds."""
+    """Return the lock keys of the installed set and extras."""
     try:
         return places.stamp.read_text().splitlines()
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def _install(places: Places, dependency_set: str, extras: Sequence[str]) -> None
 
 
 def _uv(places: Places, *arguments: str | Path) -> None:
-    """Run the locked uv, brought by pip when the cache does not hold it, with the user's index and proxy."""
+    """Run the locked uv, fetched by pip if needed, with the user's index and proxy."""
     version = UV_LOCK.read_text().split("==")[1].split()[0]
     folder = places.cache / "tools" / f"uv-{version}"
     if not (folder / "bin" / "uv").exists():
@@ -151,7 +151,7 @@ def _run(command: list[str | Path], environment: dict[str, str], *, in_a_line: b
 
 
 def _show(line: str) -> str:
-    """Show in one line of a terminal how far uv is; how many packages there were, and not each by name."""
+    """Show uv's progress in one line of a terminal, with counts instead of package names."""
     is_count = " packages in " in line
     if sys.stderr.isatty() and not line.startswith(" "):
         print(f"\r\033[K{line.rstrip()}", end="\n" if is_count else "", file=sys.stderr, flush=True)
@@ -161,7 +161,7 @@ def _show(line: str) -> str:
 
 
 def _link(places: Places) -> None:
-    """Link the clone to its environment unless it is to another that is there: an `up` may run from that."""
+    """Link the clone to its environment, unless its link is valid: a running `up` may use that one."""
     if not places.link.exists():
         places.link.unlink(missing_ok=True)
         places.link.symlink_to(places.environment)

@@ -1,4 +1,4 @@
-"""The launcher's one decision: what must be installed for a command, and what runs it."""
+"""The launcher: decides what to install for a command and how to run it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EXTRAS = re.compile(r"^extras:[ \t]*(\[[^\]]*\]|[^\n]*(?:\n[ \t]*-[^\n]*)*)", r
 
 
 def launch(arguments: list[str]) -> int:
-    """Set up what the command needs and run it; returns only when it did not become the command."""
+    """Install what the command needs and run it; return only if the process is not replaced."""
     command = arguments[0] if arguments else "--help"
     is_help = bool({"-h", "--help"} & set(arguments))
     places = Places(user_cache())
@@ -81,9 +81,9 @@ def launch(arguments: list[str]) -> int:
 def extras_asked_for(
     arguments: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """Return what the configuration that the command reads asks for.
+    """Return the extras that the command's configuration requires.
 
-    Read with no more than Python: what is missed here is named where it is needed.
+    Parsed without YAML library; extras missed here are named by the error where they are needed.
     """
     try:
         file = _file(arguments, environment)
@@ -97,7 +97,7 @@ def extras_asked_for(
 
 
 def _file(arguments: Sequence[str], environment: Mapping[str, str]) -> Path | None:
-    """Return the configuration's file; None where a variable has its text."""
+    """Return the path of the configuration file; None if a variable holds its text."""
     for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
         if argument == "--config":
             return Path(following)
@@ -118,7 +118,7 @@ def _fetch_for(command: str, arguments: list[str], places: Places) -> None:
 
 
 def lint(environment: Mapping[str, str]) -> int:
-    """Run every check, however the others end, and name those that failed."""
+    """Run every check even if one fails, and print those that failed."""
     failed = []
     for check in LINT:
         print(f"lint: {check}", flush=True)

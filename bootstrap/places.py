@@ -1,4 +1,4 @@
-"""Where set-up reads and writes: locks in the project, everything it makes in the user's cache folder."""
+"""Paths of set-up: locks in the project, installed files in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXTRAS = tuple(sorted(path.stem.removeprefix("extra-") for path in LOCKS.glob("e
 
 
 class Places:
-    """One clone's places. The environment is the clone's own; its files are links into the shared cache."""
+    """Paths of one clone. The environment is its own; its files are links into the shared cache."""
 
     def __init__(self, cache: Path, clone: Path = ROOT) -> None:
         self.cache = cache
@@ -38,12 +38,12 @@ class Places:
 
 
 def lock_path(dependency_set: str) -> Path:
-    """Return the lock of ``run`` or ``dev`` dependencies, or of an extra."""
+    """Return the path of the lock of ``run``, ``dev`` or an extra."""
     names = {"run": "requirements.txt", "dev": "requirements-dev.txt"}
     return LOCKS / names.get(dependency_set, f"extra-{dependency_set}.txt")
 
 
 def lock_key(dependency_set: str) -> str:
-    """Return what the stamp says when the environment holds this set."""
+    """Return the stamp of an environment with this set."""
     content = b"".join(map(Path.read_bytes, (lock_path(dependency_set), BUILD_LOCK, WHEEL, JARS_LOCK)))
     return f"{dependency_set} {hashlib.sha256(content).hexdigest()[:16]}"

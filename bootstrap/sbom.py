@@ -1,4 +1,4 @@
-"""CycloneDX bill of materials of a built file: packages and jars as locked; of an image without its base."""
+"""CycloneDX bill of materials of a file: locked packages and jars; for an image without its base."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tells hatchling what a wheel of Sluice is: one import package.
+"""Hatchling build hook that packs a wheel of Sluice as one import package.
 
-The packages of a clone have names that many projects use. In the wheel they are in ``sluice_lake``, and what
-they import of one another is looked for there (ADR 46).
+The clone's packages have common names. In the wheel they are inside ``sluice_lake``, and their imports of
+each other are rewritten for it (ADR 46).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FROM = re.compile(rf"^( *from )((?:{'|'.join(FOLDERS)})(?:\.\w+)* import )", re
 
 
 class OnePackage(BuildHookInterface):  # type: ignore[misc]  # hatchling is in no environment
-    """Hatchling's hook; an editable install has the clone's, and finds its command."""
+    """Build hook; an editable install uses the clone's packages and its command."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Lay out the package beside the clone."""
@@ -35,12 +35,12 @@ class OnePackage(BuildHookInterface):  # type: ignore[misc]  # hatchling is in n
         build_data[field] = {self._draft.name: PACKAGE}
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Let the layout go again."""
+        """Remove the layout."""
         self._draft.cleanup()
 
 
 def lay_out(clone: Path, package: Path) -> None:
-    """Write the product's packages as they are inside the one of a wheel: ``from`` looks for them there."""
+    """Write the product's packages below the wheel's package, with rewritten imports."""
     for folder in FOLDERS:
         shutil.copytree(clone / folder, package / folder, ignore=shutil.ignore_patterns("__pycache__"))
     # Pages and pictures that Dagster's UI and `sluice docs` show.

@@ -1,4 +1,4 @@
-"""What can be said before anything is installed: the version, ``--help``, that no command has that name."""
+"""Answers that need no installation: version, ``--help``, unknown commands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PAGE = ROOT / "docs" / "reference" / "commands.md"
 
 
 def answer(arguments: list[str]) -> tuple[str, int] | None:
-    """Return what the command line says by itself, and the exit code; None for one that needs set-up.
+    """Return the output and exit code of a command line; None if it needs set-up.
 
-    In other words than the environment's own ``--help`` where that is laid out for a terminal's width.
+    The text differs from the installed ``--help`` in its layout for a terminal's width.
     """
     name = next((argument for argument in arguments if not argument.startswith("-")), None)
     is_help = not arguments or bool({"-h", "--help"} & set(arguments))
@@ -38,7 +38,7 @@ def _help() -> str:
 
 
 def _help_of(command: str) -> str:
-    """Return the command's part of the page that is made from every command's ``--help``, as plain text."""
+    """Return the command's section of the generated page as plain text."""
     _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"\n### {command}\n")
     text = rest.partition("\n## ")[0].partition("\n### ")[0].strip().replace("```\n", "").replace("\n```", "")
     text = text.replace("| option | meaning |\n|---|---|", "Options:")

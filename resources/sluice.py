@@ -1,4 +1,4 @@
-"""What assets, sensors and commands are given: the configuration, connections by pipeline, a survey of all.
+"""Dagster resource with the configuration, connections per pipeline and surveys of all pipelines.
 
 ``Sluice`` is a plain object, not a ``ConfigurableResource``: the properties it holds would be shown in the
 UI, and its Kafka connection is kept between the sensor's ticks.
@@ -39,13 +39,13 @@ class Sluice:
     def connections(
         self, pipeline: str, sessions: SparkSessions, *, kind: str, run_id: str
     ) -> AbstractContextManager[Connections]:
-        """Give connections for one run's work on one pipeline."""
+        """Yield connections for one run's work on one pipeline."""
         return open_connections(
             self.config, pipeline, kind=kind, actor=ACTOR, run_id=run_id, sessions=sessions
         )
 
     def check_up(self, pipeline: PipelineConfig) -> Health:
-        """Look once at one pipeline for the built-in checks."""
+        """Run the built-in checks of one pipeline once."""
         (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
         return health
 
@@ -68,7 +68,7 @@ def open_connections(
     needs_kafka: bool = True,
     sessions: SparkSessions | None = None,
 ) -> Iterator[Connections]:
-    """Give connections for ``kind`` of work (``drain``, ``checkpoint``, ...); clients connect on first use.
+    """Yield connections for ``kind`` of work (``drain``, ``checkpoint``, ...); clients connect on first use.
 
     ``sessions`` are those that Dagster injects; a command has its own.
 
@@ -108,7 +108,7 @@ def open_connections(
 
 @contextmanager
 def _noted(config: SluiceConfig, name: str, work: str, attempts: Sequence[str]) -> Iterator[None]:
-    """Count and tell what the work ends with: a name nobody has for it makes it no less a failure."""
+    """Count and report the error that ends the work, including unnamed ones."""
     from spark_jobs.notices.failures import work_failed, work_succeeded  # noqa: PLC0415  (requests)
 
     if work not in _WORK or (pipeline := config.pipeline(name)) is None:

@@ -1,4 +1,4 @@
-"""The Spark session of a kind of work: a warm one on a Connect server, or a local one in this process.
+"""Spark sessions per kind of work: warm on a Spark Connect server, or local in this process.
 
 On a Connect server the session id is chosen by us and stable per kind of work: a later process attaches to
 the warm session, and can stop what a dead one left running there; nobody else could. So a session is never
@@ -64,7 +64,7 @@ _sessions: dict[tuple[object, ...], SparkSession] = {}
 
 
 def spark_parallelism(config: SluiceConfig) -> int:
-    """Return how many tasks to plan for: the configured number, ``local[n]``'s n, or as many as processors.
+    """Return the number of tasks to plan for: configured, ``local[n]``'s n, or the processors.
 
     A Connect client is not told how many cores the cluster behind its server has.
     """
@@ -76,7 +76,7 @@ def spark_parallelism(config: SluiceConfig) -> int:
 
 
 def is_spark_local(config: SluiceConfig) -> bool:
-    """True if each run's Spark is in its own process, on this machine's processors."""
+    """True if each run's Spark is local to its process and this machine."""
     if config.spark.is_elsewhere or config.spark.master:
         return (config.spark.master or "").startswith("local")
     return read_endpoints(config.home).spark_remote is None
@@ -112,13 +112,13 @@ class WorkSpark:
 
     @property
     def where(self) -> str | None:
-        """Return what tells the Connect server, in words for a person; None for a session in this process."""
+        """Return the Spark Connect server's address for messages; None for a local session."""
         command = self.config.spark.remote_command
         return f"the server that {command[0]} told" if command else self.remote
 
     @property
     def remote(self) -> str | None:
-        """Return the Connect server to use: the configured one, else the one Sluice started, else none.
+        """Return the Spark Connect server to use: the configured one, else the one Sluice started, else None.
 
         A configured program is run for it. Raises ``ConfigError`` and ``RetryableError`` as
         ``ask_for_remote``.
@@ -147,13 +147,13 @@ class WorkSpark:
             return _sessions[key]
 
     def _catalog(self) -> dict[str, str]:
-        """Return what this kind of work's session knows of the catalog."""
+        """Return the catalog settings of this kind of work's session."""
         return catalog_conf(self.config) if self.kind == UPKEEP else {}
 
     def interrupt(self, tag: str) -> None:
-        """Stop operations tagged ``tag``; best effort, correctness never depends on it.
+        """Stop operations tagged ``tag``, best effort; correctness never depends on it.
 
-        Nobody waits long for that: a server that is silent is told once it speaks, if this process lives.
+        It does not wait for a silent server, which is told when it answers, if this process still lives.
         """
         if not _is_soon_done(partial(self._interrupt, tag)):
             _logger.warning("Spark has not stopped the work of attempt %s in %.0f s", tag, INTERRUPT_SECONDS)
@@ -226,7 +226,7 @@ class WorkSpark:
         return session
 
     def _secret(self) -> bytes:
-        """Return this installation's: who knows the id of a session can attach to it."""
+        """Return the session secret: anyone who knows a session's id can attach to it."""
         given = self.config.spark.session_secret
         if given is not None:
             return resolve({"spark.session_secret": given.get_secret_value()})[
@@ -238,18 +238,18 @@ class WorkSpark:
             raise fault("no-session-secret", folder=self.config.home, why=error.strerror) from error
 
     def _code_folder(self) -> Path:
-        """Return where the job's code is put to be shipped: a state folder may be read-only."""
+        """Return the folder for the zip of the job's code; a state folder may be read-only."""
         return temporary_folder(Path(self.config.home))
 
 
 def _interrupt_briefly(client: Any) -> None:
-    """Have Ctrl-C, which stops the running operation first, not wait forever for a server that is silent."""
+    """Limit the time that Ctrl-C waits for a silent server after it stopped the running operation."""
     stop = client.interrupt_operation
     client.interrupt_operation = lambda operation: _is_soon_done(partial(stop, operation))
 
 
 def _is_soon_done(work: Callable[[], object]) -> bool:
-    """Do it in a thread of its own, and wait for that no longer than ``INTERRUPT_SECONDS``."""
+    """Run it in a thread and wait at most ``INTERRUPT_SECONDS``; return True if it ended."""
 
     def attempt() -> None:
         with suppress(Exception):  # as good as it goes: commits are fenced without it
@@ -272,14 +272,14 @@ def _attach(url: str, conf: dict[str, str], remote: str) -> SparkSession:
 
 
 def _session(conf: dict[str, str]) -> SparkSession:
-    """Make a session with dagster-pyspark's resource."""
+    """Create a session with dagster-pyspark's resource."""
     from resources.spark_session import SparkSessionResource  # noqa: PLC0415  (imports pyspark)
 
     return SparkSessionResource(spark_config=conf).spark_session  # type: ignore[no-any-return]
 
 
 def _launch(conf: dict[str, str], log_path: Path | None) -> None:
-    """Start this process's JVM, unless it runs; PySpark by itself puts the settings on its command line.
+    """Start this process's JVM unless it runs; PySpark would put settings on its command line.
 
     Raises ``RetryableError`` (``server-start``) when it ends instead.
     """
@@ -306,7 +306,7 @@ def _launch(conf: dict[str, str], log_path: Path | None) -> None:
 
 @contextmanager
 def _appending(log_path: Path | None) -> Iterator[dict[str, Any]]:
-    """Give what lets a process's output go to the end of that file; without one it goes where ours goes."""
+    """Yield an environment that appends a process's output to that file; without one, to ours."""
     if log_path is None:
         yield {}
         return
@@ -316,7 +316,7 @@ def _appending(log_path: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def _iceberg_conf(config: SluiceConfig) -> dict[str, str]:
-    """Return what a session in this process needs to have Iceberg at all."""
+    """Return the Spark configuration that a local session needs for Iceberg."""
     from servers.jars import jar_paths, lake_jar_sets  # noqa: PLC0415  (only upkeep without a server needs jars)
 
     paths = jar_paths(*lake_jar_sets(resolve(config.catalog.properties)))

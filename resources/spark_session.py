@@ -1,4 +1,4 @@
-"""dagster-pyspark's resource, which makes every session: on a Connect server any number in one process."""
+"""Subclass of dagster-pyspark's resource that can create several Spark Connect sessions per process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _logger = logging.getLogger(__name__)
 
 
 class SparkSessionResource(LazyPySparkResource):
-    """One session: that of the URL in ``spark.remote``, else this process's local one."""
+    """One session: at ``spark.remote``, else local to this process."""
 
     def _init_session(self) -> None:
-        """Make it when it is first asked for; one of Connect by a builder that reuses no other."""
+        """Create the session on first use; for Spark Connect with a builder that reuses no other."""
         conf = dict(self.spark_config)
         remote = conf.pop("spark.remote", None)
         if self._spark_session is None and remote:
@@ -34,7 +34,7 @@ class SparkSessionResource(LazyPySparkResource):
 
 
 class _Channel(DefaultChannelBuilder):
-    """PySpark's own, which sends a token without TLS to the host ``localhost`` alone.
+    """Channel builder that sends a token without TLS only to the host ``localhost``.
 
     Our server listens on 127.0.0.1: whoever listens on ``[::1]`` must not be given token and credentials.
     """
@@ -46,7 +46,7 @@ class _Channel(DefaultChannelBuilder):
 
 
 def wait_for_answer(url: str) -> bool:
-    """Return whether the server's answer is no refusal; a line every few seconds tells that it is waited for.
+    """Return True if the server answers without refusal; log every few seconds while waiting.
 
     PySpark would ask one that takes connections and answers none for ten minutes, without a word. Raises
     ``TimeoutError``.

@@ -1,4 +1,4 @@
-"""What a session on somebody else's Connect server is given: the job's code, and Python when it is wanted."""
+"""Shipping of the job's code, and optionally Python, to a Spark Connect server elsewhere."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _logger = logging.getLogger(__name__)
 
 
 def ship_code(session: Any, code: Path, remote: str) -> None:
-    """Give the session the job's code; it takes the same file again.
+    """Upload the job's code to the session; uploading the same file again is harmless.
 
-    Raises ``RetryableError`` when it goes on refusing.
+    Raises ``RetryableError`` if the server keeps refusing it.
     """
     _offer(session, str(code), remote, pyfile=True)
 
 
 def ship_python(session: Any, name: str, remote: str, instead: Path) -> None:
-    """Give a new session the archive of that name; its tasks run by the Python in it.
+    """Upload the Python archive of that name to a new session, for its tasks to use.
 
     It is kept in the user's cache, ``instead`` where that is on a root that nobody writes to. The session's
     own word of the Python tells whether it has the archive. Raises ``RetryableError`` as ``ship_code``.
@@ -52,7 +52,7 @@ def _cache_or(instead: Path) -> Path:
 
 
 def _offer(session: Any, file: str, remote: str, **kind: bool) -> None:
-    """Offer it a few times.
+    """Upload it with a few tries.
 
     Two processes that attach to a new session at once meet while the server puts the file away: it refuses
     one of them, and takes it from it a moment later.

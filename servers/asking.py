@@ -1,4 +1,4 @@
-"""Asking the ``serve`` that runs, if one does: where ``up`` started it, or where ``serve.listen`` says."""
+"""Requests to a running ``serve``: the one that ``up`` started, or at ``serve.listen``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_SECONDS = 2.0
 
 
 def followed(config: SluiceConfig) -> list[dict[str, Any]] | None:
-    """Return how far the running ``serve`` is, pipeline by pipeline; None where none runs.
+    """Return the progress of a running ``serve`` by pipeline; None if none runs.
 
     Raises ``RetryableError``: ``serve-away``.
     """
@@ -33,9 +33,9 @@ def followed(config: SluiceConfig) -> list[dict[str, Any]] | None:
 def asked(
     config: SluiceConfig, method: str, path: str, body: Any = None, *, seconds: float | None = None
 ) -> requests.Response | None:
-    """Return what is answered, None where nobody listens who serves this; the caller closes it.
+    """Return the response, or None if no server for this lake listens; the caller closes it.
 
-    Raises what it refuses, and ``RetryableError`` (``serve-away``).
+    Raises the server's refusals, and ``RetryableError`` (``serve-away``).
     """
     listen = config.serve.listen
     url = read_endpoints(config.home).serve or (url_of(config.serve, listen) if listen else None)
@@ -75,7 +75,7 @@ def asked(
 
 
 class _Pinned(HTTPAdapter):
-    """Has TLS show the very certificate that is configured, under whatever name it is asked here."""
+    """TLS adapter that accepts only the configured certificate, under any host name."""
 
     def __init__(self, certificate: str) -> None:
         self._certificate = certificate
@@ -89,7 +89,7 @@ class _Pinned(HTTPAdapter):
 
 
 def lake_id(config: SluiceConfig) -> str:
-    """Return the same for two configurations if their pipelines of one name are the same."""
+    """Return an id that is equal for configurations whose pipelines of one name are equal."""
     catalog = config.catalog
     broker = config.kafka.get("bootstrap.servers") or config.home
     lake = [catalog.properties.get(name, "") for name in ("uri", "warehouse")]

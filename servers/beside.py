@@ -1,4 +1,4 @@
-"""Commands of Sluice's that listen, each a process of its own beside Dagster: drains never wait for them."""
+"""Sluice's listeners as separate processes of ``up``; drains never wait for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GATEWAY = "gateway"
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The process; it answers at ``url`` a few seconds later."""
+    """A listener's process; it answers at ``url`` a few seconds later."""
 
     url: str
     process: ServerProcess
@@ -29,7 +29,7 @@ class Beside:
 
     @property
     def lost_its_port(self) -> bool:
-        """True if it has ended and another Sluice listens where it was about to: started again, it moves."""
+        """True if it ended because another Sluice took its port; a restart moves it."""
         usual = self.usual
         return not self.process.is_running and usual is not None and is_listening(usual.port, usual.host)
 
@@ -42,7 +42,7 @@ def start_beside(
     *,
     insecure: bool,
 ) -> Beside | None:
-    """Start the command and do not wait for it: what runs beside it works without. None when it is off.
+    """Start the command without waiting for it; return None if it is off.
 
     A second Sluice on the machine must not fail for its metrics: they take a free port. Two that start at
     once both find the usual one free, and one of them ``lost_its_port``. Raises ``ConfigError``

@@ -1,4 +1,4 @@
-"""What a listener of Sluice's lets a browser do: nothing that a page from elsewhere asks of it.
+"""Protection of Sluice's listeners against requests from foreign web pages.
 
 A page of any site may send requests to 127.0.0.1. It cannot choose the Origin that goes with them, nor send
 JSON without asking first, nor name a Host other than its own (OWASP: cross-site request forgery, DNS
@@ -33,7 +33,7 @@ _ASK = {"WWW-Authenticate": 'Basic realm="Sluice", charset="UTF-8"'}  # browsers
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is turned away, in a line for who sent it."""
+    """Reason for refusing a request, in one line for the client."""
 
     status: HTTPStatus
     reason: str
@@ -45,7 +45,7 @@ def _in_a_line(refusal: Refusal) -> Response:
 
 
 class BrowserGuard:
-    """ASGI middleware: hands on what is allowed, HTTP and WebSocket alike.
+    """ASGI middleware that passes only allowed HTTP and WebSocket requests.
 
     ``hosts`` are the names that it goes by beside the address a request comes in at, ``origins`` those whose
     pages may ask beside the origin of that name. A proxy in front of it hands on the Host it was asked under,
@@ -72,7 +72,7 @@ class BrowserGuard:
         self._hosts = frozenset(host.lower() if _address(host) else _name_of(host) for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer for the application if the request is refused."""
+        """Refuse the request, or pass it to the application."""
         refusal = self.refusal(scope) if scope["type"] in {"http", "websocket"} else None
         if refusal is None:
             await self._app(scope, receive, _unframed(send))
@@ -82,7 +82,7 @@ class BrowserGuard:
             await self._refused(refusal)(scope, receive, send)
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """Return why the request is turned away, None if it is not."""
+        """Return the reason to refuse the request, or None."""
         headers = Headers(scope=scope)
         named = headers.getlist("host")
         if len(named) != 1 or not self._is_ours(named[0], scope):
@@ -123,7 +123,7 @@ class BrowserGuard:
 
 
 def _unframed(send: Send) -> Send:
-    """Have no page of another site show this one within itself, and take the clicks that are meant for it."""
+    """Forbid other sites to embed pages of this one (clickjacking)."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -134,7 +134,7 @@ def _unframed(send: Send) -> Send:
 
 
 def _name_of(host: str) -> str | None:
-    """Return a Host's name, in lower case, without brackets and port; None if it is none."""
+    """Return the name in a Host header in lower case, without brackets and port; None if invalid."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:
@@ -142,7 +142,7 @@ def _name_of(host: str) -> str | None:
 
 
 def _address(name: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address that is written there, None for a name; IPv4 also where IPv6 carries it."""
+    """Return the written IP address (IPv4 also if mapped to IPv6), or None for a name."""
     try:
         address = ip_address(name)
     except ValueError:
@@ -151,7 +151,7 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
 
 
 def _tokens_of(headers: Headers) -> Iterator[bytes]:
-    """Give what the request brings: a bearer token, or the password of a user of whatever name."""
+    """Yield the request's tokens: a bearer token, or the password of any user name."""
     for written in headers.getlist("authorization"):
         scheme, _, value = written.partition(" ")
         if scheme.lower() == "bearer":
@@ -164,7 +164,7 @@ def _tokens_of(headers: Headers) -> Iterator[bytes]:
 
 
 def _has_mutation(scope: Scope) -> bool:
-    """True if a query in the address would change something; one that cannot be parsed is never executed."""
+    """True if a query in the URL would change something; unparsable ones are never executed."""
     for query in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("query", []):
         try:
             operations = parse(query).definitions

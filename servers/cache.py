@@ -1,4 +1,4 @@
-"""The user's cache folder: what is downloaded or derived once and shared by all clones."""
+"""The user's cache folder for downloads, shared by all clones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def user_cache() -> Path:
 
 
 def cache_folder(name: str) -> Path:
-    """Return (and create) a folder of that name in it."""
+    """Return a subfolder of that name, created if needed."""
     folder = user_cache() / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -26,9 +26,9 @@ def cache_folder(name: str) -> Path:
 
 @contextmanager
 def exclusive(folder: Path, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the folder's lock; the kernel frees it when the holder dies, so it never goes stale.
+    """Hold the folder's lock; the kernel releases it when the holder dies.
 
-    ``waits`` is called first where another holds it.
+    ``waits`` is called first if another process holds it.
     """
     with (folder / ".lock").open("w") as lock:
         try:

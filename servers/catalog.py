@@ -1,4 +1,4 @@
-"""The configured catalog over Iceberg's REST protocol, for reading: what other engines speak.
+"""Read-only server of the configured catalog over Iceberg's REST protocol.
 
 An ASGI application. Each request opens a catalog object of its own: what it answers is what the catalog has
 now. Nothing is answered but ``ENDPOINTS``, which clients are told. What is configured here reaches no client,
@@ -50,11 +50,11 @@ _log = logging.getLogger(__name__)
 
 
 class _BadRequestError(Exception):
-    """The request's parameters are none of the protocol's."""
+    """Invalid request parameters."""
 
 
 def refused(refusal: Refusal) -> Response:
-    """Word a refusal of the guard as the protocol does; what is no reading is refused as such."""
+    """Return a refusal of the guard in the protocol's form; methods that write are refused as such."""
     known = refusal.status is HTTPStatus.UNAUTHORIZED
     is_login = known or refusal.status is HTTPStatus.UNSUPPORTED_MEDIA_TYPE  # what sends a form asks for one
     return _error(
@@ -63,13 +63,13 @@ def refused(refusal: Refusal) -> Response:
 
 
 class CatalogApp:
-    """The application; ``config`` names the catalog, whose secrets are read with each request."""
+    """ASGI application; ``config`` names the catalog, whose secrets are read with each request."""
 
     def __init__(self, config: SluiceConfig) -> None:
         self._config = config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, in a thread of its own."""
+        """Answer one request in a thread."""
         if scope["type"] == "http":
             response = await run_in_threadpool(self._answer, Request(scope, receive))
             await response(scope, receive, send)
@@ -90,7 +90,7 @@ class CatalogApp:
 
 
 def _failure(error: Exception, asked: str) -> Response:
-    """Return what the client is told; of what it cannot mend the log has more, which may name places."""
+    """Return the error response; the log has details that may name paths."""
     if isinstance(error, _BadRequestError):
         return _error(HTTPStatus.BAD_REQUEST, str(error))
     if isinstance(error, NoSuchTableError):
@@ -104,7 +104,7 @@ def _failure(error: Exception, asked: str) -> Response:
 
 
 def _matched(scope: Scope) -> tuple[str, tuple[str, ...]]:
-    """Return which path of the protocol's is asked for and the names in it, "" for another.
+    """Return the protocol's path template and the names in it, or "" for an unknown path.
 
     The path as it was sent: a name may hold an encoded slash. Java writes a space as a plus there.
     """
@@ -187,7 +187,7 @@ def _table_exists(catalog: Catalog, names: Sequence[str], _: Request) -> Respons
 
 
 def _page(names: Any, request: Request) -> tuple[list[str], str | None]:
-    """Return the names after the one that the token is, and the next token; all of them without a token."""
+    """Return a page of names after the token, and the next token; all names without a token."""
     size, token = request.query_params.get("pageSize"), request.query_params.get("pageToken")
     if size is not None and not (size.isdecimal() and int(size)):
         raise _BadRequestError("pageSize is a whole number from 1 on")

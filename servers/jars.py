@@ -1,4 +1,4 @@
-"""Jars by lock file: exact coordinates, sizes and checksums; fetched in parallel into the user's cache.
+"""Jars by lock file: coordinates, sizes and checksums, fetched in parallel into the user's cache.
 
 No transitive resolving happens at run time. The repository's address is the default of ``maven-artifact``
 unless ``SLUICE_MAVEN_MIRROR`` names another; proxies come from the standard variables.
@@ -38,7 +38,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One line of a lock file; what is no jar has its ``extension`` there, as Gradle writes it."""
+    """One line of a lock file; files other than jars have their ``extension`` there, as in Gradle."""
 
     group: str
     artifact: str
@@ -51,24 +51,24 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Return the name Maven gives the file; unique over all our lock files (tested)."""
+        """Return Maven's file name, unique over all lock files."""
         suffix = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{suffix}.{self.extension}"
 
 
 def read_lock(path: Path, *set_names: str) -> tuple[Jar, ...]:
-    """Read a lock file's jars, in its order; only the named sets when any is named."""
+    """Return a lock file's jars in order, of the named sets only if any is named."""
     jars = tuple(_parse(line) for line in path.read_text().splitlines() if line and not line.startswith("#"))
     return tuple(jar for jar in jars if not set_names or jar.set_name in set_names)
 
 
 def jar_paths(*set_names: str, lock: Path = RUNTIME_LOCK) -> tuple[Path, ...]:
-    """Return the sets' files in the cache, fetching silently what is missing."""
+    """Return the sets' files in the cache, fetching missing ones silently."""
     return fetch(read_lock(lock, *set_names))
 
 
 def lake_jar_sets(catalog_properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sets Spark reads a lake with: Iceberg's AWS bundle on S3 alone, a driver for Postgres."""
+    """Return the jar sets for a lake: Iceberg's AWS bundle only for S3, and a driver for Postgres."""
     is_on_s3 = any(key.startswith("s3.") for key in catalog_properties)
     warehouse = catalog_properties.get("warehouse", "")
     more = {
@@ -86,7 +86,7 @@ def missing(jars: Iterable[Jar]) -> tuple[Jar, ...]:
 
 
 def fetch(jars: tuple[Jar, ...], on_progress: OnProgress | None = None) -> tuple[Path, ...]:
-    """Bring all jars into the cache and return their paths in order. Two processes may fetch at once.
+    """Fetch all jars into the cache and return their paths in order; safe for concurrent processes.
 
     Raises RetryableError when the repository does not answer, ConfigError when a file is not the locked one.
     """

@@ -26,7 +26,7 @@ _START_TIMEOUT_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Where a broker lives. Started again with equal settings it is the same broker with the same data.
+    """Settings of an embedded broker; equal settings start the same broker with the same data.
 
     ``properties`` are server.properties that win over ours, ``login`` what a client says beside the address,
     ``java_options`` how its Java collects and compiles.
@@ -44,14 +44,14 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True)
 class KafkaServer:
-    """A broker that answers."""
+    """A running broker."""
 
     bootstrap_servers: str
     process: ServerProcess
 
 
 def start_kafka(settings: KafkaSettings) -> KafkaServer:
-    """Format the storage when it is new, start the broker and wait until it answers."""
+    """Format new storage, start the broker and wait until it answers."""
     _refuse_taken_ports(settings)
     folder = settings.folder
     folder.home.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def start_kafka(settings: KafkaSettings) -> KafkaServer:
 
 
 def spelled_cluster_id(identity: uuid.UUID) -> str:
-    """Kafka's spelling of an id, never with a dash in front: its tool would take that for an option."""
+    """Return an id in Kafka's spelling, without a leading dash, which its tool reads as an option."""
     first, *rest = identity.bytes
     return urlsafe_b64encode(bytes([first & 0x7F, *rest])).decode().rstrip("=")
 
@@ -143,7 +143,7 @@ def _refuse_taken_ports(settings: KafkaSettings) -> None:
 
 
 def _answers(settings: KafkaSettings, bootstrap_servers: str) -> bool:
-    """True if it is this broker that answers: another program may have taken the port in between."""
+    """True if this broker answers, and not another program on its port."""
     if not is_listening(settings.port):
         return False
     written = (settings.folder.home / "data" / "meta.properties").read_text().splitlines()
@@ -165,7 +165,7 @@ _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def with_login(settings: KafkaSettings) -> KafkaSettings:
-    """Return settings whose only listener for clients is SASL_SSL; the controller's is the broker's own."""
+    """Return settings whose only client listener is SASL_SSL; the controller's listener is internal."""
     authority = Authority(settings.folder.home / "tls")
     password = secrets.token_urlsafe(24)
     where = f"SASL_SSL://127.0.0.1:{settings.port}"

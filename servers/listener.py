@@ -1,4 +1,4 @@
-"""Everything of Sluice's that listens: behind one guard, on this machine alone unless there are tokens."""
+"""Common rules of Sluice's listeners: one guard, and tokens for other machines."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ INSECURE = "--insecure"  # lets one be open to others without tokens
 
 
 def tokens_of(settings: ListenerSettings) -> dict[str, str]:
-    """Return the tokens as they are now, by key. Raises ``ConfigError``: ``missing-secret``."""
+    """Return the current tokens by key. Raises ``ConfigError``: ``missing-secret``."""
     written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
     return resolve(written)
 
 
 def guard_of(settings: ListenerSettings) -> dict[str, Any]:
-    """Return what ``BrowserGuard`` is given, tokens as they are now; ``listen`` is a name that it goes by.
+    """Return the arguments of ``BrowserGuard`` with current tokens; ``listen`` is an accepted host name.
 
     Raises ``ConfigError``: ``missing-secret``, or ``token-too-short``, as an empty variable would be.
     """
@@ -40,7 +40,7 @@ def guard_of(settings: ListenerSettings) -> dict[str, Any]:
 
 
 def tls_of(settings: ListenerSettings) -> dict[str, Any]:
-    """Return what uvicorn is given to speak TLS. Raises ``ConfigError``: ``tls-unreadable``."""
+    """Return uvicorn's TLS options. Raises ``ConfigError``: ``tls-unreadable``."""
     tls = settings.tls
     if tls is None:
         return {}
@@ -54,9 +54,9 @@ def tls_of(settings: ListenerSettings) -> dict[str, Any]:
 
 
 def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:
-    """Raise ``ConfigError`` (``listener-without-tokens``) when others than this machine's would be let in.
+    """Raise ``ConfigError`` (``listener-without-tokens``) if other machines had access without tokens.
 
-    Tokens that they would send in clear are told, once a process.
+    Logs a warning, once per process, if tokens would be sent without encryption.
     """
     guard = guard_of(settings)
     if settings.tokens_in_clear and not insecure:
@@ -72,16 +72,16 @@ def _warn(told: str) -> None:
 
 
 def bound_at(listen: Address, port: int | None = None) -> Address:
-    """Return where to listen, at another ``port`` when one is given; port 0 becomes one that is free."""
+    """Return the address to listen on, with ``port`` if given; port 0 becomes a free port."""
     return replace(listen, port=port or listen.port or free_ports(1)[0])
 
 
 def refuse_taken(address: Address) -> None:
-    """Raise ``ConfigError`` (``port-taken``) when something listens there."""
+    """Raise ``ConfigError`` (``port-taken``) if another process listens there."""
     if is_listening(address.port, address.from_here.host):
         raise fault("port-taken", address=address)
 
 
 def url_of(settings: ListenerSettings, address: Address) -> str:
-    """Return where this machine asks what listens at ``address``."""
+    """Return the URL by which this machine reaches ``address``."""
     return f"{'https' if settings.tls else 'http'}://{address.from_here}"

@@ -1,7 +1,7 @@
-"""Child processes that outlive the object that started them: recorded, waited for, stopped by identity.
+"""Child processes with records, so that another process can find and stop them by identity.
 
-A record names pid, start time and boot, so that a pid which the kernel gave to somebody else is never
-signalled. Every child leads a process group of its own, and the whole group is stopped.
+A record has pid, start time and boot id, so that a reused pid is never signalled. Every child leads a process
+group, and the whole group is stopped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ exec "$@" 3<&- </dev/null
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """Which process it is: the same pid with another start time or boot is another process."""
+    """Identity of a process: the same pid with another start time or boot is another process."""
 
     name: str
     pid: int
@@ -51,29 +51,29 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True)
 class ServerFolder:
-    """One server's place: those under one ``root`` share its folders of records and logs."""
+    """Folders of one server; servers under one ``root`` share folders of records and logs."""
 
     root: Path
     name: str
 
     @property
     def home(self) -> Path:
-        """Return the folder of the server's own files."""
+        """Return the folder of the server's files."""
         return self.root / self.name
 
     @property
     def record_path(self) -> Path:
-        """Return the record of its process."""
+        """Return the path of the process record."""
         return self.root / "run" / f"{self.name}.json"
 
     @property
     def log_path(self) -> Path:
-        """Return what takes its standard output and error."""
+        """Return the path of the log of standard output and error."""
         return self.root / "logs" / f"{self.name}.log"
 
 
 class ServerProcess:
-    """A child of this process, which it does not outlive, and its record."""
+    """A child process with its record; it does not outlive this process."""
 
     def __init__(
         self,
@@ -97,21 +97,21 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Return the server's own pid, also the id of its process group."""
+        """Return the server's pid, which is also its process group id."""
         return self.record.pid
 
     @property
     def is_running(self) -> bool:
-        """True if the child has not ended."""
+        """True if the child is running."""
         return self._child.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """Return how the child ended, None while it runs."""
+        """Return the child's exit code, None while it runs."""
         return self._child.poll()
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_seconds: float) -> None:
-        """Wait for readiness; on failure stop the child and raise RetryableError with the log's last line."""
+        """Wait until ready; on failure stop the child and raise ``RetryableError`` with its last log line."""
         deadline = time.monotonic() + timeout_seconds
         while not is_ready():
             if not self.is_running:
@@ -123,7 +123,7 @@ class ServerProcess:
             time.sleep(_POLL_SECONDS)
 
     def stop(self, grace_seconds: float = 10.0) -> None:
-        """SIGTERM, after the grace SIGKILL, to the group; forget the record. Does nothing the second time."""
+        """Send SIGTERM to the group, SIGKILL after the grace period; delete the record. Idempotent."""
         _stop_group(self.pid, lambda: self.is_running, grace_seconds)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(_KILL_GRACE_SECONDS)
@@ -133,7 +133,7 @@ class ServerProcess:
         _forget(self._folder, self.record)
 
     def kill(self) -> None:
-        """Kill the group at once, as a crash would; the record stays."""
+        """Kill the group at once, like a crash; keep the record."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._child.wait()
@@ -160,7 +160,7 @@ def is_alive(record: ProcessRecord) -> bool:
 
 
 def stop_recorded(folder: ServerFolder, grace_seconds: float = 10.0) -> bool:
-    """Stop what the record names if it still is that process, forget it; False if it did not run."""
+    """Stop the recorded process and delete the record; return False if it did not run."""
     record = read_record(folder)
     if record is None:
         return False
@@ -174,7 +174,7 @@ def stop_recorded(folder: ServerFolder, grace_seconds: float = 10.0) -> bool:
 def free_ports(count: int) -> tuple[int, ...]:
     """Return distinct loopback ports that were free a moment ago.
 
-    They lie below those that systems hand to clients, any of which could be taken before a server binds it.
+    They are below the range that systems assign to clients, which could take one before a server binds it.
     """
     candidates = random.SystemRandom().sample(SERVER_PORTS, k=100 + count)
     free = tuple(islice(filter(_is_free, candidates), count))
@@ -195,7 +195,7 @@ def _is_free(port: int) -> bool:
 
 
 def is_listening(port: int, host: str = "127.0.0.1") -> bool:
-    """True if something accepts connections on the port."""
+    """True if a process accepts connections on the port."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:
@@ -204,7 +204,7 @@ def is_listening(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def last_line(log_path: Path) -> str:
-    """Return the most telling of a log's last lines: the last that speaks of an error, else the last."""
+    """Return the last line of a log that mentions an error, else its last line."""
     try:
         lines = [line.strip() for line in log_path.read_text(errors="replace").splitlines()[-200:]]
     except FileNotFoundError:
@@ -254,9 +254,9 @@ def _forget(folder: ServerFolder, record: ProcessRecord) -> None:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return when it started, in seconds since this boot; None when there is none or only a zombie.
+    """Return the process's start in seconds since boot; None if it does not exist or is a zombie.
 
-    Both times move when the clock is set, and what is between them does not.
+    Both clocks change when the time is set, but their difference does not.
     """
     try:
         process = psutil.Process(pid)

@@ -1,4 +1,4 @@
-"""A schema registry with Confluent's API on loopback: Apicurio, its schemas in memory.
+"""Schema registry with Confluent's API on loopback: Apicurio with schemas in memory.
 
 It starts empty, and gives ids in the order in which schemas are registered: the same ones in the same order
 have the same ids again.
@@ -25,19 +25,19 @@ _START_TIMEOUT_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class RegistryServer:
-    """A running registry and the address of its API as Confluent's clients want it."""
+    """A running registry and its API address for Confluent's clients."""
 
     url: str
     process: ServerProcess
 
 
 def registry_url(port: int) -> str:
-    """Return the address of the API of the registry that listens there."""
+    """Return the API address of the registry on that port."""
     return f"http://127.0.0.1:{port}/apis/ccompat/v7"
 
 
 def start_registry(folder: ServerFolder, port: int | None = None) -> RegistryServer:
-    """Start it, which takes some eight seconds; without a ``port`` on a free one."""
+    """Start the registry (some eight seconds), on a free port if none is given."""
     own, management_port = free_ports(2)
     port = port or own
     options = {

@@ -1,4 +1,4 @@
-"""Serving an application of Sluice's where its settings say, behind the guard, until it is told to end."""
+"""Serving of an ASGI application at its configured address, behind the guard, until stopped."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def guarded(
     guard: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> uvicorn.Config:
-    """Return what uvicorn serves: the application behind the guard, by TLS where that is wanted."""
+    """Return the application behind the guard, with TLS if configured."""
     behind = BrowserGuard(app, **{**guard_of(settings), **(guard or {})})
     graceful = {"log_level": "warning", "timeout_graceful_shutdown": 1, "http": HeadsInTime}
     config = uvicorn.Config(behind, **{**graceful, **tls_of(settings), **(options or {})})
@@ -63,7 +63,7 @@ def guarded(
 
 
 def _is_news(told: logging.LogRecord) -> bool:
-    """Return False for what uvicorn says of each WebSocket that is turned away with a response."""
+    """Return False for uvicorn's log lines about refused WebSockets."""
     return "completing handshake" not in told.msg
 
 
@@ -78,7 +78,7 @@ def serve(
     options: Mapping[str, Any] | None = None,
     finish: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve it until SIGTERM or Ctrl-C; ``say`` is told the address once it is bound.
+    """Serve the application until SIGTERM or Ctrl-C; ``say`` is called with the bound address.
 
     ``guard`` and ``options`` are what ``BrowserGuard`` and uvicorn are given beside what the settings say.
     ``finish`` is awaited before connections are closed.
@@ -109,7 +109,7 @@ def _bound(address: Address) -> socket.socket:
 
 
 class HeadsInTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-    """Closes a connection whose request does not begin in time: else a few clients hold all descriptors.
+    """Protocol that closes connections whose request does not start in time, to save descriptors.
 
     Between requests uvicorn closes by itself who says nothing, until there is a first byte.
     """
@@ -118,12 +118,12 @@ class HeadsInTime(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first request."""
+        """Start the time limit for the first request."""
         super().connection_made(transport)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the next request once one is answered."""
+        """Start the time limit for the next request."""
         super().data_received(data)
         self._wait_for_head()
 
@@ -150,7 +150,7 @@ _STOP_SECONDS = 1.0
 def flight_beside(
     service: QueryService, settings: ServeSettings, say: Callable[[str], None], *, insecure: bool
 ) -> Iterator[None]:
-    """Listen where the settings say, or nowhere; who wrote no address gets a free port when it is taken.
+    """Serve Flight SQL at its configured address, if any; an unset address may move to a free port.
 
     Raises ``ConfigError`` as ``serve`` does.
     """
@@ -164,7 +164,7 @@ def flight_beside(
         refuse_taken(address)
         api = _listening(service, own, address)
     else:
-        api = _listening_there_or_anywhere(service, own, address)
+        api = _listening_at_or_anywhere(service, own, address)
     say(f"{'grpc+tls' if own.tls else 'grpc'}://{Address(address.from_here.host, api.port)}")
     try:
         yield
@@ -180,8 +180,8 @@ def _listening(service: QueryService, own: ServeSettings, address: Address) -> F
     return FlightApi(service, address, tokens=guard_of(own)["tokens"], certificates=certificates)
 
 
-def _listening_there_or_anywhere(service: QueryService, own: ServeSettings, usual: Address) -> FlightApi:
-    """Only binding tells whether an address is free: another Sluice may be starting as well."""
+def _listening_at_or_anywhere(service: QueryService, own: ServeSettings, usual: Address) -> FlightApi:
+    """Return the Flight server at the usual address, or at a free port if another process has it."""
     from pyarrow import ArrowException  # noqa: PLC0415
 
     try:
@@ -193,7 +193,7 @@ def _listening_there_or_anywhere(service: QueryService, own: ServeSettings, usua
 
 
 def _stop(api: FlightApi) -> None:
-    """Stop it, which waits for clients; for one that takes nothing not even the end of the process does."""
+    """Stop the server, without waiting forever for clients that read nothing."""
     stopping = Thread(target=api.shutdown, daemon=True)
     stopping.start()
     stopping.join(_STOP_SECONDS)

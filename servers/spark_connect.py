@@ -1,4 +1,4 @@
-"""A Spark Connect server on loopback from PySpark's own jars: warm, local, without UI, behind a token."""
+"""Spark Connect server on loopback from PySpark's jars: warm, local, without UI, with a token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STARTED = b"Spark Connect server started at: "
 
 @dataclass(frozen=True, slots=True)
 class SparkConnectSettings:
-    """Where a Connect server lives and how large it is. ``conf`` wins over ours, the ``token`` apart.
+    """Settings of a Spark Connect server; ``conf`` overrides the defaults except the ``token``.
 
     Who comes without the ``token`` is turned away: other users of the machine reach its loopback as well, and
     a session runs code in our name.
@@ -42,13 +42,13 @@ class SparkConnectSettings:
 
     @property
     def remote(self) -> str:
-        """Return its address with the token, which PySpark sends without TLS to this host name only."""
+        """Return its address with the token, which PySpark sends without TLS only to this host name."""
         return f"sc://localhost:{self.port}/;token={self.token}"
 
 
 @dataclass(frozen=True, slots=True)
 class SparkConnectServer:
-    """A server that accepts connections at ``remote``, an ``sc://`` address that holds a secret."""
+    """A running server; ``remote`` is its ``sc://`` address with a secret."""
 
     remote: str
     process: ServerProcess
@@ -79,14 +79,14 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
 
 
 def _has_started(log_path: Path, said_before: int) -> bool:
-    """True if the server itself says so; who listens on the port could be anybody."""
+    """True if the server's log says that it started; the port may belong to another process."""
     with log_path.open("rb") as log:
         log.seek(said_before)
         return _STARTED in log.read()
 
 
 def write_conf(settings: SparkConnectSettings) -> Path:
-    """Put the whole configuration where only this user reads it: a command line is everybody's."""
+    """Write the configuration to a file that only this user can read, instead of a command line."""
     class_path = os.pathsep.join(str(path) for path in jar_paths(*settings.jar_sets))
     java_options = (
         f"-Dlog4j2.configurationFile={LOG_SETTINGS} -Dderby.system.home={settings.home} "

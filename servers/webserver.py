@@ -1,6 +1,6 @@
-"""Dagster's webserver and its options, behind the guard, as the configuration has it under ``ui``.
+"""Dagster's webserver behind the guard, with the settings of ``ui``.
 
-Beyond this machine it wants tokens there, or the option ``--insecure``.
+Other machines need tokens, or the option ``--insecure``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_jobs.config.listener import Address
 
 
 def guarded(guard: dict[str, Any]) -> type[DagsterWebserver[Any, Any]]:
-    """Return Dagster's webserver with pages of docs, and the guard in front of all routes."""
+    """Return Dagster's webserver with documentation pages, behind the guard."""
 
     class GuardedWebserver(DagsterWebserver[Any, Any]):
         def build_middleware(self) -> list[Middleware]:
@@ -39,7 +39,7 @@ def guarded(guard: dict[str, Any]) -> type[DagsterWebserver[Any, Any]]:
 
 
 def _host(arguments: Sequence[str]) -> str:
-    """Return what Dagster's option says; it listens on this machine alone without."""
+    """Return the value of Dagster's host option; its default is this machine only."""
     asked = (value for option, value in pairwise(arguments) if option in {"-h", "--host"})
     return next(asked, "127.0.0.1")
 

@@ -1,1 +1,1 @@
-"""What a pipeline's work is given: Kafka, catalog and log, opened from the configuration."""
+"""Connections of a pipeline's work: Kafka, catalog and log from the configuration."""

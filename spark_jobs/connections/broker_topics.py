@@ -1,4 +1,4 @@
-"""Asks the broker for its topics, and keeps the answer for ``topics_regex``."""
+"""List of the broker's topics, stored for ``topics_regex``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spark_jobs.protocol.errors import SluiceError
 
 
 def list_topics(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Topics by name. Raises as ``KafkaAdmin.topics`` does."""
+    """Return the topics sorted by name. Raises like ``KafkaAdmin.topics``."""
     with closing(KafkaAdmin(properties)) as admin:
         return tuple(sorted(admin.topics()))
 
 
 def refresh_topics(config: SluiceConfig) -> SluiceConfig:
-    """Expand ``topics_regex`` by what the broker has now, and keep that; asks nothing when none is written.
+    """Expand ``topics_regex`` by the broker's current topics and store the list; a no-op without one.
 
     Of two that would have one name or table it is the one's that fills the table, else who was listed before.
     Raises as the broker does, and as the storage under ``state:``.
@@ -38,7 +38,7 @@ def refresh_topics(config: SluiceConfig) -> SluiceConfig:
 
 
 def _topics_of(config: SluiceConfig, tables: Iterable[str]) -> set[str]:
-    """Return the topics that fill these tables; of a catalog that is away none is known."""
+    """Return the topics that fill these tables; empty if the catalog is unavailable."""
     from spark_jobs.connections.connect import open_catalog  # noqa: PLC0415  (pyiceberg, only where two want one table)
     from spark_jobs.lake.catalog import released  # noqa: PLC0415
     from spark_jobs.lake.tables import load_table, progress_of  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What a job needs from outside, handed in once: clients, clock, ids, who asks; its lake and its tables."""
+"""External dependencies of a job: clients, clock, ids, actor, lake and tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def open_catalog(config: SluiceConfig) -> Catalog:
-    """Return a new catalog object; the caller closes it. Raises ``ConfigError`` for a missing secret too."""
+    """Return a new catalog object, which the caller closes. Raises ``ConfigError`` for a missing secret."""
     return lake_catalog.open_catalog(config.catalog.name, resolve(config.catalog.properties))
 
 
@@ -45,7 +45,7 @@ def open_log(config: SluiceConfig) -> TxlogStore:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """One job's clients.
+    """Clients of one job.
 
     ``kafka`` are resolved librdkafka properties, ``open_catalog`` holds the catalog's: they have secrets and
     never reach a log. It gives a new catalog object every time (after an exception the old one may show what
@@ -76,7 +76,7 @@ class Connections:
 
     @property
     def state(self) -> CreateOnlyStore:
-        """What lies under ``state:`` beside the log."""
+        """Return the store of other objects under ``state:``."""
         return self.txlog.store
 
 
@@ -90,7 +90,7 @@ def connect(
     run_id: str,
     needs_kafka: bool = True,
 ) -> Connections:
-    """Resolve secrets and addresses now; every client connects on first use.
+    """Resolve secrets and addresses; every client connects on first use.
 
     Work that only reads the lake does not need Kafka, and runs where there is none. Raises ``ConfigError``:
     no broker is configured or running, or a secret is missing.
@@ -129,7 +129,7 @@ def connect(
 def open_registry(
     registries: Mapping[str, RegistrySettings], store: CreateOnlyStore, name: str
 ) -> SchemaStore:
-    """Return its schemas, secrets resolved now; it connects on first use.
+    """Return the registry's schema store with resolved secrets; it connects on first use.
 
     Raises ``ConfigError``: ``no-registry`` when none is called that, and for what ``access_of`` finds.
     """
@@ -147,14 +147,14 @@ def open_registry(
 
 
 def load_fresh(connections: Connections, identifier: str) -> Table | None:
-    """``load_table`` through a catalog object of its own, closed again; metadata and files stay readable."""
+    """Load a table by a catalog object of its own, which is closed; metadata and files stay readable."""
     with released(connections.open_catalog()) as catalog:
         return load_table(catalog, identifier)
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineTables:
-    """A table, its dead letters, and those that it ever routed rows to, by name, as far as they are there."""
+    """A pipeline's table, its dead-letter table and the tables it ever routed rows to, if they exist."""
 
     data: Table
     dead_letters: Table | None
@@ -162,15 +162,15 @@ class PipelineTables:
 
     @property
     def every(self) -> tuple[Table, ...]:
-        """All that have rows or letters, its own first."""
+        """Return all tables with rows or dead letters, the pipeline's own first."""
         letters = () if self.dead_letters is None else (self.dead_letters,)
         return (self.data, *letters, *self.routed.values())
 
 
 def tables_as_one(connections: Connections, identifier: str) -> PipelineTables | None:
-    """Return a pipeline's tables as one: nothing that moves rows from one to the other came between.
+    """Return a pipeline's tables in one consistent state: no commit moved rows between them meanwhile.
 
-    A drain may have: what it brought the others is of offsets that this table has not reached.
+    A drain may have committed: its rows in other tables are of offsets that this table has not reached.
     """
     with released(connections.open_catalog()) as catalog:
         load = partial(load_table, catalog)
@@ -185,7 +185,7 @@ def tables_as_one(connections: Connections, identifier: str) -> PipelineTables |
 
 
 def load_routed(load: Callable[[str], Table | None], table: Table) -> dict[str, Table]:
-    """Return the tables that rows of this one were ever routed to, without foreign ones of the name."""
+    """Return the tables that rows were ever routed to, without foreign tables of the same name."""
     own = str(table.metadata.table_uuid)
     found: dict[str, Table] = {}
     for name in progress_of(table).routes:
@@ -206,7 +206,7 @@ def _epoch(table: Table) -> tuple[object, ...]:
 
 
 def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:
-    """Return the table as it is now; raises ``ConfigError`` (``no-table-yet``) before its first batch."""
+    """Return the current table. Raises ``ConfigError`` (``no-table-yet``) before its first batch."""
     table = load_fresh(connections, pipeline.table)
     if table is None:
         raise fault("no-table-yet", **pipeline.where)
@@ -226,13 +226,13 @@ _HEX_DIGITS = 16
 
 
 def shape_of(pipeline: PipelineConfig, connections: Connections) -> str:
-    """Return the digest of what decides it, schema files too. Raises as ``RecordSchemas.file_digests``."""
+    """Return the digest of the row shape with schema files. Raises like ``RecordSchemas.file_digests``."""
     files = connections.schemas(pipeline).file_digests() if pipeline.has_schemas else {}
     return shape_digest(pipeline, files)
 
 
 def shape_digest(pipeline: PipelineConfig, files: Mapping[str, str]) -> str:
-    """Return the shape of rows that this configuration makes; ``files`` are digests of its schema files."""
+    """Return the digest of rows that this configuration makes; ``files`` are digests of schema files."""
     said = pipeline.model_dump(mode="json", include=set(SHAPING))
     # A short form of `key`, until it was left out: tables keep digests with its default.
     said |= {"cdc": pipeline.envelope, "key_format": "string"}

@@ -1,4 +1,4 @@
-"""Where servers answer, ours and the broker that is configured, and when a sensor last looked at all."""
+"""Addresses of running servers and the configured broker, and the last sensor tick."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Endpoints:
 
     @property
     def trouble(self) -> SluiceError | None:
-        """Return the error of a server that fails and that drains need."""
+        """Return the error of a failing server that drains need."""
         for name in (each for each in self.failing if each.startswith(("spark", "kafka", "dagster"))):
             return fault("server-ended", name=name, log=self.failing[name])
         return None
 
 
 def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
-    """Return librdkafka's properties, read now; they hold secrets and never reach a log.
+    """Return librdkafka's resolved properties; they hold secrets and never reach a log.
 
     Raises ``ConfigError``: ``no-broker`` when none is configured and none of ours runs, ``missing-secret``.
     """
@@ -60,7 +60,7 @@ def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
 
 
 def embedded_kafka(home: str) -> dict[str, str]:
-    """Return the properties of the broker that Sluice started; none while it is down."""
+    """Return the properties of the embedded broker; empty while it is not running."""
     found = read_endpoints(home)
     if found.kafka_bootstrap_servers is None:
         return {}
@@ -75,15 +75,15 @@ def _login(auth: KafkaAuth) -> dict[str, str]:
 
 
 def _debugging() -> dict[str, str]:
-    """Return librdkafka's own log at our level debug; `conf` is not in it, which shows all properties."""
+    """Return properties for librdkafka's log at level debug, without `conf`, which prints all properties."""
     is_wanted = logging.getLogger(f"{WITHIN}spark_jobs").isEnabledFor(logging.DEBUG)
     return {"debug": "broker,topic,fetch,security"} if is_wanted else {}
 
 
 def read_endpoints(home: str) -> Endpoints:
-    """Return what is said to run, nothing once who said so has ended, however it did.
+    """Return the recorded endpoints; empty once the recording process has ended.
 
-    A server of a living one that was killed since then is still named.
+    A server that was killed while that process lives is still listed.
     """
     try:
         endpoints = Endpoints(**json.loads(_file(home).read_text(encoding="utf-8")))
@@ -97,7 +97,7 @@ def read_endpoints(home: str) -> Endpoints:
 
 
 def write_endpoints(home: str, endpoints: Endpoints) -> None:
-    """Replace what is known, which is trusted for as long as this process lives: the kernel ends its lock."""
+    """Replace the recorded endpoints, valid while this process lives and holds the lock."""
     path = _lock(home)
     if path not in _locks:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def write_endpoints(home: str, endpoints: Endpoints) -> None:
 
 
 def clear_endpoints(home: str) -> None:
-    """Nothing runs any more; repeating it is harmless."""
+    """Remove the recorded endpoints; idempotent."""
     _file(home).unlink(missing_ok=True)
     if (lock := _locks.pop(_lock(home), None)) is not None:
         lock.close()
@@ -138,13 +138,13 @@ SILENT_SECONDS = 180.0
 
 
 def beat(home: str) -> None:
-    """Note a tick that went well; where the state folder cannot be written none is noted."""
+    """Record a successful tick; does nothing if the state folder is read-only."""
     with suppress(OSError):
         write_whole(_heartbeat_file(home), str(time.time_ns() // 1_000_000))
 
 
 def last_beat_ms(home: str) -> int | None:
-    """Return when the last one was, milliseconds since the epoch; None of none."""
+    """Return the time of the last tick (epoch ms), or None."""
     try:
         return int(_heartbeat_file(home).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -152,7 +152,7 @@ def last_beat_ms(home: str) -> int | None:
 
 
 def forget_beats(home: str) -> None:
-    """What ticked was stopped on purpose."""
+    """Remove the recorded ticks after a deliberate stop."""
     _heartbeat_file(home).unlink(missing_ok=True)
 
 

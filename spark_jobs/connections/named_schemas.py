@@ -1,4 +1,4 @@
-"""Schemas that the configuration names: in a file, or as a version of a subject."""
+"""Schemas named by the configuration: in a file, or as a version of a subject."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class SubjectVersion:
-    """Of the values, or of the keys; ``take`` is given each schema that a registry answers with."""
+    """Version of a subject for values or keys; ``take`` receives each schema from the registry."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class SubjectVersion:
         self._key: SchemaKey | None = None
 
     def key(self, progress: Progress | None) -> SchemaKey:
-        """Return what was asked for last. Raises as ``SchemaStore.version``."""
+        """Return the version requested last. Raises like ``SchemaStore.version``."""
         if self._key is None:
             self._key = self._asked_for(progress)
         return self._key
 
     def ask(self, progress: Progress) -> None:
-        """Ask anew; while the registry is away it stays the last one of the table, unless it has a number."""
+        """Look up the version; while the registry is unavailable, keep the table's last one, if not fixed."""
         try:
             self._key = self._asked_for(progress)
         except RetryableError as error:
@@ -57,11 +57,11 @@ class SubjectVersion:
             _log.warning(told, error.message, self._subject, self._key)
 
     def kept(self, progress: Progress | None) -> Spans:
-        """Return what the table keeps of it."""
+        """Return the versions that the table keeps."""
         return spans_of(progress.schema_spans, of_key=self._of_key) if progress else ()
 
     def spans(self, progress: Progress | None) -> Spans:
-        """Return what reads which records: all the version of now, where the table keeps nothing."""
+        """Return the version for each offset range; the current one if the table keeps none."""
         return self.kept(progress) or (SchemaSpan(self.key(progress), {}),)
 
     def _asked_for(self, progress: Progress | None) -> SchemaKey:
@@ -85,7 +85,7 @@ _SUFFIXES = {Language.PROTOBUF: ".proto", Language.JSON_SCHEMA: ".json"}  # of w
 def read_file(
     language: Language, folder: Path, name: str, include: Sequence[str], section: str
 ) -> SchemaText:
-    """Return the schema that a ``section`` of a pipeline names; paths are below the folder.
+    """Return the schema named by a pipeline's ``section``; paths are relative to the folder.
 
     Raises ``ConfigError`` (``schema-unreadable``).
     """
@@ -100,6 +100,6 @@ def read_file(
 
 
 def _importable(folder: Path, suffix: str) -> Iterator[tuple[str, str]]:
-    """Return the files that a schema may refer to, by the name it does so."""
+    """Return importable schema files by their import names."""
     for file in sorted(folder.rglob(f"*{suffix}")):
         yield file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8")

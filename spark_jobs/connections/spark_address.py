@@ -1,4 +1,4 @@
-"""Where a session on a Connect server is: the address with an id of our choice, and who listens there."""
+"""Addresses of Spark Connect sessions with chosen ids, and checks of the server."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def connect_url(remote: str, work: str, forgotten: int, *, secret: bytes) -> str
 
 
 def refuse_clear(remote: str) -> None:
-    """Raise ``ConfigError`` (``spark-in-clear``) for a server elsewhere that is reached without TLS.
+    """Raise ``ConfigError`` (``spark-in-clear``) for a remote server without TLS.
 
-    Kafka's, the catalog's and the store's credentials go to it.
+    It receives the credentials of Kafka, the catalog and the store.
     """
     address = urlsplit(remote)
     host = address.hostname or ""
@@ -58,7 +58,7 @@ def refuse_clear(remote: str) -> None:
 
 
 def refuse_silence(remote: str) -> None:
-    """Raise at once when nobody listens or TLS does not come about: PySpark itself would try for ten minutes.
+    """Raise at once if no server listens or TLS fails; PySpark itself would try for ten minutes.
 
     ``RetryableError`` (``spark-away``), and ``ConfigError`` (``spark-tls``).
     """
@@ -83,19 +83,19 @@ def refuse_silence(remote: str) -> None:
 
 
 def _speaks_tls(address: SplitResult) -> bool:
-    """True if PySpark will: when told to, and with a token to any other than ``localhost``."""
+    """True if PySpark will use TLS: if configured, or with a token for any host but ``localhost``."""
     words = address.path.lower().split(";")
     has_token = any(word.startswith("token=") for word in words)
     return "use_ssl=true" in words or (has_token and address.hostname != "localhost")
 
 
 def _grpc_roots() -> str:
-    """Return the file of the authorities that gRPC trusts."""
+    """Return the file of authorities that gRPC trusts."""
     return os.environ.get(_GRPC_ROOTS) or str(files("grpc") / "_cython" / "_credentials" / "roots.pem")
 
 
 def no_answer(remote: str, error: Exception | None) -> SluiceError:
-    """Return the error ``spark-away``, or ``spark-refused`` when the server does not take the token.
+    """Return the error ``spark-away``, or ``spark-refused`` if the server rejects the token.
 
     Without an ``error`` the server refused every session id.
     """
@@ -116,7 +116,7 @@ COMMAND_SECONDS = 600.0  # a cluster may have to start
 
 
 def ask_for_remote(command: Sequence[str], *, timeout_seconds: float = COMMAND_SECONDS) -> str:
-    """Run the program and return the address that it prints; its token is a secret from then on.
+    """Run the program and return the address that it prints; its token is registered as a secret.
 
     Raises ``ConfigError`` (``spark-command-unusable``) when it cannot be run or prints anything else, and
     ``RetryableError`` (``spark-command-failed``) when it fails or does not end.
@@ -175,7 +175,7 @@ SHUFFLE_PARTITIONS = 8
 
 
 def catalog_conf(config: SluiceConfig) -> dict[str, str]:
-    """Return what an upkeep session is told beyond the user's own Spark configuration."""
+    """Return the catalog settings of an upkeep session, in addition to the user's Spark configuration."""
     name = config.catalog.name
     return {
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
@@ -186,13 +186,13 @@ def catalog_conf(config: SluiceConfig) -> dict[str, str]:
 
 
 def lake_name(config: SluiceConfig) -> tuple[str, ...]:
-    """Return what tells the lake from others, as configured: references to secrets stay references."""
+    """Return an identifier of the lake as configured; references to secrets stay references."""
     properties = config.catalog.properties
     return (config.catalog.name, *(properties[key] for key in ("uri", "warehouse") if key in properties))
 
 
 def know_catalog(session: Any, conf: dict[str, str]) -> bool:
-    """Tell a Connect session of the catalog; False when it knows another one by now.
+    """Set the catalog in a Spark Connect session; return False if it already has another.
 
     A session loads a catalog once and will not forget it: changed credentials need another session. A server
     may have a mask in the place of a secret, as docs/how-to/spark-cluster.md tells.

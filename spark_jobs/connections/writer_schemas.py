@@ -1,4 +1,4 @@
-"""The schemas of one pipeline's records: read from files, or learned from a registry as records name them.
+"""Schemas of one pipeline's records: from files, or from a registry as records name them.
 
 Where records name none, the registry is asked for a version of a subject whenever a drain is planned.
 """
@@ -49,7 +49,7 @@ _WITHOUT_SCHEMA: dict[ValueFormat, Callable[[Any], WriterSchema]] = {
 
 
 class RecordSchemas:
-    """What is known of a pipeline's schemas; it grows, and what is handed out of it does not."""
+    """Known schemas of a pipeline; it grows, but returned sets do not change."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RecordSchemas:
         )
 
     def known(self, progress: Progress | None = None) -> KnownSchemas:
-        """Return the schemas that are known by now, with those that a table of this progress keeps.
+        """Return the known schemas, including those that a table of this progress keeps.
 
         Raises ``ConfigError`` for a file or schema that cannot be read, and as ``SchemaStore.schemas_of``.
         """
@@ -83,7 +83,7 @@ class RecordSchemas:
         return values if self._keys is None else replace(values, keys=self._keys.known(progress))
 
     def learn(self, keys: Iterable[SchemaKey], progress: Progress | None = None) -> KnownSchemas:
-        """Ask the registry for those of ``keys``, all that some records name, that are not known yet.
+        """Request unknown schemas among ``keys``, which are all that some records name.
 
         Raises ``ConfigError`` (``registry-knows-none``) when it has none of them, nor the newest that the
         table keeps: then it is empty, or another one. One that is there and cannot be used costs the records
@@ -96,7 +96,7 @@ class RecordSchemas:
         return self.known(progress)
 
     def ask_for_versions(self, progress: Progress) -> None:
-        """Ask by which schemas a batch that is planned now is read, as far as its records name none.
+        """Look up the versions for a batch that is planned now, for records without schema ids.
 
         Raises as ``SchemaStore.version``.
         """
@@ -104,7 +104,7 @@ class RecordSchemas:
             each.ask(progress)
 
     def planned(self, progress: Progress) -> Progress:
-        """Return the progress under which a batch that is planned now is read: by the versions of now.
+        """Return the progress with the current versions, for planning a batch.
 
         Raises as ``ask_for_versions``.
         """
@@ -112,19 +112,19 @@ class RecordSchemas:
         return replace(progress, schema_spans=())
 
     def read_by(self, progress: Progress, *, asks_anew: bool) -> tuple[SchemaKey, ...]:
-        """Return by which versions a batch is read; by none where the table is to know what it was."""
+        """Return the versions to read a batch by; without ``asks_anew`` only those the table lacks."""
         return tuple(each.key(progress) for each in self._versions if asks_anew or not each.kept(progress))
 
     def ask_again(self, progress: Progress) -> None:
-        """Raise ``ConfigError`` (``registry-changed``) where a registry has another schema than a table.
+        """Raise ``ConfigError`` (``registry-changed``) if a registry has another schema than the table.
 
-        One that does not answer is left in peace: nobody needs it for what is known.
+        A registry that does not answer is ignored: known schemas suffice.
         """
         for each in self._both:
             each.ask_again(progress.schemas)
 
     def digests(self) -> dict[SchemaKey, str]:
-        """Return the digests of the schemas that were learned, as a table keeps them."""
+        """Return the digests of learned schemas, as a table keeps them."""
         return {key: digest for each in self._both for key, digest in each.digests().items()}
 
     def file_digests(self) -> dict[str, str]:
@@ -142,7 +142,7 @@ class RecordSchemas:
 
 
 class _Schemas:
-    """Those of the values, or, as one column, of the keys."""
+    """Schemas of the values or, as one column, of the keys."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _Schemas:
         )
 
     def read_file(self) -> str | None:
-        """Know the schema in the file, where there is one, and return its digest."""
+        """Read the schema file, if configured, and return its digest."""
         if self._value.file is not None and self._file_digest is None:
             language, _ = _LANGUAGES[self._value.format]
             text = read_file(language, self._folder, self._value.file, self._value.include, self.section)
@@ -237,7 +237,7 @@ class _Schemas:
                 self._learn(key, text)
 
     def _learn(self, key: SchemaKey, text: SchemaText) -> None:
-        """Take what records name, whoever wrote them: one of them must not stop the others."""
+        """Store the schemas that records name; an unusable one must not stop the others."""
         try:
             self._take(key, text)
         except ConfigError as error:
@@ -255,7 +255,7 @@ class _Schemas:
             self._by_key[key], self._texts[key] = self._made(text, key), text
 
     def _is_named(self, key: SchemaKey) -> bool:
-        """True for what records can name; not for what a subject's version was, before they did."""
+        """True for schemas that records can name, not for versions of a subject."""
         is_whole = bool(key.indexes) or self._value.format is not ValueFormat.PROTOBUF
         return is_whole and key.of_key is self._is_of_keys
 
@@ -297,7 +297,7 @@ class _Schemas:
 def schema_sources(
     config: SluiceConfig, registry: Callable[[str], SchemaStore]
 ) -> Callable[[PipelineConfig], RecordSchemas]:
-    """Return what gives the schemas of a pipeline's records, for each what it has learned by now."""
+    """Return a function from pipeline to its known schemas."""
     folder = Path(config.source).parent if config.source else Path()
 
     @cache

@@ -1,1 +1,1 @@
-"""Work on Spark: tasks and their outcomes, Iceberg's procedures, the code that is shipped there."""
+"""Spark tasks and their outcomes, Iceberg's procedures, and code shipped to Spark servers."""

@@ -1,4 +1,4 @@
-"""Spark's own environment variables, kept out: a user's SPARK_HOME or SPARK_REMOTE must not steer Sluice.
+"""Isolation from the user's Spark variables such as SPARK_HOME and SPARK_REMOTE.
 
 Has to run before pyspark is imported for the first time.
 """
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 def reach_loopback(variables: MutableMapping[str, str]) -> None:
-    """Have no client of this process, or of its children, go to this machine's own servers by a proxy.
+    """Exclude loopback from proxies for this process and its children.
 
     gRPC and the clients of HTTP read these variables, some the one spelling and some the other.
     """
@@ -31,7 +31,7 @@ def reach_loopback(variables: MutableMapping[str, str]) -> None:
 
 @functools.cache
 def isolate_from_user_spark() -> tuple[str, ...]:
-    """Forget the user's Spark variables in this process, once, and run workers on this interpreter.
+    """Remove the user's Spark variables from this process, once, and run workers on this interpreter.
 
     Returns the names that were dropped and says so in the log; later calls do nothing, because pyspark
     keeps notes of its own under the same prefix.

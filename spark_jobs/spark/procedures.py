@@ -1,4 +1,4 @@
-"""Calling Iceberg's own Spark procedures on the catalog that the session knows under Sluice's name for it."""
+"""Calls of Iceberg's Spark procedures on the session's catalog."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WITHOUT_ICEBERG = re.compile(r"ClassNotFoundException|CATALOG_NOT_FOUND|Cannot 
 def call_procedure(
     spark: SparkSession, catalog: str, procedure: str, arguments: Mapping[str, Argument], *, tag: str
 ) -> list[Row]:
-    """Run ``catalog.system.procedure``, again after a conflict, at most ``TRIES`` times.
+    """Run ``catalog.system.procedure``, at most ``TRIES`` times after conflicts.
 
     Every procedure does what is left to do, so a repeated one is no second one. ``tag`` is what another
     process interrupts it by. Raises ``RetryableError`` when Spark, the catalog or the storage failed or
@@ -52,7 +52,7 @@ def call_procedure(
 
 
 def table_argument(catalog: str, identifier: str) -> str:
-    """The table's name as procedures parse it, whatever characters it has.
+    """Return the table's name as procedures parse it, with any characters.
 
     Without the catalog a namespace of a catalog's name would be taken for that catalog.
     """

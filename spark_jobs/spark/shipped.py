@@ -1,4 +1,4 @@
-"""What is shipped to Spark servers that lack it: the job's own code, and Python with its packages."""
+"""Archives for Spark servers without them: the job's code, and Python with its packages."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ _LEFT_OUT = frozenset(
 
 
 def archive_name() -> str:
-    """Return the archive's name without its ending, which is also that of the folder it is unpacked to."""
+    """Return the archive's name without extension, which is also the name of its unpacked folder."""
     versions = sorted(f"{name} {each.version}" for name, each in _packages().items())
     digest = hashlib.sha256("\n".join([sys.version, sysconfig.get_platform(), *versions]).encode())
     return f"python-{digest.hexdigest()[:16]}"
 
 
 def pack_python(folder: Path) -> Path:
-    """Return the archive in ``folder``; it is made when it is not there, which takes some seconds."""
+    """Return the archive in ``folder``, created if missing (some seconds)."""
     archive = folder / f"{archive_name()}.tar.gz"
     if not archive.exists():
         with TemporaryDirectory(dir=folder) as draft:
@@ -113,7 +113,7 @@ def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _files() -> Iterator[tuple[Path, str]]:
-    """Give the packages' files and their paths below the folder of all packages."""
+    """Yield the packages' files and their paths below the folder of all packages."""
     for package in _packages().values():
         for path in package.files or ():
             if ".." not in path.parts and not _LEFT_OUT & set(path.parts):
@@ -121,7 +121,7 @@ def _files() -> Iterator[tuple[Path, str]]:
 
 
 def _packages() -> dict[str, Distribution]:
-    """Return what is installed of the packages that tasks import, and of those that these require."""
+    """Return the installed packages that tasks import, with their requirements."""
     found: dict[str, Distribution] = {}
     asked, waiting = set(), [Requirement(text) for text in _IMPORTED]
     while waiting:

@@ -1,4 +1,4 @@
-"""Runs split tasks on Spark: scheduling, retries and spreading are Spark's, results are plain rows."""
+"""Execution of split tasks on Spark, which schedules, retries and distributes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CAUSE = re.compile(
 def run_on_spark(
     spark: SparkSession, work: Callable[[Split], SplitOutcome], splits: Sequence[Split], *, tag: str
 ) -> list[SplitOutcome]:
-    """One task a split, in parallel; outcomes in split order, none of them FAILED.
+    """Run one task per split in parallel; return outcomes in split order, none FAILED.
 
     ``work`` is pickled: functions of ``spark_jobs`` travel by name. Every operation carries ``tag``, so that
     another process attached to the same session can interrupt it. Raises the first failed split's error, or
@@ -81,7 +81,7 @@ def run_on_spark(
 
 
 def is_crash(error: SluiceError) -> bool:
-    """Whether a task died in every try, so that fewer records may go through; nothing was away."""
+    """True if a task died in every try, so that fewer records may succeed."""
     return error.code == "task-crashed"
 
 
@@ -101,7 +101,7 @@ def _failure(error: Exception, tag: str) -> SluiceError:
 
 
 def _reason(error: Exception) -> str:
-    """The line that names the cause: a task's own exception stands after its traceback, before the JVM's."""
+    """Return the line that names the cause: a task's exception follows its traceback, before the JVM's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if _CAUSE.match(line)]
     return (causes or lines or [type(error).__name__])[-1 if causes else 0]
@@ -119,7 +119,7 @@ _log = logging.getLogger(__name__)
 def told(
     spark: SparkSession, tasks: int, records: int, *, every_seconds: float = TELL_EVERY_SECONDS
 ) -> Iterator[None]:
-    """Log how many of the ``records`` are done for as long as the body runs; a short one has no line.
+    """Log the progress of the ``records`` while the body runs; nothing for a short one.
 
     Spark counts tasks, which are about equal: it does not say which are done.
     """
@@ -144,7 +144,7 @@ def told(
 
 @contextmanager
 def _completed(spark: SparkSession) -> Iterator[Callable[[], int]]:
-    """Give what tells how many tasks are done: by the Connect server's word, or by this process's JVM."""
+    """Return a function that counts completed tasks, by the Spark Connect server or this JVM."""
     done = 0
 
     def take(stages: Any, **_: object) -> None:
