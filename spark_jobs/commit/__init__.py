@@ -1,4 +1,4 @@
-"""The commit: how written files and a table's progress become one snapshot, once, whatever is killed or late.
+"""The commit: written files and progress become one snapshot exactly once, despite crashes and delays.
 
 The chain of types, from what a job knows to what the table has::
 

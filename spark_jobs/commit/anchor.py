@@ -1,4 +1,4 @@
-"""Whether main is still the state that the last commit left: checked before any work on a table.
+"""Check that main is still the state after the last commit, before any work on a table.
 
 A rollback or a rewrite by another tool keeps the table's properties, so that the next offsets look right
 while rows are missing. Snapshots of Sluice's and ``replace`` ones (compaction) after the anchor are fine.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_anchor(table: Table) -> None:
-    """Return when main is the anchor or descends from it by our commits and by compaction.
+    """Check that main is the anchor, or descends from it only by our commits and compaction.
 
     Where history cannot be walked (expired, or a catalog that shows none) the files' bounds decide.
     Raises ``SourceChanged``, ``CorruptLog`` like ``check_properties``, and as ``refuse_newer_format``.
@@ -55,7 +55,7 @@ def check_anchor(table: Table) -> None:
 
 
 def check_properties(table: Table) -> None:
-    """Return when the properties are those that the last commit wrote, as far as main shows it.
+    """Check that the properties are those of the last commit, as far as main shows it.
 
     Whoever sets offsets back has rows read twice, whoever sets them forward has rows left out and the files
     of an unfinished batch swept; dead letters that are owed no more are swept too. Raises ``CorruptLog``.
@@ -79,13 +79,13 @@ def check_properties(table: Table) -> None:
 
 
 def is_harmless(snapshot: Snapshot) -> bool:
-    """True if a snapshot is one of Sluice's or keeps the rows as they are."""
+    """True if a snapshot was written by Sluice or does not change rows."""
     is_replace = snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
     return is_replace or summary_of(snapshot).is_of_sluice
 
 
 def may_be_meant(snapshot: Snapshot) -> bool:
-    """True if another writer's snapshot took out or changed rows: a DELETE, a time-to-live, an UPDATE.
+    """True if another program's snapshot removed or changed rows: a DELETE, a time-to-live, an UPDATE.
 
     A person may take it over. Rows that were added have no offsets and never belong here.
     """
@@ -117,7 +117,7 @@ def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> No
 
 
 def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
-    """True if the files' bounds prove that main has a row of the last commit, and none past the offsets.
+    """True if the files' bounds prove that main has a row of the last commit, and none after its offsets.
 
     A commit is atomic: one of its rows shows that main has all of it. Commits without a row leave no
     trace, so the answer may be a false alarm and never a false comfort. But in a table that is owed its rows
@@ -140,7 +140,7 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
 
 
 def _has_drained(progress: Progress) -> bool:
-    """True if offsets of the generation were drained: not all of them were left out by an operator."""
+    """True if offsets of the generation were drained, not only skipped."""
     passed = sum(offset - progress.starts.get(p, 0) for p, offset in progress.next_offsets.items())
     return passed > sum(s.end - s.start for s in progress.skipped if s.generation == progress.generation)
 

@@ -1,4 +1,4 @@
-"""The commits of a batch: its files and what they do to the progress, in one swap."""
+"""Commits of a batch: its files and its change of progress, in one swap."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchIntent(ABC):
-    """A commit under the name of a batch: the table is the batch's, and so is the attempt."""
+    """A commit with the table and attempt of a batch."""
 
     batch: Batch
     fail_point: ClassVar[str]
@@ -63,7 +63,7 @@ class BatchIntent(ABC):
 
 @dataclass(frozen=True)
 class ChangeCommit(BatchIntent):
-    """An empty snapshot whose progress is ``change`` of the table's.
+    """An empty snapshot that applies ``change`` to the table's progress.
 
     ``change`` is asked again after every conflict and raises when it does not fit the table any more. Staging
     raises ``SourceChanged`` when another tool changed the table's rows: what is committed now would become
@@ -103,35 +103,35 @@ class FilesCommit(BatchIntent):
     columns: PlannedColumns | None = None
 
     def __init_subclass__(cls, work: Work) -> None:
-        """Have the files of this work committed so."""
+        """Register the class for its work."""
         _BY_WORK[work] = cls
 
     def tries_with_files(self, committed: Committed) -> int:
-        """Return how many swaps that other commits came before may have left files of theirs."""
+        """Return the number of tries, lost to other commits, that may have left files."""
         return committed.retries
 
     def moved(self, progress: Progress) -> SluiceError:
-        """Return the error of a batch that fits the table no more."""
+        """Return the error for a batch that no longer fits the table."""
         return overtaken(self.batch, progress)
 
     @property
     def summary(self) -> dict[str, str]:
-        """Return all that the snapshot says of the batch."""
+        """Return the snapshot summary of the batch."""
         return {**self.written.summary, **batch_summary(self.batch)}
 
     @property
     def schemas(self) -> Mapping[SchemaKey, str]:
-        """Return the schemas that its values were read by and that the table may not know."""
+        """Return the schemas of its values that the table may not have."""
         return CommitSummary(self.written.summary).schemas
 
     def files(self, table: Table) -> list[DataFile]:
-        """Return the files as this table names them."""
+        """Return the files with this table's field ids."""
         return [to_data_file(file, table.metadata) for file in self.written.data_files]
 
     def begun(
         self, table: Table, connections: CatalogAccess, fits: Callable[[Progress, Batch], bool]
     ) -> Progress:
-        """Return the progress of the table just loaded, when the batch still ``fits`` it and it owes nothing.
+        """Return the progress of the table just loaded, if the batch ``fits`` it and no files are pending.
 
         What it owes is committed first: what a run left unfinished would be forgotten with this commit.
         Raises ``SourceChanged`` when the files were written for an earlier table of this name.
@@ -148,12 +148,12 @@ class FilesCommit(BatchIntent):
 
 @dataclass(frozen=True)
 class DrainCommit(FilesCommit, work=DRAIN):
-    """The files and offsets of a drained batch, on a table that stands at the batch's starts."""
+    """The files and offsets of a drained batch, on a table whose next offsets are the batch's starts."""
 
     fail_point: ClassVar[str] = "commit"
 
     def tries_with_files(self, committed: Committed) -> int:
-        """See ``FilesCommit``: a mirror's alone write any."""
+        """See ``FilesCommit``: only mirrors write files here."""
         return committed.retries if committed.progress.table_layout.keeps_newest else 0
 
     def moved(self, progress: Progress) -> SluiceError:
@@ -186,18 +186,18 @@ class DrainCommit(FilesCommit, work=DRAIN):
 
 
 def stage_rows(table: Table, commit: FilesCommit, progress: Progress) -> Swap:
-    """Stage its rows beside those that are there."""
+    """Stage the rows as an addition."""
     return stage_append(table, commit.files(table), progress, commit.summary)
 
 
 def stage_keys(table: Table, commit: FilesCommit, progress: Progress) -> Swap:
-    """Stage its rows in the place of those of their keys."""
+    """Stage the rows as a replacement of rows with their keys."""
     return stage_mirror(table, commit.attempt, commit.written.data_files, progress, commit.summary)
 
 
 @dataclass(frozen=True)
 class ReplayCommit(FilesCommit, work=REPLAY):
-    """The files of a replayed batch in the place of its ranges' rows; the offsets stay where they are.
+    """The files of a replayed batch, which replace the rows of its ranges; the offsets do not move.
 
     Staging raises ``CommitConflict`` when another replay or a rollback landed since the plan, or somebody
     gave this one up: nothing of it will ever land.
@@ -207,7 +207,7 @@ class ReplayCommit(FilesCommit, work=REPLAY):
 
     @cached_property
     def rewriter(self) -> Rewriter:
-        """What it writes again is used again when it has to be staged anew."""
+        """Rewritten files, used again if the commit is staged again."""
         return Rewriter(self.attempt)
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
@@ -230,7 +230,7 @@ class ReplayCommit(FilesCommit, work=REPLAY):
 
 @dataclass(frozen=True)
 class RedriveCommit(FilesCommit, work=REDRIVE):
-    """The rows of dead letters that went through again; offsets stay, and so do all rows that are there.
+    """The rows of redriven dead letters; offsets and other rows stay.
 
     None of these letters had a row in the epoch it was planned in, and whatever gives one raises that. It
     owes the dead-letter table that they go and that those come which failed again. Staging raises as a
@@ -254,7 +254,7 @@ class RedriveCommit(FilesCommit, work=REDRIVE):
 
 @dataclass(frozen=True)
 class RebuildCommit(FilesCommit, work=REBUILD):
-    """A mirror made anew: the files of all its topic's changes, and nothing of what was there.
+    """A rebuilt mirror: the files of all changes of its topic, and nothing else.
 
     The table stands at the batch's ends from then on, which may lie behind it: the next drain goes on from
     there, and what was planned before is fenced. Staging raises as a replay's, and where the ``columns`` that
@@ -295,7 +295,7 @@ def commit_of(
     committed_at_ms: int,
     columns: PlannedColumns | None = None,
 ) -> FilesCommit:
-    """Return the commit of written files, by the batch's work; ``columns`` are what may come with it."""
+    """Return the commit of written files for the batch's work; ``columns`` may come with it."""
     return _BY_WORK[batch.kind](batch, table_uuid, written, committed_at_ms, columns)
 
 
@@ -308,7 +308,7 @@ def batch_of_change(
     now_us: int,
     ranges: OffsetRanges = NO_RANGES,
 ) -> Batch:
-    """Return the batch by whose name a change of the table's progress is committed and logged.
+    """Return the batch under which a change of the table's progress is committed and logged.
 
     ``ranges`` are the offsets it speaks of; it writes no file.
     """
@@ -331,7 +331,7 @@ def _pending(batch: Batch, written: ParquetWritten, *, replaces: bool = False) -
 
 
 def overtaken(batch: Batch, progress: Progress) -> SluiceError:
-    """Return the error of what the table's replay epoch fences by now."""
+    """Return the error for work that the table's replay epoch fences."""
     return fault(
         "replay-overtaken",
         kind=batch.kind,

@@ -1,4 +1,4 @@
-"""A table's columns made to fit new schemas: columns, their types, and whose they are, in one commit.
+"""Commits that adapt a table's columns to new schemas: columns, types and bindings in one commit.
 
 An empty snapshot goes with it, since what is kept of columns is progress. Neither offsets nor any batch in
 flight is touched: files are written for columns that stay.
@@ -43,7 +43,7 @@ def commit_columns(
     lacks: Callable[[Table], Evolution],
     fail_points: FailPoints,
 ) -> Table:
-    """Give the table what it ``lacks``, which is asked of it as it is, and return it as it is then.
+    """Add what the table ``lacks``, computed on its current state, and return the new state.
 
     Safe to repeat, and beside others that do the same: who comes second decides by what the first left.
     Raises ``RetryableError`` when other changes keep coming first or the catalog does not answer, as
@@ -75,7 +75,7 @@ def commit_columns(
 
 
 def _try(catalog: Catalog, table: Table, swap: Swap) -> Exception | None:
-    """Send the change once; whether it landed is seen on the table itself."""
+    """Send the change once; the caller checks the table for its outcome."""
     try:
         send(catalog, table, swap)
     except Exception as error:  # noqa: BLE001  (the outcome is unknown whatever it was: look again)
@@ -120,7 +120,7 @@ def _change(evolution: Evolution, transaction: Transaction) -> None:
 
 @dataclass(slots=True)
 class PlannedColumns:
-    """Other columns in the place of those of ``base`` with these names, and what else it lacks.
+    """Planned columns that replace those of ``base`` with these names, and what else it lacks.
 
     Files carry the ids of columns, so those must be the ones that the commit gives: nobody may have changed
     the columns meanwhile.
@@ -131,7 +131,7 @@ class PlannedColumns:
     evolutions: list[Evolution] = field(default_factory=list)
 
     def on(self, table: Table) -> Table:
-        """Return the table as it will be. Raises ``CommitConflict`` where its columns are not the base's."""
+        """Return the table with the planned columns; raises ``CommitConflict`` if its columns changed."""
         if _state(table) != _state(self.base):
             raise fault("columns-changed", table=".".join(table.name()))
         metadata, progress = table.metadata, progress_of(table)
@@ -155,12 +155,12 @@ class PlannedColumns:
         return Table(table.name(), as_planned, table.metadata_location, table.io, table.catalog)
 
     def and_more(self, lacks: Callable[[Table], Evolution]) -> Table:
-        """Plan what the table lacks as it is planned so far, and return it as it is planned then."""
+        """Plan further columns on top of the planned ones, and return the planned table."""
         self.evolutions.append(lacks(self.on(self.base)))
         return self.on(self.base)
 
     def sent_with(self, swap: Swap, table: Table) -> Swap:
-        """Return a swap that was staged on the table as it will be, to be sent to it as it is."""
+        """Return a swap staged on the planned table, to be sent to the current one."""
         metadata = table.metadata
         is_as_it_was = (
             AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),

@@ -1,4 +1,4 @@
-"""The commit of a mirror's batch: its events' files, and one file of the positions that do not live.
+"""The commit of a mirror's batch: its event files, and one file of deleted positions.
 
 Everything is looked up in the table as it was loaded, and again after every conflict, for an adopted batch
 too: the log knows files, never positions, which a compaction moves.
@@ -76,7 +76,7 @@ def stage_mirror(
 def stage_rebuilt(
     table: Table, attempt: str, files: Sequence[WrittenFile], progress: Progress, summary: Mapping[str, str]
 ) -> Swap:
-    """Stage one snapshot that has nothing of the table but what these files' events come to.
+    """Stage one snapshot that replaces the whole table by these files' events.
 
     ``progress`` says where they begin. Raises as storage does.
     """
@@ -88,7 +88,7 @@ def stage_rebuilt(
 
 
 def _is_spelled(folded: Folded) -> bool:
-    """Whether the batch's keys are all in their one spelling: an earlier version wrote them otherwise."""
+    """True if all keys of the batch have their canonical spelling, unlike those of an early version."""
     return other_among(folded.events.column(ROW_ID), _KEYS) is None
 
 
@@ -101,14 +101,14 @@ def _delta(
     *,
     drops_deletes: bool,
 ) -> RowDelta:
-    """Write the deleted positions, under a new name that the sweep of the attempt finds."""
+    """Write the deleted positions under a new name that the attempt's sweep finds."""
     name = f"{attempt}-deletes-{uuid.uuid4().hex[:8]}.parquet"
     added = [to_data_file(file, table.metadata) for file in files]
     return RowDelta(added, write_position_deletes(table, deletes, name), dropped, drops_deletes)
 
 
 def _positions(files: Sequence[WrittenFile], events: pa.Table) -> dict[str, NDArray[np.int64]]:
-    """Return where these events' rows are, by data file."""
+    """Return the positions of these events' rows, by data file."""
     numbers, rows = events.column(FILE).to_numpy(), events.column(ROW).to_numpy()
     return {files[number].path: rows[numbers == number] for number in each_once(numbers).tolist()}
 
@@ -134,7 +134,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RowDelta:
-    """What a snapshot changes: files that come and go, and the file of deleted positions, if any.
+    """Files that a snapshot adds and removes, and the file of deleted positions, if any.
 
     With ``drops_deletes`` every delete file that the table had goes: what of them is still meant is in the
     new.
@@ -146,7 +146,7 @@ class RowDelta:
     drops_deletes: bool = False
 
     def __call__(self, update: UpdateSnapshot) -> int:
-        """Make the snapshot; returns its id."""
+        """Build the snapshot and return its id."""
         with _RowDeltaFiles(self, update) as producer:
             for file in self.dropped:
                 producer.delete_data_file(file)
@@ -158,7 +158,7 @@ class RowDelta:
 def write_position_deletes(
     table: Table, positions: Mapping[str, NDArray[np.int64]], file_name: str
 ) -> DataFile | None:
-    """Write the positions of deleted rows by data file, spelled as in its manifest; None without any.
+    """Write the positions of deleted rows by data file, with paths as in its manifest; None if empty.
 
     An empty file of deletes breaks readers. Raises ``RetryableError`` when storage fails, ``ConfigError``
     when it refuses.
@@ -199,7 +199,7 @@ def write_position_deletes(
 
 
 class _DeletesWriter(ManifestWriterV2):
-    """A manifest of delete files."""
+    """Writer for a manifest of delete files."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
@@ -210,7 +210,7 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class _RowDeltaFiles(FilesByPath):
-    """An overwrite that knows delete files: they have manifests of their own, and count in the summary."""
+    """An overwrite with delete files, which have their own manifests and count in the summary."""
 
     def __init__(self, delta: RowDelta, update: UpdateSnapshot) -> None:
         super().__init__(update)

@@ -1,4 +1,4 @@
-"""The commits of what a data table owes, dead letters and routed rows: each under the batch's protocol."""
+"""Commits of a data table's pending files, dead letters and routed rows, under the batch's attempt."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 def returning(
     connections: CatalogAccess, table: Table, generation: int, pending: PendingDeadLetters, rewriter: Rewriter
 ) -> Iterator[WrittenFile]:
-    """Write letters that come back, but those of places that have one. Raises as ``read_dead_letters``."""
+    """Write restored dead letters, except those that already exist. Raises as ``read_dead_letters``."""
     schema = arrow_schema(table.schema())
     for kept in pending.returned:
         letters = read_dead_letters(connections.state, kept)
@@ -80,7 +80,7 @@ def returning(
 
 
 def rows_at(table: Table, places: ReplacedOffsets) -> pa.Table:
-    """Return the coordinates of the rows that stand at one of the places. Raises as ``affected_files``."""
+    """Return the coordinates of the rows at these places. Raises as ``affected_files``."""
     columns = table.schema().select(GENERATION, PARTITION, OFFSET)
     found = [arrow_schema(columns).empty_table()]
     try:
@@ -99,7 +99,7 @@ MOST_COMMITS_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class _PendingCommit:
-    """What the data table with ``progress`` owes one table."""
+    """Pending files of the data table with ``progress`` for one table."""
 
     identifier: str
     progress: Progress
@@ -111,7 +111,7 @@ class _PendingCommit:
 
     @property
     def attempt(self) -> str:
-        """That of the batch whose dead letters or rows they are."""
+        """Attempt of the batch of these dead letters or rows."""
         return self.pending.attempt
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
@@ -129,7 +129,7 @@ class _PendingCommit:
         return stage_replace(table, replaced, files, progress=advanced, summary=full, rewriter=self.rewriter)
 
     def _pending(self, table: Table) -> Iterator[WrittenFile]:
-        """Return what to name: files of the table's own, and copies of what is left of those that are not.
+        """Return the files to commit: the table's own, and copies of files that belong to another table.
 
         They were written for a table that was dropped since, or for one that still has them under another
         name. Either may purge them, as orphan removal of another engine may those of the table's own, and a
@@ -153,20 +153,20 @@ class _PendingCommit:
 
 @dataclass(frozen=True)
 class _RouteCommit(_PendingCommit):
-    """The rows that are ``routed_from`` the data table, by its uuid."""
+    """Rows for the table that is ``routed_from`` the data table, by its uuid."""
 
     routed_from: str
     fail_point: ClassVar[str] = "routes"
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
-        """Stage it on the table just loaded, if that is the one that rows are routed to."""
+        """Stage it on the table just loaded, if that is the routed table."""
         refuse_other_origin(table, self.routed_from)
         _refuse_rolled_back(table)
         return super().stage(table, connections)
 
 
 def _refuse_rolled_back(table: Table) -> None:
-    """Raise ``SourceChanged`` where main was set back and the last commit is kept: its rows would be lost."""
+    """Raise ``SourceChanged`` if main was set back while the last commit exists: its rows would be lost."""
     anchor = progress_of(table).anchor
     main = ancestors_of(table.metadata.current_snapshot(), table.metadata)
     is_kept = anchor is not None and table.metadata.snapshot_by_id(anchor) is not None
@@ -177,7 +177,7 @@ def _refuse_rolled_back(table: Table) -> None:
 def commit_pending(
     connections: CatalogAccess, data_table: str, progress: Progress, summary: Mapping[str, str]
 ) -> Committed | None:
-    """Bring what ``progress`` of the table ``data_table`` owes into the tables it owes it to, once each.
+    """Commit the pending files of ``progress`` of ``data_table`` to their tables, exactly once.
 
     Returns the commit of the dead letters, None when none are owed. Raises ``CommitConflict`` for a stale
     caller: a table is past the starts of what it is owed, or in a later epoch; ``CorruptLog`` when somebody
@@ -219,7 +219,7 @@ def _commit_dead_letters(
 
 
 def _commit_routed(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> None:
-    """Pay one routed table. Raises ``ConfigError`` (``route-stands-still``) with the way out."""
+    """Commit to one routed table. Raises ``ConfigError`` (``route-stands-still``) with the fix."""
     identifier = intent.identifier
     try:
         if not intent.pending.replaces and _has_landed(connections, intent):
@@ -269,7 +269,7 @@ def _land_and_sweep(connections: CatalogAccess, intent: _PendingCommit) -> Commi
 
 
 def _sweep_rewritten(connections: CatalogAccess, intent: _PendingCommit) -> None:
-    """Delete what other runs wrote again of the same rows: now that one has landed, no other ever will."""
+    """Delete copies of the same rows by other runs: one has landed, so no other can."""
     if not (intent.pending.replaces or intent.rewriter.has_written):
         return
     with released(connections.open_catalog()) as catalog:
@@ -279,7 +279,7 @@ def _sweep_rewritten(connections: CatalogAccess, intent: _PendingCommit) -> None
 
 
 def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progress: Progress) -> None:
-    """Make the dead-letter table where it is missing, for a caller that is not stale: nothing tells later."""
+    """Create the dead-letter table if it is missing and the caller is not stale."""
     with released(connections.open_catalog()) as catalog:
         if load_table(catalog, dead_letters_of(data_table)) is not None:
             return
@@ -290,14 +290,14 @@ def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progr
 
 
 def _has_landed(connections: CatalogAccess, intent: _PendingCommit) -> bool:
-    """Whether it is in, which each commit of the data table asks as long as the debt is named."""
+    """True if the commit has landed; every data commit checks this while the files are pending."""
     with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, intent.identifier)
     return table is not None and progress_of(table).has_landed(intent.attempt)
 
 
 def _is_routed_from(connections: CatalogAccess, intent: _RouteCommit) -> bool:
-    """Whether the name is that of a table with rows of ours: nothing of ours is in another's."""
+    """True if the name belongs to a table for our routed rows; other tables contain none of them."""
     with released(connections.open_catalog()) as catalog:
         try:
             table = load_table(catalog, intent.identifier)
@@ -309,7 +309,7 @@ def _is_routed_from(connections: CatalogAccess, intent: _RouteCommit) -> bool:
 
 
 def _ensure_routed_table(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> None:
-    """Make the table where it is missing, for a caller that is not stale, as the dead letters'.
+    """Create the routed table if it is missing and the caller is not stale.
 
     It gets every column if rows must be copied from an earlier one.
     """
@@ -330,7 +330,7 @@ def _ensure_routed_table(connections: CatalogAccess, own: Table, intent: _RouteC
 
 
 def _advanced(table: Table, progress: Progress, pending: PendingDeadLetters) -> Progress:
-    """Return the progress of the table that is owed after the commit."""
+    """Return the progress of the receiving table after the commit."""
     before = progress_of(table)
     if is_stale(before, progress, pending):
         raise _moved(".".join(table.name()), pending)

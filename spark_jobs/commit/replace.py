@@ -1,4 +1,4 @@
-"""Replacing the rows of offset ranges: files are dropped, rewritten and added in one snapshot.
+"""Replacement of the rows of offset ranges: files are dropped, rewritten and added in one snapshot.
 
 A file whose rows are all in the ranges is dropped. After a compaction a file may hold other rows too: it is
 rewritten without those of the ranges, rows in the same order, delete files of other engines applied. Which
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def kept_prefix(attempt: str, table: Table) -> str:
-    """Return how the names of files begin that an attempt's replacing wrote again, whoever did it.
+    """Return the file name prefix of files rewritten by any run of an attempt.
 
     The table is part of it: one sweeps its own, and several may share a folder.
     """
@@ -49,7 +49,7 @@ def kept_prefix(attempt: str, table: Table) -> str:
 
 @dataclass(slots=True)
 class Rewriter:
-    """Writes rows again, above all those of straddling files that stay, under names that the sweep finds.
+    """Rewrites rows, mostly those that stay in straddling files, under names that the sweep finds.
 
     Neither a data file nor a delete file ever changes, so what came of one set of them is used again when
     the swap has to be staged anew: otherwise a table with frequent commits would never let a replay through.
@@ -61,7 +61,7 @@ class Rewriter:
     def rewrite(
         self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
     ) -> tuple[WrittenFile, ...] | None:
-        """Return the files that hold the rows that stay; None when all do: the file itself stays.
+        """Return files with the rows that stay; None if all do, so that the file itself stays.
 
         Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
         """
@@ -73,7 +73,7 @@ class Rewriter:
         return self._done[key]
 
     def copy(self, table: Table, file: WrittenFile) -> tuple[WrittenFile, ...]:
-        """Return files of the table's own with the rows of one of another folder, or partitioned otherwise.
+        """Return the table's own files with the rows of a file of another folder or partitioning.
 
         Columns are found by name, since an earlier table's had other ids. Raises as ``rewrite``.
         """
@@ -86,7 +86,7 @@ class Rewriter:
         return self._done[key] or ()
 
     def write(self, table: Table, name: str, rows: pa.Table) -> tuple[WrittenFile, ...]:
-        """Return files of the table's own with these rows, which ``name`` and their number tell apart."""
+        """Return the table's own files with these rows, told apart by ``name`` and number."""
         key = (name, len(rows))
         if key not in self._done:
             self._done[key] = self._write(table, [rows]) if len(rows) else ()
@@ -94,7 +94,7 @@ class Rewriter:
 
     @property
     def has_written(self) -> bool:
-        """Whether files of its names may be there."""
+        """True if files with its names may exist."""
         return any(self._done.values())
 
     def _written(
@@ -144,7 +144,7 @@ def stage_replace(
 
 
 def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScanTask]:
-    """Return the files that may hold rows of the ranges, with the delete files that apply to them."""
+    """Return the files that may contain rows of the ranges, with the delete files that apply to them."""
     if not replaced.places:
         return
     refuse_equality_deletes(table)
@@ -156,12 +156,12 @@ def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScan
 
 
 def task_overlap(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> Overlap:
-    """Return how one planned file relates to the ranges."""
+    """Return the relation of one planned file to the ranges."""
     return replaced.overlap(bounds_of(table, task.file))
 
 
 def refuse_equality_deletes(table: Table) -> None:
-    """Raise ``ConfigError`` where there are any.
+    """Raise ``ConfigError`` if the table has equality deletes.
 
     PyIceberg's plan refuses those that it meets. It leaves out those whose bounds lie beside the range, and
     rows of theirs may be in a straddling file, which is newer than they are once it is written again.
@@ -176,7 +176,7 @@ def refuse_equality_deletes(table: Table) -> None:
 
 
 def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:
-    """Return how many rows stay and how many are in the ranges; reads three columns."""
+    """Return the number of rows that stay and of rows in the ranges; reads three columns."""
     rows_there = leaving = 0
     for rows in rows_of_file(table.io, task, table.schema().select(GENERATION, PARTITION, OFFSET)):
         rows_there += len(rows)
@@ -185,7 +185,7 @@ def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple
 
 
 class Overlap(StrEnum):
-    """How a file's rows relate to the ranges."""
+    """Relation of a file's rows to the ranges."""
 
     NONE = "none"  # no row of the file is in a range
     INSIDE = "inside"  # every row is: the file is dropped
@@ -194,22 +194,22 @@ class Overlap(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplacedOffsets:
-    """Offset ranges of one generation, touching ones merged: any number of a partition is fine."""
+    """Offset ranges of one generation with touching ones merged; a partition may have several."""
 
     generation: int
     places: Coordinates
 
     @classmethod
     def of(cls, generation: int, ranges: Iterable[OffsetRange]) -> ReplacedOffsets:
-        """Merge the ranges; empty ones go."""
+        """Merge the ranges; drop empty ones."""
         return cls(generation, Coordinates.of(ranges))
 
     def holds(self, rows: pa.Table) -> NDArray[np.bool_]:
-        """Return which rows are of the ranges; a row without coordinates is of none."""
+        """Return a mask of rows in the ranges; a row without coordinates is in none."""
         return self.places.holds(rows) & of_generation(rows, self.generation)
 
     def overlap(self, bounds: FileBounds | None) -> Overlap:
-        """Judge a file; without bounds (some row has no coordinates, or they were not counted) it straddles.
+        """Classify a file; without bounds (rows without coordinates, or not counted) it straddles.
 
         Bounds of several partitions do not say which offsets belong to which, so such a file is inside only
         when its whole span of offsets is replaced in each of them.
@@ -235,7 +235,7 @@ class ReplacedOffsets:
 
 
 class FilesByPath(_OverwriteFiles):
-    """An overwrite that looks into each manifest of data files of a spec that a dropped file has."""
+    """An overwrite that looks into each data manifest of a spec that a dropped file has."""
 
     def __init__(self, update: UpdateSnapshot) -> None:
         super().__init__(
@@ -246,7 +246,7 @@ class FilesByPath(_OverwriteFiles):
         )
 
     def schema(self) -> Schema:
-        """Return the table's, with the columns of past specs that are gone: values are written by type."""
+        """Return the table's schema with removed columns of past specs, whose values are written by type."""
         metadata = self._transaction.table_metadata
         schema = metadata.schema()
         needed = {each.source_id for spec in metadata.partition_specs for each in spec.fields}
@@ -256,7 +256,7 @@ class FilesByPath(_OverwriteFiles):
         return Schema(*schema.fields, *lost, schema_id=schema.schema_id) if lost else schema
 
     def _build_delete_files_partition_predicate(self) -> None:
-        """Do without one."""
+        """Disable the predicate."""
 
     def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
         is_needed = any(file.spec_id == spec_id for file in self._deleted_data_files)
@@ -264,7 +264,7 @@ class FilesByPath(_OverwriteFiles):
 
 
 def exchange_files(update: UpdateSnapshot, dropped: Iterable[DataFile], added: Iterable[DataFile]) -> int:
-    """Make the snapshot; returns its id."""
+    """Build the snapshot and return its id."""
     with FilesByPath(update) as producer:
         for file in dropped:
             producer.delete_data_file(file)

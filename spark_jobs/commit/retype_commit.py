@@ -1,4 +1,4 @@
-"""The commits of a column's change of type: the new column, then each file's rows with values in it."""
+"""Commits of a column's change of type: the new column, then each file's rows with converted values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableChange(BatchIntent):
-    """A change of columns or partitioning, with an empty snapshot; both are asked of the table as it is.
+    """A change of columns or partitioning with an empty snapshot, computed on the current table.
 
     It fences drains and replays that were planned before, adoption too: their files are of the table before.
     """
@@ -54,7 +54,7 @@ class TableChange(BatchIntent):
 
 @dataclass(frozen=True)
 class RetypeFileCommit(BatchIntent):
-    """One data file's rows, each as ``retyped`` makes it, in the place of the file; none is added or lost.
+    """A data file replaced by its rows with ``retyped`` applied; no row is added or lost.
 
     Staging raises ``CommitConflict`` when the file is not the table's any more, or a replay or a rollback
     came since: plan again.
@@ -67,7 +67,7 @@ class RetypeFileCommit(BatchIntent):
     _written: list[WrittenFile] = field(default_factory=list)
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:  # noqa: ARG002  (of Intent)
-        """Stage it on the table just loaded; what was written for an earlier try is used again."""
+        """Stage it on the table just loaded; files of an earlier try are used again."""
         progress = progress_of(table)
         if not may_replay(progress, self.batch):
             raise overtaken(self.batch, progress)

@@ -1,4 +1,4 @@
-"""The one call that changes a table, compared and swapped, and finding out whether it landed.
+"""The only call that changes a table: compare and swap, and finding out if it landed.
 
 PyIceberg's own ``commit_transaction`` is never used: with retries it rebases, so that a stale run and its
 replacement both land; without, it deletes the manifests after a 409 and does not look whether it landed.
@@ -57,7 +57,7 @@ Change: TypeAlias = "Callable[[Transaction], None]"
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A commit ready to be sent: manifests are written, the catalog knows nothing yet."""
+    """A commit ready to be sent: its manifests are written, the catalog does not know it yet."""
 
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
@@ -68,7 +68,7 @@ class Swap:
 def stage_append(
     table: Table, data_files: Sequence[DataFile], progress: Progress, summary: Mapping[str, str]
 ) -> Swap:
-    """Stage one snapshot with these files (none is fine) and ``progress``, anchored at that snapshot."""
+    """Stage one snapshot with these files (possibly none) and ``progress``, anchored at that snapshot."""
     return stage(table, partial(_append, data_files), progress, summary)
 
 
@@ -84,7 +84,7 @@ def stage(
     summary: Mapping[str, str],
     change: Change = lambda _: None,
 ) -> Swap:
-    """Stage the one snapshot that ``snapshot`` makes and ``progress``, anchored at that snapshot.
+    """Stage the snapshot that ``snapshot`` builds and ``progress``, anchored at that snapshot.
 
     There is always a snapshot, since the comparison is on main's snapshot id: a commit of properties alone
     would overwrite whatever came between. The table must have a snapshot: with a null id the
@@ -99,7 +99,7 @@ def stage(
 
 
 def stage_creation(table: Table, progress: Progress) -> Swap:
-    """Stage the first, empty snapshot of a table under a name only its creator knows.
+    """Stage the first, empty snapshot of a table under a name that only its creator knows.
 
     It carries no comparison on main: a null one means nothing on some catalogs, and nobody can interfere.
     """
@@ -147,7 +147,7 @@ def _stage(
 
 
 def _not_before(metadata: TableMetadata, update: TableUpdate) -> TableUpdate:
-    """Return the same with a snapshot later than the table's last change: clocks differ, or are set back.
+    """Return the swap with a snapshot later than the table's last change: clocks differ, or are set back.
 
     Java refuses a table whose times run backwards by more than a minute: catalog servers the commit, engines
     to read it.
@@ -159,7 +159,7 @@ def _not_before(metadata: TableMetadata, update: TableUpdate) -> TableUpdate:
 
 
 def _without_past(table: Table) -> Table:
-    """Return the table with no snapshot but the current one, which is all that the next is built on.
+    """Return the table with only the current snapshot, on which the next one is built.
 
     A PyIceberg transaction copies the whole metadata more than ten times, snapshot by snapshot: with a
     hundred of them that was four fifths of a commit's time.
@@ -176,7 +176,7 @@ def _without_past(table: Table) -> Table:
 
 
 def _drop_old_metadata_files(table: Table, response: CommitTableResponse) -> None:
-    """Delete the metadata files that fell out of the table's metadata log, as its properties ask for.
+    """Delete the metadata files that dropped out of the table's metadata log, as its properties request.
 
     PyIceberg does so only in the transaction that is not used here. Best effort: the commit stands, and what
     stays behind is removed with other orphans.
@@ -196,7 +196,7 @@ def _drop_old_metadata_files(table: Table, response: CommitTableResponse) -> Non
 
 
 def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Mapping[str, str]) -> Swap:
-    """Stage an empty snapshot on top of ``snapshot_id``, compared with what main is now.
+    """Stage an empty snapshot on top of ``snapshot_id``, compared with the current main.
 
     The snapshot must be in the table's metadata. Columns that others took the place of since are back.
     """
@@ -213,7 +213,7 @@ def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Ma
 
 
 def _as_it_was(table: Table, snapshot_id: int) -> Table:
-    """Return the table with main at a snapshot that its metadata has, to build on."""
+    """Return the table with main at a snapshot in its metadata, to build on."""
     main = table.metadata.refs[MAIN_BRANCH]
     earlier = table.metadata.model_copy(
         update={
@@ -229,7 +229,7 @@ def _as_it_was(table: Table, snapshot_id: int) -> Table:
 
 
 def _schema_of(table: Table, snapshot_id: int) -> int:
-    """Return the table's schema, or a mirror's of then where other columns have the names of its own today.
+    """Return the table's schema, or a mirror's earlier schema if other columns now have its names.
 
     A rebuild puts another column in the place of one whose type was changed: the values of then are in that.
     """
@@ -272,7 +272,7 @@ class Committed:
 
 
 class CatalogAccess(Protocol):
-    """What a commit needs of a job's connections."""
+    """The parts of a job's connections that a commit needs."""
 
     @property
     def open_catalog(self) -> Callable[[], Catalog]:
@@ -280,15 +280,15 @@ class CatalogAccess(Protocol):
 
     @property
     def state(self) -> CreateOnlyStore:
-        """What lies under ``state:``."""
+        """The storage under ``state:``."""
 
     @property
     def fail_points(self) -> FailPoints:
-        """Where tests let it die."""
+        """The fail points."""
 
 
 class Intent(Protocol):
-    """What should land: plain values that become a swap on whatever the table is by then."""
+    """Plain values of a commit, which become a swap on the current table."""
 
     @property
     def identifier(self) -> str:
@@ -300,14 +300,14 @@ class Intent(Protocol):
 
     @property
     def fail_point(self) -> str:
-        """What places on the commit's way are called by."""
+        """Name of the commit in fail points."""
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
-        """Write the manifests for the table just loaded; raise when the commit is wrong by now."""
+        """Write the manifests for the table just loaded; raise if the commit is no longer right."""
 
 
 def land(connections: CatalogAccess, intent: Intent) -> Committed:
-    """Commit, or find that the attempt has landed already; return the commit that landed.
+    """Commit, or find that the attempt has already landed; return the landed commit.
 
     While only main moves (compaction, another writer) the same files are staged again on the new main.
     Raises what ``stage`` raises, ``CommitStateUnknown`` when a swap was sent and cannot be found, and
@@ -350,7 +350,7 @@ def land(connections: CatalogAccess, intent: Intent) -> Committed:
 
 @contextmanager
 def _loaded(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Iterator[tuple[Catalog, Table]]:
-    """Give the table through a new catalog object; once a swap was sent, not to see it leaves it unknown."""
+    """Load the table through a new catalog object; after a swap was sent, a failure leaves it unknown."""
     with ExitStack() as stack:
         try:
             catalog = stack.enter_context(released(connections.open_catalog()))
@@ -363,7 +363,7 @@ def _loaded(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Ite
 
 
 def _read_back(connections: CatalogAccess, intent: Intent, failure: Exception, retries: int) -> Committed:
-    """Look for the attempt a few times; a catalog that is away is asked again like one that shows nothing.
+    """Look for the attempt several times; an unavailable catalog is retried.
 
     What is not seen then is unknown; a refusal is told as the one it is, and settled like all else.
     """

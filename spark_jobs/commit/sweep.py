@@ -1,4 +1,4 @@
-"""Deleting the files of an attempt that can never land; recovery decides that it cannot."""
+"""Deletion of the files of an attempt that can never land, as decided by recovery."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sweep_files(
     before_delete: Callable[[], None],
     spared: Iterable[str] = (),
 ) -> int:
-    """Delete the attempt's files that no snapshot of the tables names and none owes; return how many.
+    """Delete the attempt's files that no snapshot or pending list references; return their number.
 
     ``tables`` were loaded after the offsets had passed the attempt's starts, the data table first: what moves
     from "owed" to "named" in between is then seen in one of the two. Below the folders ``spared`` nothing is
@@ -39,7 +39,7 @@ def sweep_files(
 
 
 def sweep_prefix(table: Table, prefix: str) -> None:
-    """Delete the table's files whose names begin so and that no snapshot names: none can ever be committed.
+    """Delete the table's files with this name prefix that no snapshot references and none ever will.
 
     The table was loaded after that had become certain.
     """
@@ -61,7 +61,7 @@ def _delete_unnamed(files: Sequence[str], tables: Sequence[Table], before_delete
 
 
 def _files_of(attempt: Attempt, tables: Sequence[Table]) -> list[str]:
-    """Return every file with the attempt's name, those of failed tries and killed writers included."""
+    """Return every file with the attempt's name, including those of failed tries and killed writers."""
     begun = attempt.entry(FlushStart)
     fragment = begun.file_prefix if begun else attempt.uuid
     logged = {begun.data_location, begun.dead_letter_location, *begun.routed_locations} if begun else set()

@@ -1,4 +1,4 @@
-"""The birth of a table: made under a private name, given a first snapshot, then renamed."""
+"""Table creation: under a private name, with a first snapshot, then renamed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def create_table(
     bindings: Iterable[Binding] = (),
     identity: Sequence[str] = IDENTITY,
 ) -> Table:
-    """Make the table, or load the one another creator made first; then its progress is that one's.
+    """Create the table, or load the one that another creator made first, with its progress.
 
     ``schema`` has the JSON's columns only; ``properties`` go on top of Sluice's own; ``progress`` holds the
     resolved start offsets and the source's identity. With ``dead_letters`` its dead-letter table is made
@@ -107,7 +107,7 @@ def create_dead_letter_table(
     *,
     location: str | None = None,
 ) -> Table:
-    """Make the dead-letter table of the data table ``identifier``, or load the one that is there.
+    """Create the dead-letter table of the data table ``identifier``, or load the existing one.
 
     It is born knowing no partition: its offsets move only with batches that have dead letters, and a creator
     that dies before it makes the data table must not leave start offsets that a later one did not choose.
@@ -134,7 +134,7 @@ def create_dead_letter_table(
 
 
 def unknowing(progress: Progress) -> Progress:
-    """Return the progress that a table is born with which is owed rows by one of this progress."""
+    """Return the initial progress of a table that receives rows of a table with this progress."""
     return replace(
         progress,
         next_offsets={},
@@ -160,7 +160,7 @@ def create_and_rename(
     progress: Progress,
     order: SortOrder = UNSORTED_SORT_ORDER,
 ) -> Table:
-    """Make a table whose first snapshot carries ``progress``; the one of another creator who was first.
+    """Create a table with ``progress`` in its first snapshot, or return another creator's.
 
     ``schema`` has its final field ids. Raises ``RetryableError`` and ``ConfigError``.
     """
@@ -251,7 +251,7 @@ def create_routed_table(
     properties: Mapping[str, str],
     location: str | None = None,
 ) -> Table:
-    """Make the table, or load the one that is there.
+    """Create the routed table, or load the existing one.
 
     Of ``own``'s columns it is born with those that it is partitioned or sorted by; others come with rows that
     have values in them. Raises ``ConfigError`` (``not-routed-from``) for a table that rows of another one are
@@ -280,13 +280,13 @@ def create_routed_table(
 
 
 def refuse_other_origin(table: Table, own_uuid: str) -> None:
-    """Raise ``ConfigError`` (``not-routed-from``) unless the table was made for rows of that one."""
+    """Raise ``ConfigError`` (``not-routed-from``) unless the table was created for this table's rows."""
     if progress_of(table).routed_from != own_uuid:
         raise fault("not-routed-from", table=".".join(table.name()))
 
 
 def _schema(own: Schema, named: set[str]) -> Schema:
-    """Return the columns that hold what is named, a field of a struct as well, and every table's own."""
+    """Return the schema with the named columns, or fields of a struct, and the fixed ones."""
     holding = {part for name in named for part in (name, name.partition(".")[0])} - {*METADATA_COLUMNS}
     fields = [field for field in own.fields if field.name in holding]
     key_is_binary = isinstance(own.find_type(KEY), BinaryType)

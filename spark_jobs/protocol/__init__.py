@@ -1,1 +1,1 @@
-"""The words every room speaks, and the rules of the commit protocol that need nothing else. Pure."""
+"""Vocabulary of all packages, and the rules of the commit protocol. Pure."""

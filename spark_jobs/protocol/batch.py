@@ -1,4 +1,4 @@
-"""A batch: the offset ranges that become one commit, what its tasks account for and hand back. Pure."""
+"""A batch: the offset ranges of one commit, and the counts and files of its tasks. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """An operator stopped the pipeline's drains; ``at_ms`` is milliseconds since the epoch."""
+    """A pause of the pipeline's drains by an operator; ``at_ms`` is milliseconds since the epoch."""
 
     reason: str
     actor: str
@@ -29,7 +29,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActState:
-    """What a table remembers of operators' acts, as part of its ``Progress``; a field with a default is all.
+    """State of operators' acts, stored with the table as part of its ``Progress``; fields need a default.
 
     ``skipped`` are the offsets an operator left out. ``rollbacks`` counts the table's: offsets come round
     again after one, so it fences the drains that were planned before; a change of columns or partitioning
@@ -83,13 +83,13 @@ class Batch:
 
     @property
     def records(self) -> int:
-        """How many records it is of, at most: offsets of its ranges, or letters."""
+        """Upper bound of the batch's records: offsets of its ranges, or dead letters."""
         return self.letters.letters if self.letters else self.ranges.records
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one task reads: ranges ordered by partition and offset, bounded in bytes."""
+    """Input of one task: ranges ordered by partition and offset, bounded in bytes."""
 
     split_id: int
     ranges: tuple[OffsetRange, ...]
@@ -97,7 +97,7 @@ class Split:
 
 @stored_as(dict[str, int], write=dict, read=lambda terms: Balance(terms))  # noqa: PLW0108  (is not there yet)
 class Balance(dict[str, int]):
-    """Where the offsets of one partition's range went, by name: they must all be accounted for.
+    """Counts of the offsets of one partition's range by outcome; every offset must be accounted for.
 
     The four ``TERMS`` are always there. ``gaps`` are offsets that hold no readable record: control markers,
     aborted transactions, compaction; every other term counts records. One that is not among the four is
@@ -135,12 +135,12 @@ class Balance(dict[str, int]):
 
     @property
     def kept(self) -> int:
-        """Records that are in one of the tables."""
+        """Records in any of the tables."""
         return self.all_rows + self.dead_letters
 
     @property
     def further(self) -> dict[str, int]:
-        """The terms that are not among the four."""
+        """The counts other than the four standard ones."""
         return {name: offsets for name, offsets in self.items() if name not in TERMS}
 
     @property
@@ -167,7 +167,7 @@ def total(balances: Iterable[Balance]) -> Balance:
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """What a batch came to: where its offsets went by partition, bytes of keys and values read, its files.
+    """Record and byte counts of a batch, by partition, and its files.
 
     ``dead_letter_phases`` say which step its dead letters did not pass; empty where a version before wrote.
     ``filtered_reasons`` say why a filter left records out, ``routed_tables`` where routed rows go.
@@ -188,7 +188,7 @@ class BatchCounts:
         return total(self.balances.values())
 
     def shown(self, batch: Batch) -> dict[str, Any]:
-        """Return what screens show of every batch, as plain data."""
+        """Return what screens show for every batch, as plain data."""
         return {
             "batch_id": batch.batch_id,
             "attempt": batch.attempt,
@@ -202,14 +202,14 @@ class BatchCounts:
 
 
 def unbalanced(ranges: OffsetRanges, balances: Mapping[int, Balance]) -> dict[int, int]:
-    """By partition, how many offsets are unaccounted for (negative: counted twice); empty when none are."""
+    """Return unaccounted offsets by partition (negative: counted twice); empty if there are none."""
     off = {r.partition: len(r) - balances.get(r.partition, Balance()).offsets for r in ranges}
     return {partition: missing for partition, missing in off.items() if missing}
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """One Parquet file, from the writer to the commit; ``spark_jobs.lake.data_files`` makes and reads it.
+    """One Parquet file, from the writer to the commit; see ``spark_jobs.lake.data_files``.
 
     Its JSON form, these names in this order, stands in tasks' outcomes, the transaction log and table
     properties. ``rows`` and ``bytes`` are its size; counts and bounds go by field id. Bounds and the values
@@ -237,7 +237,7 @@ def counts(
     reasons: Mapping[str, int] | None = None,
     tables: Mapping[str, int] | None = None,
 ) -> str:
-    """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name.
+    """Return counts of records by outcome: ``2 rows, 1 dead letter, 0 tombstones``, then others.
 
     With ``phases`` dead letters are told apart: ``3 dead letters (2 decode, 1 key)``; with ``reasons`` those
     that a filter left out, with ``tables`` those that are routed to others.
@@ -257,7 +257,7 @@ def _told_apart(numbers: Mapping[str, int] | None) -> str:
 
 
 def paused_line(paused: Pause) -> str:
-    """Return since when, by whom and why a pipeline is paused."""
+    """Return a line with the time, actor and reason of a pipeline's pause."""
     return f"paused since {when(paused.at_ms * 1000)} by {paused.actor}: {paused.reason}"
 
 
@@ -274,7 +274,7 @@ class OutcomeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one task wrote, or all tasks of a batch.
+    """Files and counts written by one task, or by all tasks of a batch.
 
     ``balances`` by partition; ``max_timestamp_ms`` the largest record time by partition (absent when none
     had one); ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write; threads: librdkafka's);
@@ -312,7 +312,7 @@ class Written:
 
     @property
     def routed_rows(self) -> dict[str, int]:
-        """How many rows each table gets that they are routed to."""
+        """Number of routed rows by table."""
         return {table: sum(file.rows for file in files) for table, files in self.routed_files.items()}
 
 
@@ -322,7 +322,7 @@ _NAME_CHARACTERS = 100
 
 
 def add_ignored(counted: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Return the sums by name; beyond so many names, which records choose, all others are one."""
+    """Return the sums by name; names beyond a limit, which records choose, are added up as one."""
     sums = dict(counted)
     for name, values in more.items():
         known = name[:_NAME_CHARACTERS]
@@ -333,7 +333,7 @@ def add_ignored(counted: Mapping[str, int], more: Mapping[str, int]) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class SplitOutcome:
-    """One split's result.
+    """Result of one split.
 
     ``written`` with WRITTEN only, ``evidence`` (JSON of ``spark_jobs.schema.evidence``) with OBSERVED only,
     or ``lacking``, the columns that tables need for rows routed to them,

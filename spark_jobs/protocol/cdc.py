@@ -1,4 +1,4 @@
-"""How far a mirror's table is in its source's own log: kept with its progress, in the same commit. Pure."""
+"""A mirror's position in its source's log, stored with the progress in the same commit. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.protocol.texts import stored_as
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The furthest an event of a partition stood: of the last commit told before it, and its own.
+    """The furthest position of an event of a partition: of the commit before it, and its own.
 
     They are compared in this order: transactions that overlap are told commit by commit, and their own
     positions go back. It says nothing of events of another ``identity`` of the source, of which there is one
@@ -31,7 +31,7 @@ class _OfSource:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What a source said is under its name; of one without, and of earlier versions, beside ``sources``."""
+    """Stored form: one entry per source name; an unnamed source, and early versions, use the top level."""
 
     key: tuple[str, ...] | None = None
     positions: dict[int, Position] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def _read(stored: _Stored) -> Cdc:
 @stored_as(_Stored, write=_write, read=_read)
 @dataclass(frozen=True, slots=True)
 class Cdc:
-    """What the fold of the next batch goes on from.
+    """State from which the fold of the next batch continues.
 
     ``key`` names the fields of the table's keys, none of keys that are text; None before the first key.
     ``positions`` are by partition. Rows of a sequence below ``truncated_below``, or of an earlier identity of
@@ -90,7 +90,7 @@ class Cdc:
     is_spelled: bool = False
 
     def anew(self, begins: Mapping[int, int]) -> Cdc:
-        """Return what a fold goes on from that begins at these offsets: restarts before are behind it."""
+        """Return the state for a fold that begins at these offsets, without the restarts before them."""
         later = (
             firsts
             for firsts in self.restarts
@@ -100,9 +100,9 @@ class Cdc:
 
     @property
     def latest_begin(self) -> dict[int, int]:
-        """Return by partition where the source began anew last; none where it never did."""
+        """Return the offsets of the source's last restart by partition; empty if there was none."""
         return self.restarts[-1] if self.restarts else {}
 
     def restarted(self, firsts: Mapping[int, int]) -> Cdc:
-        """Return the same with one more identity of the source, whose first offsets these are."""
+        """Return this state with one more restart of the source, which begins at these offsets."""
         return replace(self, restarts=(*self.restarts, dict(firsts)))

@@ -1,4 +1,4 @@
-"""The summary of a commit: what is written into a snapshot beside its files, and what is read from one. Pure.
+"""Snapshot summaries: the keys that a commit writes, and reading them back. Pure.
 
 Its words never change: older and newer versions read each other's. A summary goes when its snapshot expires;
 what must stay is a table property, see ``progress``. The transaction log keeps the part of a batch's summary
@@ -53,12 +53,12 @@ _PUBLISHED_BY = "sluice.published-by"
 
 
 def attempt_summary(attempt: str) -> dict[str, str]:
-    """Return whose commit it is."""
+    """Return the summary of the commit's attempt."""
     return {_ATTEMPT: attempt}
 
 
 def offsets_summary(attempt: str, ranges: OffsetRanges) -> dict[str, str]:
-    """Return whose commit it is, and the offsets [start, end) it brings, by partition."""
+    """Return the summary of the attempt and the offsets [start, end) it commits, by partition."""
     return {
         **attempt_summary(attempt),
         _START_OFFSETS: _by_partition(ranges.starts),
@@ -67,7 +67,7 @@ def offsets_summary(attempt: str, ranges: OffsetRanges) -> dict[str, str]:
 
 
 def batch_summary(batch: Batch) -> dict[str, str]:
-    """Return what every commit of a batch says of it."""
+    """Return the summary that every commit of a batch has."""
     words = {
         _KIND: batch.kind.name,
         _BATCH_ID: batch.batch_id,
@@ -77,7 +77,7 @@ def batch_summary(batch: Batch) -> dict[str, str]:
 
 
 def progress_summary(progress: Progress, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return where the table stands with the commit, and the digest of the ``properties`` it leaves."""
+    """Return the table's offsets after the commit, and the digest of its ``properties``."""
     words = {
         _GENERATION: str(progress.generation),
         _NEXT_OFFSETS: _by_partition(progress.next_offsets),
@@ -87,7 +87,7 @@ def progress_summary(progress: Progress, properties: Mapping[str, str]) -> dict[
 
 
 def digest(properties: Mapping[str, str]) -> str:
-    """Return a digest of the ``sluice.*`` properties, by which one that is set by hand later is found out.
+    """Return a digest of the ``sluice.*`` properties, which reveals a property set by hand later.
 
     The first 16 hex digits of their SHA-256, whatever the spacing of JSON in them. The anchor is left out: it
     is the id of the very snapshot whose summary keeps the digest.
@@ -99,7 +99,7 @@ def digest(properties: Mapping[str, str]) -> str:
 def actor_summary(
     actor: str, run_id: str, *, version: str | None = None, reason: str | None = None
 ) -> dict[str, str]:
-    """Return who commits, in which run and by which version of Sluice, and why."""
+    """Return the actor, run, version of Sluice and reason of a commit."""
     words = {_ACTOR: actor, _RUN_ID: run_id, _VERSION: version, _REASON: reason}
     return {name: word for name, word in words.items() if word is not None}
 
@@ -117,7 +117,7 @@ def counts_summary(
     unlisted: Mapping[str, int] | None = None,
     valid_through_ms: int | None,
 ) -> dict[str, str]:
-    """Return what became of the batch's offsets, by partition, and what the consumers counted.
+    """Return counts of the batch's offsets by outcome and partition, and the consumers' counts.
 
     ``ignored`` are values without a column by the name of their field, ``phases`` dead letters by theirs,
     ``reasons`` records that a filter left out, ``routed`` rows by the table they go to, ``unlisted`` those
@@ -141,7 +141,7 @@ def counts_summary(
 
 
 def schemas_summary(schemas: Mapping[SchemaKey, str]) -> dict[str, str]:
-    """Return by which schemas values were read that the table does not know yet, with digests.
+    """Return the schemas, with digests, by which values were read and that the table does not have yet.
 
     Whoever commits the files later learns it from here: it must know them as well as who wrote them.
     """
@@ -149,7 +149,7 @@ def schemas_summary(schemas: Mapping[SchemaKey, str]) -> dict[str, str]:
 
 
 def gate_summary(*, is_held: bool) -> dict[str, str]:
-    """Return how a batch did at its quality gates.
+    """Return the batch's results at its quality gates.
 
     It is one object of the log with the files or nothing: nobody can see the files of a held batch without
     seeing that they must not be committed.
@@ -158,39 +158,39 @@ def gate_summary(*, is_held: bool) -> dict[str, str]:
 
 
 def adoption_summary(run_id: str) -> dict[str, str]:
-    """Return which run commits the files of another."""
+    """Return the run that commits the files of another run."""
     return {_ADOPTED_BY: run_id}
 
 
 def publication_summary(actor: str, reason: str) -> dict[str, str]:
-    """Return who publishes a held batch, and why."""
+    """Return the actor and reason of publishing a held batch."""
     return {_PUBLISHED_BY: actor, _REASON: reason}
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSummary:
-    """A summary read back; what it does not say is None, 0 or empty, as each property tells."""
+    """A summary read back; missing entries are None, 0 or empty, as documented for each property."""
 
     words: Mapping[str, str]
 
     @property
     def is_of_sluice(self) -> bool:
-        """True if Sluice made the commit."""
+        """True if Sluice wrote the commit."""
         return any(name.startswith(PREFIX) for name in self.words)
 
     @property
     def attempt(self) -> str | None:
-        """The uuid of the attempt whose commit it is."""
+        """Uuid of the commit's attempt."""
         return self.words.get(_ATTEMPT)
 
     @property
     def kind(self) -> str | None:
-        """The name of the work that it is for: one of ``WORKS``, or one that a newer version knows."""
+        """Name of the commit's work: one of ``WORKS``, or one that only a newer version knows."""
         return self.words.get(_KIND)
 
     @property
     def work(self) -> Work:
-        """What the commit is for; versions that only drained named no kind."""
+        """The commit's work; early versions, which only drained, wrote no name."""
         return work_of(self.kind or DRAIN.name)
 
     @property
@@ -200,22 +200,22 @@ class CommitSummary:
 
     @property
     def letters(self) -> str | None:
-        """The name of the file with the dead letters that it sent through again."""
+        """Name of the file with the dead letters of a redrive."""
         return self.words.get(_LETTERS)
 
     @property
     def start_offsets(self) -> dict[int, int]:
-        """The first offsets of what it brings, by partition."""
+        """First offsets of the commit, by partition."""
         return _offsets(self.words.get(_START_OFFSETS, "{}"))
 
     @property
     def ranges(self) -> OffsetRanges:
-        """The offsets that it brings; none of a commit that brings none."""
+        """Offsets of the commit; empty for a commit without offsets."""
         return OffsetRanges.between(self.start_offsets, _offsets(self.words.get(_END_OFFSETS, "{}")))
 
     @property
     def drained(self) -> dict[int, int]:
-        """The first offsets of a drain, by partition; none of other commits."""
+        """First offsets of a drain, by partition; empty for other commits."""
         return self.work.new(self.start_offsets) or {}
 
     @property
@@ -225,27 +225,27 @@ class CommitSummary:
 
     @property
     def generation(self) -> int:
-        """The generation of the topic that the table stands in with it."""
+        """The topic's generation in the table after the commit."""
         return int(self.words.get(_GENERATION, 0))
 
     @property
     def next_offsets(self) -> dict[int, int]:
-        """The offsets that the table stands at with it, by partition."""
+        """The table's next offsets after the commit, by partition."""
         return _offsets(self.words.get(_NEXT_OFFSETS, "{}"))
 
     @property
     def cdc(self) -> Cdc | None:
-        """How far a mirror is in its source's log with it."""
+        """A mirror's position in its source's log after the commit."""
         return _CDCS.from_json(self.words[_CDC]) if _CDC in self.words else None
 
     @property
     def properties_digest(self) -> str | None:
-        """The digest of the properties it left; None of a version that knew no digest."""
+        """Digest of the properties after the commit; None if an early version wrote it."""
         return self.words.get(_PROPERTIES_DIGEST)
 
     @property
     def balances(self) -> tuple[Balance, ...] | None:
-        """What became of the offsets, partition by partition; None for a commit that drains nothing."""
+        """Counts of offsets by outcome and partition; None for a commit that drains nothing."""
         if (text := self.words.get(_BALANCE)) is None:
             return None
         further = json.loads(self.words.get(_BALANCE_TERMS, "{}"))
@@ -257,7 +257,7 @@ class CommitSummary:
 
     @property
     def dead_letter_phases(self) -> dict[str, int]:
-        """Dead letters by the phase that they did not pass; empty where the version did not count them so."""
+        """Dead letters by failed phase; empty if an early version wrote the commit."""
         return _COUNTS.from_json(self.words.get(_PHASES, "{}"))
 
     @property
@@ -267,32 +267,32 @@ class CommitSummary:
 
     @property
     def routed_tables(self) -> dict[str, int]:
-        """Rows by the table that they are routed to."""
+        """Rows by the table to which they are routed."""
         return _COUNTS.from_json(self.words.get(_ROUTED, "{}"))
 
     @property
     def unlisted_values(self) -> dict[str, int]:
-        """Rows that stay for want of a table listed for their value, by value."""
+        """Rows that stay because no table is listed for their value, by value."""
         return _COUNTS.from_json(self.words.get(_UNLISTED, "{}"))
 
     @property
     def records(self) -> int:
-        """How many offsets it brings."""
+        """Number of offsets in the commit."""
         return self.count(_RECORDS)
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of the Kafka values and keys that it brings."""
+        """Bytes of Kafka keys and values in the commit."""
         return self.count(_BYTES_READ)
 
     @property
     def valid_through_ms(self) -> int | None:
-        """Record time up to which the table is complete with it, in milliseconds since the epoch."""
+        """Record time up to which the table is complete after the commit, in milliseconds since the epoch."""
         return self.count(_VALID_THROUGH) if _VALID_THROUGH in self.words else None
 
     @property
     def kafka(self) -> dict[str, int]:
-        """What the consumers of the tasks counted, by name; empty when it cannot be read."""
+        """The consumers' counts of the tasks, by name; empty if unreadable."""
         try:
             return {name: int(number) for name, number in json.loads(self.words.get(_KAFKA, "{}")).items()}
         except (ValueError, AttributeError, TypeError):
@@ -300,7 +300,7 @@ class CommitSummary:
 
     @property
     def schemas(self) -> dict[SchemaKey, str]:
-        """The digests of schemas that the table did not know before; empty when it brings none."""
+        """Digests of schemas that are new to the table; empty if there are none."""
         return _DIGESTS.from_json(self.words.get(_SCHEMAS, "{}"))
 
     @property
@@ -309,12 +309,12 @@ class CommitSummary:
         return self.words.get(_GATE) == _GATE_HELD
 
     def count(self, name: str) -> int:
-        """Return a number of the summary, for example Iceberg's own ``added-records``."""
+        """Return a count of the summary, for example Iceberg's own ``added-records``."""
         return int(self.words.get(name, 0))
 
     @property
     def live_rows(self) -> int:
-        """The rows that readers see, by Iceberg's own totals: those in files, less those deleted in them."""
+        """Rows that readers see, by Iceberg's totals: rows in files, less deleted ones."""
         return max(0, self.count("total-records") - self.count("total-position-deletes"))
 
 

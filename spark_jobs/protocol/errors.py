@@ -1,4 +1,4 @@
-"""Every error Sluice raises on purpose, split by what the caller does about it. Pure.
+"""Errors that Sluice raises on purpose, by what the caller does about them. Pure.
 
     SluiceError
     ├── RetryableError       a broker, catalog or store is away: try again later, bounded
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SluiceError(Exception):
-    """An error with coordinates and a hint that says what to do.
+    """An error with coordinates, and a hint with the fix.
 
     ``code`` is a stable slug; ``where`` maps names (``pipeline``, ``table``, ``batch``, ``range``) to values.
     ``before`` are a batch's ranges up to the records that stop it, which may be committed; None: none may.
@@ -70,20 +70,20 @@ class RetryableError(SluiceError):
 
 
 class CommitConflict(SluiceError):
-    """The table's offsets moved: another run committed this range. Its files may be ours: delete nothing."""
+    """Another run committed this range and moved the offsets. Its files may be ours: delete nothing."""
 
     exit_code = 76
 
 
 class CommitStateUnknown(SluiceError):
-    """The commit was sent and its outcome could not be established. The next recovery settles it."""
+    """A commit was sent and its outcome is unknown. The next recovery determines it."""
 
     exit_code = 75
     is_retryable = True
 
 
 class OffsetsUnavailable(SluiceError):
-    """Kafka does not hold the range any more; continuing would lose records silently."""
+    """Kafka no longer has the range; continuing would lose records silently."""
 
     exit_code = 65
 
@@ -95,7 +95,7 @@ class SourceChanged(SluiceError):
 
 
 class BatchHeld(SluiceError):
-    """A batch was written and does not meet a quality gate: later batches wait until an operator decides."""
+    """A batch was written but failed a quality gate: later batches wait until an operator decides."""
 
     exit_code = 65
 
@@ -107,19 +107,19 @@ class BadRecord(SluiceError):
 
 
 class ConfigError(SluiceError):
-    """The configuration, the rights or the machine's set-up must be changed before anything can work."""
+    """The configuration, the permissions or the machine's setup must be changed first."""
 
     exit_code = 78
 
 
 class CorruptLog(SluiceError):
-    """A log object or a table's properties are of a newer version, or not what was written."""
+    """A log object or the table's properties are damaged, or of a newer version."""
 
     exit_code = 70
 
 
 class Unexpected(SluiceError):
-    """An error that Sluice has no name for: a bug of its own, or of a library."""
+    """An error without a name in Sluice: a bug in Sluice or in a library."""
 
     exit_code = 70
 
@@ -128,7 +128,7 @@ KINDS: dict[str, type[SluiceError]] = {kind.__name__: kind for kind in SluiceErr
 
 
 def fault(name: str, /, **places: object) -> SluiceError:
-    """Return the error that errors.toml has under the name: a code, or ``code.way`` if it is met in several.
+    """Return the error with this name in errors.toml: a code, or ``code.way`` for one of several variants.
 
     ``places`` fill its texts. Those that are coordinates, or in no text, are told beside the message too.
     """
@@ -142,7 +142,7 @@ def fault(name: str, /, **places: object) -> SluiceError:
 
 
 def _filled(text: str, places: Mapping[str, object]) -> str:
-    """Return the text with its places; if some are missing they are told after it: the error stays itself."""
+    """Return the text with its placeholders filled; if some are missing, the values are appended."""
     try:
         return text.format_map(places)
     except (LookupError, ValueError):
@@ -151,14 +151,14 @@ def _filled(text: str, places: Mapping[str, object]) -> str:
 
 @functools.cache
 def _catalogue() -> tuple[dict[str, Any], frozenset[str]]:
-    """Return what errors say by code, and the names of coordinates; it is read from a shipped zip too."""
+    """Return the texts of errors by code, and the names of coordinates; works in a shipped zip too."""
     catalogue = tomllib.loads((pkgutil.get_data(__package__, "errors.toml") or b"").decode())
     return catalogue, frozenset(catalogue.pop("coordinates"))
 
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Name the extra of what the body imports where it is not installed. Raises ``ConfigError``."""
+    """Name the missing extra if an import in the body fails. Raises ``ConfigError``."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -170,18 +170,18 @@ def needs(extra: str) -> Iterator[None]:
 
 
 def named(error: Exception, mend: str) -> SluiceError:
-    """Return the error, under a name where it has none; ``mend`` is the command that shows where it was."""
+    """Return the error, as ``unexpected`` without a code; ``mend`` is the command to run with --debug."""
     return error if isinstance(error, SluiceError) else fault("unexpected", why=first_line(error), mend=mend)
 
 
 def first_line(error: Exception) -> str:
-    """Return a library's exception as one line: its type and the first line it tells."""
+    """Return a library's exception as one line: its type and the first line of its text."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def error_to_json(error: SluiceError) -> dict[str, Any]:
-    """The error as plain data, for a border that loses exception types (a Spark task's result)."""
+    """Return the error as plain data, for a boundary that loses exception types (a Spark task's result)."""
     return {
         "kind": type(error).__name__,
         "message": error.message,
@@ -192,5 +192,5 @@ def error_to_json(error: SluiceError) -> dict[str, Any]:
 
 
 def error_from_json(value: dict[str, Any]) -> SluiceError:
-    """The same error again, of the same kind."""
+    """Return the error of ``error_to_json``, of the same kind."""
     return _restore(KINDS[value["kind"]], value["message"], value["code"], value["hint"], value["where"])

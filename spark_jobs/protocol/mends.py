@@ -1,4 +1,4 @@
-"""The commands that errors' hints, findings and checks tell a person to type. Pure."""
+"""Commands in the hints of errors, findings and checks. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CommandName = Literal[
 
 
 def command(name: CommandName, pipeline: str, *arguments: str) -> str:
-    """Return the command as it is typed; ``pipeline`` is ``PIPELINE`` where an error does not know it."""
+    """Return the command as typed; ``pipeline`` is ``PIPELINE`` where the error does not know it."""
     return " ".join(("./sluice", name, pipeline, *arguments))
 
 
 def act(name: CommandName, pipeline: str, *arguments: str, quote: str = "'") -> str:
-    """Return the command of an act, which is not done without a reason."""
+    """Return the command of an act, which requires a reason."""
     return command(name, pipeline, *arguments, f"--reason {quote}...{quote}")
 
 

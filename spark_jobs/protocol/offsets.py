@@ -1,4 +1,4 @@
-"""Offset ranges, how they are cut and compared, and by which schemas the records of each are read. Pure."""
+"""Offset ranges: cutting, comparing, and the schemas of their records. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OffsetRange:
 )
 @dataclass(frozen=True, slots=True)
 class OffsetRanges:
-    """At most one range per partition, in partition order: what one batch covers."""
+    """The ranges of one batch: at most one per partition, in partition order."""
 
     ranges: tuple[OffsetRange, ...]
 
@@ -76,16 +76,16 @@ class OffsetRanges:
 
     @property
     def ends(self) -> dict[int, int]:
-        """End offset (exclusive) by partition: the next offset once the batch is committed."""
+        """End offset (exclusive) by partition: the next offset after the commit."""
         return {r.partition: r.end for r in self.ranges}
 
     @property
     def records(self) -> int:
-        """Number of offsets covered; an upper bound of the records there are (markers, compaction)."""
+        """Number of offsets covered; an upper bound of the number of records (markers, compaction)."""
         return sum(len(r) for r in self.ranges)
 
     def before(self, stops: Mapping[int, int]) -> OffsetRanges:
-        """Return what lies before these offsets, one by partition; all of a partition without one."""
+        """Return the ranges up to these offsets, one by partition; whole partitions if none is given."""
         ends = {r.partition: min(r.end, max(r.start, stops.get(r.partition, r.end))) for r in self.ranges}
         return OffsetRanges(tuple(r for r in OffsetRanges.between(self.starts, ends) if len(r)))
 
@@ -173,7 +173,7 @@ class SchemaId:
 @stored_as(str, write=str, read=lambda text: SchemaKey.parse(text))  # noqa: PLW0108  (is not there yet)
 @dataclass(frozen=True, slots=True)
 class SchemaKey:
-    """What a value, or a record's key, names as its schema.
+    """Schema id in a value or a record's key.
 
     An id, and in Protobuf which message of it, by index at each level. Its text is that of the id, with
     indexes ``7:0.1``, of a record's key ``key/7``. Those of values come first in order.
@@ -214,7 +214,7 @@ class SchemaKey:
 )
 @dataclass(frozen=True, slots=True)
 class SchemaSpan:
-    """``key`` reads what stands at these offsets, by partition, and after them, until a later span begins.
+    """``key`` reads the records from these offsets on, by partition, until a later span begins.
 
     The first one reads all that is before any, too: what was drained when something else was configured.
     """
@@ -227,12 +227,12 @@ Spans: TypeAlias = tuple[SchemaSpan, ...]
 
 
 def spans_of(spans: Spans, *, of_key: bool) -> Spans:
-    """Return those of records' keys, or those of values."""
+    """Return the spans of records' keys, or those of values."""
     return tuple(span for span in spans if span.key.of_key is of_key)
 
 
 def spans_after_drain(spans: Spans, keys: Iterable[SchemaKey], starts: Mapping[int, int]) -> Spans:
-    """Return the spans with a batch that begins at these offsets; there is a new one for another schema."""
+    """Return the spans with a batch that begins at these offsets; another schema adds a span."""
     for key in keys:
         last = next(reversed(spans_of(spans, of_key=key.of_key)), None)
         if last is not None and last.key == key:
@@ -244,12 +244,12 @@ def spans_after_drain(spans: Spans, keys: Iterable[SchemaKey], starts: Mapping[i
 
 
 def spans_after_replay(spans: Spans, keys: Iterable[SchemaKey], starts: Mapping[int, int]) -> Spans:
-    """Return the spans with a replay that was planned when there were none: all others are behind it."""
+    """Return the spans with a replay that was planned before any of them: all others come after it."""
     return (*(SchemaSpan(key, dict(starts)) for key in keys), *spans)
 
 
 def spans_after_rollback(spans: Spans, next_offsets: Mapping[int, int]) -> Spans:
-    """Return the spans of a table that went back to these offsets: it is asked anew what reads the others."""
+    """Return the spans of a table that was rolled back to these offsets; later ones are dropped."""
     kept = [
         replace(span, starts={p: at for p, at in span.starts.items() if at < next_offsets.get(p, 0)})
         for span in spans

@@ -1,4 +1,4 @@
-"""A table's progress: the ``sluice.*`` properties that travel in the same commit as the data. Pure."""
+"""A table's progress: the ``sluice.*`` properties, committed together with the data. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ColumnMap: TypeAlias = dict[str, dict[str, tuple[int, ...]]]
 )
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """One landed attempt and the offsets it brought; no ranges when it brought none, or they are not kept."""
+    """One landed attempt and its offset ranges; no ranges if it had none, or they are no longer kept."""
 
     attempt: str
     ranges: OffsetRanges
@@ -76,7 +76,7 @@ class _StoredDeadLetters:
 )
 @dataclass(frozen=True, slots=True)
 class PendingDeadLetters:
-    """Dead-letter files a landed data commit owes to the dead-letter table.
+    """Dead-letter files of a landed data commit that are pending for the dead-letter table.
 
     With ``replaces`` the dead letters that are there of the offsets ``ranges`` go in the same commit, and
     those that were ``redriven``, which stand anywhere. ``returned`` come back, but those that are there.
@@ -108,7 +108,7 @@ class _StoredRoutes:
 )
 @dataclass(frozen=True, slots=True)
 class PendingRoutes:
-    """Files a landed data commit owes to the tables that it routes rows to, by table.
+    """Files of a landed data commit that are pending for routed tables, by table.
 
     With ``replaces`` the rows that are there of the offsets ``ranges`` go in the same commit.
     """
@@ -120,7 +120,7 @@ class PendingRoutes:
 
     @property
     def by_table(self) -> dict[str, PendingDeadLetters]:
-        """What is owed to each table, as dead letters are to theirs."""
+        """Pending files by table, as for dead letters."""
         return {
             table: PendingDeadLetters(self.attempt, self.ranges, files, self.replaces)
             for table, files in self.files.items()
@@ -129,7 +129,7 @@ class PendingRoutes:
 
 @dataclass(frozen=True, slots=True)
 class LastDrain:
-    """What the last drained batch was like, whatever upkeep and replays did to the table since.
+    """Counts of the last drained batch, unaffected by later upkeep and replays.
 
     ``records`` are offsets, ``bytes_read`` Kafka values and keys; times in milliseconds since the epoch.
     """
@@ -143,7 +143,7 @@ class LastDrain:
 
 @dataclass(frozen=True, slots=True)
 class Progress(ActState):
-    """Where a table stands: next offsets of every generation, the source's identity, the last commits.
+    """A table's state: next offsets of every generation, the source's identity, the last commits.
 
     A field more is stored under its name, and read from a table that has it; see ``_codecs``.
 
@@ -192,37 +192,37 @@ class Progress(ActState):
 
     @property
     def begun(self) -> dict[int, int]:
-        """Return by partition the first of the offsets that today's rows are made of."""
+        """Return the first offset of the current rows, by partition."""
         return {**self.starts, **(self.cdc.began if self.cdc else {})}
 
     def has_landed(self, attempt: str) -> bool:
-        """True if this attempt's commit is among the last ones of the table."""
+        """True if this attempt's commit is among the table's last commits."""
         return any(commit.attempt == attempt for commit in self.last_commits)
 
     @property
     def table_layout(self) -> Layout:
-        """Return what rows are of records."""
+        """Return the table's layout."""
         return layout_named(self.layout or "flat")
 
     @property
     def pending_files(self) -> tuple[WrittenFile, ...]:
-        """The files that are owed to other tables, or were until they came in."""
+        """Files that are pending for other tables, or were until they were added."""
         letters = self.pending_dead_letters.files if self.pending_dead_letters else ()
         return (*letters, *chain(*(self.owed_routes.files.values() if self.owed_routes else ())))
 
     def ranges_of(self, attempt: str) -> OffsetRanges:
-        """Return the offsets that one of the last commits brought; none for an older one."""
+        """Return the offset ranges of one of the last commits; empty for an older one."""
         return next((commit.ranges for commit in self.last_commits if commit.attempt == attempt), NO_RANGES)
 
     def last_drained(self) -> OffsetRanges:
-        """Return the offsets of the last drain; none when there was none, or nobody knows them any more."""
+        """Return the ranges of the last drain; empty if there was none or it is no longer known."""
         if self.last_drain is None:
             return next((c.ranges for c in reversed(self.last_commits) if c.ranges), NO_RANGES)
         attempt, known = self.last_drain.attempt, self.last_drain_offsets
         return known.ranges if known and known.attempt == attempt else self.ranges_of(attempt)
 
     def recorded(self, attempt: str, ranges: OffsetRanges = NO_RANGES) -> Progress:
-        """Return the same with one more landed attempt; the offsets of those before it are not kept.
+        """Return the progress with one more landed attempt; earlier ones lose their ranges.
 
         With thousands of partitions they would be most of what every commit writes.
         """
@@ -233,7 +233,7 @@ class Progress(ActState):
     def advanced(
         self, batch: Batch, dead_letters: PendingDeadLetters | None, last_drain: LastDrain | None = None
     ) -> Progress:
-        """Return the progress after ``batch`` lands; who stages it sets ``anchor`` to the snapshot's id.
+        """Return the progress after ``batch`` lands; the caller that stages it sets ``anchor``.
 
         Ids that the table does not know are the batch's from then on: its broker was too old to tell, or its
         user had no right to ask.
@@ -261,7 +261,7 @@ class Progress(ActState):
         )
 
     def replayed(self, batch: Batch, dead_letters: PendingDeadLetters) -> Progress:
-        """Return the progress after a replay lands: offsets stay, others of its epoch are fenced."""
+        """Return the progress after a replay lands: offsets stay, other replays of its epoch are fenced."""
         return replace(
             self.recorded(batch.attempt, batch.ranges),
             replay_epoch=self.replay_epoch + 1,
@@ -279,7 +279,7 @@ class Progress(ActState):
         *,
         replaces: bool = False,
     ) -> Progress:
-        """Return the same owing files to the tables that rows are routed to.
+        """Return the progress with pending files for routed tables.
 
         What ``replaces`` the rows of the ranges does so in every table that there may be any in.
         """
@@ -293,7 +293,7 @@ class Progress(ActState):
     def redriven(
         self, batch: Batch, again: Sequence[WrittenFile], coordinates: Sequence[OffsetRange] | None
     ) -> Progress:
-        """Return the progress after the letters of ``batch`` went through again.
+        """Return the progress after a redrive of ``batch``.
 
         ``coordinates`` are theirs, None too many to name; ``again`` are files of those that failed again.
         Offsets stay, others of its epoch are fenced.
@@ -311,20 +311,20 @@ class Progress(ActState):
         )
 
     def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:
-        """Return the same with these digests of schemas beside those it has."""
+        """Return the progress with these schema digests added."""
         return replace(self, schemas={**schemas, **self.schemas}) if schemas else self
 
     def spans_with(self, batch: Batch) -> Spans:
-        """Return what reads records that name no schema once ``batch`` has landed, its own among them."""
+        """Return the schemas of records without a schema id after ``batch`` has landed."""
         return batch.kind.spans_after(self.schema_spans, batch.read_by, batch.ranges.starts)
 
     def fenced(self) -> Progress:
-        """Return the progress under which no drain and no replay lands that was planned before."""
+        """Return the progress after which no earlier planned drain or replay can land."""
         return replace(self, rollbacks=self.rollbacks + 1, replay_epoch=self.replay_epoch + 1)
 
     @property
     def format_version(self) -> int:
-        """Return the oldest format that can say it.
+        """Return the oldest format version that can hold it.
 
         A version before the second would forget which columns are whose; one before the third what it owes
         the tables that rows are routed to, and it would go back past a redrive without its letters; one
@@ -337,7 +337,7 @@ class Progress(ActState):
         return 2 if self.columns or self.schema_spans or self.layout is not None else 1
 
     def to_properties(self) -> dict[str, str]:
-        """Return the table properties; every key is written every time, but for ids and routes of none."""
+        """Return the table properties; all keys are always written, except unset ids and empty routes."""
         generations = {**self.earlier, self.generation: self.next_offsets}
         properties = {
             PROPERTY_FORMAT_VERSION: str(self.format_version),
@@ -355,12 +355,12 @@ class Progress(ActState):
 
 
 def has_progress(properties: Mapping[str, str]) -> bool:
-    """True if the table was made by Sluice."""
+    """True if Sluice created the table."""
     return PROPERTY_FORMAT_VERSION in properties
 
 
 def progress_from_properties(properties: Mapping[str, str], *, table: str) -> Progress:
-    """Read the progress back.
+    """Read the progress from table properties.
 
     Raises ``CorruptLog``: of a newer format (upgrade Sluice) or damaged by hand (restore the properties).
     """
@@ -399,7 +399,7 @@ _OFFSETS = JsonCodec(dict[str, dict[int, dict[int, int]]])
 
 @cache
 def _codecs() -> dict[str, JsonCodec[Any]]:
-    """Return the codecs of the fields that are properties of their own."""
+    """Return the codecs of the fields that are separate properties."""
     hints = get_type_hints(Progress)
     names = (field.name for field in fields(Progress))
     return {name: JsonCodec(hints[name]) for name in names if name not in _NOT_BY_NAME}

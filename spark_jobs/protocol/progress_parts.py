@@ -1,4 +1,4 @@
-"""What is kept with a table's progress of how its rows came about. Pure.
+"""Parts of a table's progress that describe how its rows were written. Pure.
 
 Offsets left out, columns replaced, dead letters taken out, and by which configuration rows were made.
 """
@@ -19,7 +19,7 @@ from spark_jobs.protocol.texts import stored_as
 
 @dataclass(frozen=True, slots=True)
 class KeptColumn:
-    """A column of another type that ``column`` took the place of; it is called ``kept`` since.
+    """The old column behind ``column`` after a change of type, now named ``kept``.
 
     It has what did not fit the new type of rows from before, which are null in ``column``. ``generation``,
     ``until`` and ``next_offsets`` are of versions that read records again by them, and need them to be there.
@@ -33,21 +33,21 @@ class KeptColumn:
     is_done: bool = False
 
     def reopened(self) -> KeptColumn:
-        """Return the same to be done once more, after a rollback to rows that it had not reached."""
+        """Return the column with its change of type unfinished again, after a rollback to rows before it."""
         return replace(self, is_done=False)
 
     def done(self) -> KeptColumn:
-        """Return the same once nothing is left to do."""
+        """Return the column with its change of type finished."""
         return replace(self, is_done=True)
 
 
 def kept_names(kept: Iterable[KeptColumn]) -> frozenset[str]:
-    """Return the names of the columns that no record is decoded into or compared with."""
+    """Return the names of old columns: no record is decoded into them or compared with them."""
     return frozenset(each.kept for each in kept)
 
 
 def unfinished(kept: Iterable[KeptColumn]) -> KeptColumn | None:
-    """Return the column whose change of type is under way."""
+    """Return the column whose change of type is unfinished."""
     return next((each for each in kept if not each.is_done), None)
 
 
@@ -57,7 +57,7 @@ def unfinished(kept: Iterable[KeptColumn]) -> KeptColumn | None:
 @stored_as(tuple[int, int, int, int, str], write=astuple, read=lambda stored: Skip(*stored))
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Offsets ``start <= offset < end`` of one partition in one generation, and why they are not drained."""
+    """Offsets ``start <= offset < end`` of one partition in one generation, and why they are skipped."""
 
     generation: int
     partition: int
@@ -69,7 +69,7 @@ class Skip:
 def with_skipped(
     skips: Iterable[Skip], generation: int, ranges: Iterable[OffsetRange], reason: str
 ) -> tuple[Skip, ...]:
-    """Add the ranges; what follows on the one before it for the same reason becomes one with it."""
+    """Return the skips with these ranges; adjacent ones with the same reason are merged."""
     joined = list(skips)
     for r in ranges:
         before = joined[-1] if joined else None
@@ -86,7 +86,7 @@ def with_skipped(
 
 
 def kept_below(skips: Iterable[Skip], generation: int, next_offsets: Mapping[int, int]) -> tuple[Skip, ...]:
-    """Return what stays skipped when a generation stands at ``next_offsets`` again: the rest is drained."""
+    """Return the skips that remain when a generation is set back to ``next_offsets``."""
     kept: list[Skip] = []
     for skip in skips:
         limit = next_offsets.get(skip.partition, 0) if skip.generation == generation else skip.end
@@ -106,7 +106,7 @@ def skipped_ranges(skips: Iterable[Skip], generation: int, partition: int) -> tu
 
 
 def cut_at_skips(whole: OffsetRange, skipped: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, bool]]:
-    """Yield ``whole`` in order, in pieces that are skipped wholly or not at all, with which of the two."""
+    """Yield ``whole`` in order, in pieces that are fully skipped or not skipped, with a flag."""
     drained = gaps(whole, skipped)
     pieces = [(r, False) for r in drained] + [(r, True) for r in gaps(whole, drained)]
     yield from sorted(pieces)
@@ -117,7 +117,7 @@ def cut_at_skips(whole: OffsetRange, skipped: Iterable[OffsetRange]) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class SavedDeadLetters:
-    """A file under ``state:`` with so many ``letters``; its ``name`` has the digest of what is in it."""
+    """A file under ``state:`` with ``letters`` dead letters; its ``name`` contains the content's digest."""
 
     name: str
     letters: int
@@ -150,7 +150,7 @@ MOST_NAMED = 500
 )
 @dataclass(frozen=True, slots=True)
 class ShapedSpan:
-    """Records from these offsets on, by partition, were shaped so, until a later span begins."""
+    """The configuration that shaped records from these offsets on, until a later span begins."""
 
     shape: str
     starts: dict[int, int]
@@ -162,12 +162,12 @@ _Runs: TypeAlias = dict[int, list[tuple[int, str]]]
 
 
 def is_outdated(shape: str, today: str) -> bool:
-    """True of what is known to be made by another configuration than today's."""
+    """True if rows are known to be written by another configuration than today's."""
     return shape.removeprefix(LEAVES_OUT) != UNKNOWN and shape != today
 
 
 def may_leave_out(shape: str, today: str) -> bool:
-    """True where a record may have no row, by another configuration than today's."""
+    """True if a record may have no row because of another configuration than today's."""
     return shape.startswith(LEAVES_OUT) and shape != today
 
 
@@ -180,7 +180,7 @@ def shapes_after_drain(spans: ShapedSpans, shape: str, starts: Mapping[int, int]
 
 
 def shapes_after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetRange]) -> ShapedSpans:
-    """Return the spans with these ranges shaped anew; what lies behind them stays as it was."""
+    """Return the spans with these ranges shaped again; later records stay unchanged."""
     runs = _runs_of(spans)
     for r in ranges:
         there = runs[r.partition]
@@ -194,7 +194,7 @@ def shapes_after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetR
 def shapes_after_redrive(
     spans: ShapedSpans, shape: str, coordinates: Iterable[OffsetRange] | None, hull: Iterable[OffsetRange]
 ) -> ShapedSpans:
-    """Return the spans with the records at these coordinates shaped anew.
+    """Return the spans with the records at these coordinates shaped again.
 
     None are too many to name each (``MOST_NAMED``): then what another configuration shaped in their ``hull``,
     from the first to the last of a partition, counts as made by several; what is not as today's makes it is
@@ -207,7 +207,7 @@ def shapes_after_redrive(
 
 
 def shapes_after_rollback(spans: ShapedSpans, next_offsets: Mapping[int, int]) -> ShapedSpans:
-    """Return the spans of a table that went back to these offsets."""
+    """Return the spans of a table that was rolled back to these offsets."""
     runs = _runs_of(spans)
     return _spans_of({p: [each for each in runs[p] if each[0] < next_offsets.get(p, 0)] for p in runs})
 
@@ -235,7 +235,7 @@ def _joined(runs: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def _spans_of(runs: Mapping[int, Sequence[tuple[int, str]]]) -> ShapedSpans:
-    """Return the runs as spans, those of one shape together as far as their order allows."""
+    """Return the runs as spans; runs of one shape are merged where their order allows."""
     waiting = {partition: list(own) for partition, own in sorted(runs.items()) if own}
     spans = []
     while waiting:

@@ -1,4 +1,4 @@
-"""What Kafka says about a topic, whether it is the one that was drained, what fences a batch of it. Pure."""
+"""State of a Kafka topic, and whether it and a batch still match the table. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.protocol.texts import count
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """One look at a topic.
+    """State of a topic at one moment.
 
     ``low`` is the first offset Kafka still holds and ``end`` the last stable offset (exclusive: every
     transaction below it is decided), both by partition and over the same partitions. ``topic_id`` is None
@@ -32,11 +32,11 @@ class SourceState:
 
     @property
     def undecided(self) -> dict[int, int]:
-        """Return by partition how many offsets an open transaction holds back, where there is one."""
+        """Number of offsets in an open transaction, by partition; only partitions that have one."""
         return {p: high - self.end[p] for p, high in self.high.items() if high > self.end[p]}
 
     def positions(self, next_offsets: Mapping[int, int]) -> dict[int, int]:
-        """Return where each partition is read from by a table with these next offsets.
+        """Return the offset from which each partition is read for a table with these next offsets.
 
         A partition it does not know was added since and begins at 0, also when Kafka does not hold that any
         more: what retention took before it was first read is missed like any other record. A table that is
@@ -51,12 +51,12 @@ class SourceState:
 
 
 def held_back(records: int) -> str:
-    """Return what is said of records that nobody may read yet."""
+    """Return a line about records in an open transaction."""
     return f"waiting for an open transaction: {count(records, 'record')}"
 
 
 def check_identity(progress: Progress, source: SourceState, *, table: str | None = None) -> None:
-    """Raise ``SourceChanged`` when the topic is another one than the table was filled from.
+    """Raise ``SourceChanged`` if the table was filled from another topic or cluster.
 
     Its name comes first; an id that either side lacks is not compared. Offsets mean nothing across such a
     change, so nothing may be read or committed until a person opens the next generation.
@@ -79,13 +79,13 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
 
 
 def check_name(progress: Progress, source: SourceState, *, table: str | None = None) -> None:
-    """Raise ``SourceChanged`` when the configuration names another topic than the table was filled from."""
+    """Raise ``SourceChanged`` if the table was filled from a topic of another name."""
     if progress.topic != source.topic:
         raise fault("another-topic", drained=progress.topic, table=table, topic=source.topic)
 
 
 def has_other_ids(progress: Progress, source: SourceState | Batch) -> bool:
-    """True if the topic or its cluster is another one than the table was filled from, by their ids."""
+    """True if topic id or cluster id differ from those of the table."""
     return _differ(progress.cluster_id, source.cluster_id) or _differ(progress.topic_id, source.topic_id)
 
 
@@ -104,7 +104,7 @@ def drain_refusal(
     table: str,
     ask_leader: Callable[[int], OffsetsUnavailable | None] | None,
 ) -> SluiceError | None:
-    """Return the error with which planning a drain of the table would stop, or None.
+    """Return the error that planning a drain of the table would raise, or None.
 
     In this order: the source is another one (``SourceChanged``), Kafka does not hold a next offset, or its
     log was cut below one (``OffsetsUnavailable``). Only a partition's leader knows the last: ``ask_leader``
@@ -123,7 +123,7 @@ def drain_refusal(
 
 
 def has_new_leader(progress: Progress, source: SourceState, partition: int) -> bool:
-    """True if a partition that has something to read is led by another leader than at the last batch.
+    """True if a partition with records to read has another leader than at the last batch.
 
     False where either leader is not known: tables and brokers from before epochs were counted have none.
     """
@@ -135,7 +135,7 @@ def has_new_leader(progress: Progress, source: SourceState, partition: int) -> b
 
 
 def check_starts(starts: Mapping[int, int], source: SourceState) -> None:
-    """Raise ``OffsetsUnavailable`` when reading a partition cannot begin at its offset in ``starts``."""
+    """Raise ``OffsetsUnavailable`` if a partition cannot be read from its offset in ``starts``."""
     for partition, start in sorted(starts.items()):
         low, end = source.low[partition], source.end[partition]
         where = {"topic": source.topic, "partition": partition}
@@ -152,14 +152,14 @@ def check_starts(starts: Mapping[int, int], source: SourceState) -> None:
 
 
 def has_passed(progress: Progress, batch: Batch) -> bool:
-    """True if the batch's commit is refused for ever: by a new generation, or by the fence of its work."""
+    """True if the batch can never be committed: a new generation, or the fence of its work."""
     if progress.generation != batch.generation:
         return progress.generation > batch.generation
     return batch.kind.fence.has_closed(progress, batch.epoch, batch.ranges.starts)
 
 
 def stands_at_starts(progress: Progress, batch: Batch) -> bool:
-    """True if the table's next offsets are the batch's starts, of the source the batch was read from.
+    """True if the table's next offsets are the batch's starts, and its source is the batch's.
 
     Never for a replay, which is behind them.
     """
@@ -168,19 +168,19 @@ def stands_at_starts(progress: Progress, batch: Batch) -> bool:
 
 
 def is_in_epoch(progress: Progress, batch: Batch) -> bool:
-    """True if the table is of the batch's source and still in the replay epoch it was planned in."""
+    """True if the table has the batch's source and the replay epoch in which it was planned."""
     return _is_same_source(progress, batch) and progress.replay_epoch == batch.epoch
 
 
 def may_replay(progress: Progress, batch: Batch) -> bool:
-    """True if the table is still in the epoch the replay was planned in, and has drained its offsets."""
+    """True if the table has the replay's epoch, and its offsets were drained."""
     return is_in_epoch(progress, batch) and all(
         end <= progress.next_offsets.get(p, 0) for p, end in batch.ranges.ends.items()
     )
 
 
 def _is_same_source(progress: Progress, batch: Batch) -> bool:
-    """True if offsets mean the same records to both; an id that either does not know is not compared.
+    """True if offsets mean the same records in both; unknown ids are not compared.
 
     The table may have been given another topic or cluster since the plan and kept its generation.
     """
@@ -190,7 +190,7 @@ def _is_same_source(progress: Progress, batch: Batch) -> bool:
 
 
 def is_of_another_table(letters: Progress, progress: Progress) -> bool:
-    """True if the dead letters belong to an earlier data table of this name: they are ahead, unexplained.
+    """True if the dead letters belong to an earlier data table of this name: they are ahead without a reason.
 
     ``progress`` is no older than ``letters``; a rollback or a new source sets it back before they follow.
     """
@@ -205,7 +205,7 @@ def is_of_another_table(letters: Progress, progress: Progress) -> bool:
 
 
 def still_pending(progress: Progress, letters: Progress | None) -> PendingDeadLetters | None:
-    """Return what the data table owes its dead-letter table, whose progress is ``letters``, until it is in.
+    """Return the data table's pending dead letters, or None if ``letters`` shows them as added.
 
     It stays named in the data table until the next commit to that.
     """
@@ -214,13 +214,13 @@ def still_pending(progress: Progress, letters: Progress | None) -> PendingDeadLe
 
 
 def still_pending_to(progress: Progress, table: str, routed: Progress) -> PendingDeadLetters | None:
-    """Return what the data table owes the one that it routes rows to, of that progress, until it is in."""
+    """Return the data table's pending rows for a routed table with this progress, or None."""
     pending = progress.owed_routes.by_table.get(table) if progress.owed_routes else None
     return None if pending is None or routed.has_landed(pending.attempt) else pending
 
 
 def is_stale(letters: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:
-    """True if the dead letters came in long ago and the data table's ``progress`` is from before that.
+    """True if the dead letters were added long ago and the data table's ``progress`` is older than that.
 
     No later batch is committed before them, so the dead-letter table shows it: in offsets it has reached, or,
     for those that replace others, in the epoch that their own commit would have brought.
@@ -235,7 +235,7 @@ def is_stale(letters: Progress, progress: Progress, pending: PendingDeadLetters)
 
 
 def may_come_late(letters: Progress | None, attempt: str) -> bool:
-    """True if a swap that names the landed attempt's dead letters may still arrive: they must not be deleted.
+    """True if a swap with the landed attempt's dead letters may still arrive: they must not be deleted.
 
     Of a debt that the data table no longer names, too: somebody dropped the table they had come into, a run
     that knew the table as it was owed them once more, and its swap compares with the table made anew.
@@ -244,7 +244,7 @@ def may_come_late(letters: Progress | None, attempt: str) -> bool:
 
 
 def with_dead_letters(letters: Progress, progress: Progress, pending: PendingDeadLetters) -> Progress:
-    """Return the dead-letter table's progress once they are in; it jumps over batches that have none."""
+    """Return the dead-letter table's progress after they are added; batches without any are skipped."""
     is_same = letters.generation == progress.generation
     known = letters.next_offsets if is_same else {}
     ends = {} if pending.replaces else pending.ranges.ends

@@ -1,4 +1,4 @@
-"""Values as text: frozen dataclasses as JSON and back, and numbers as people read them. Pure.
+"""Values as text: frozen dataclasses as JSON and back, and numbers for people. Pure.
 
 Reading JSON is strict on purpose: text that parses and is something else must not be believed. A field that
 this version does not know is passed over; one with a default may be missing, since an earlier version did not
@@ -19,17 +19,17 @@ from pydantic_core import core_schema
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
-    """``1 record``, ``2 records``."""
+    """Return ``1 record``, ``2 records``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def records_wait(number: int) -> str:
-    """``1 record waits``, ``2 records wait``."""
+    """Return ``1 record waits``, ``2 records wait``."""
     return count(number, "record waits", "records wait")
 
 
 def seconds(milliseconds: float) -> str:
-    """Return milliseconds as people read them: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
+    """Return milliseconds for people: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
     if milliseconds < 1000:  # noqa: PLR2004  (a second)
         return f"{milliseconds:.0f} ms"
     whole = milliseconds / 1000
@@ -61,7 +61,7 @@ _T = TypeVar("_T")
 def stored_as(
     kind: Any, *, write: Callable[[_T], object], read: Callable[[Any], _T]
 ) -> Callable[[type[_T]], type[_T]]:
-    """Give a class the JSON of ``kind``, which ``write`` makes of a value, and ``read`` a value of."""
+    """Store a class as the JSON of ``kind``; ``write`` converts a value to it, ``read`` converts it back."""
 
     def schema(_source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         written = core_schema.plain_serializer_function_ser_schema(write)
@@ -93,7 +93,7 @@ class JsonCodec(Generic[_T]):
         return self._adapter.dump_python(value)
 
     def from_json(self, text: str) -> _T:
-        """Read ``to_json`` back; raises ``ValueError`` that names each field that is not as declared."""
+        """Read ``to_json`` back; raises ``ValueError`` naming each field that does not fit."""
         try:
             return self._adapter.validate_json(text, strict=True)
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What kinds of work there are, and what a row is of a record: others ask one, and not which it is. Pure.
+"""Kinds of work and layouts of tables; callers use one without knowing which. Pure.
 
 A work is a file in ``spark_jobs.protocol.works``, a layout one in ``spark_jobs.layouts``. The log, summaries
 of commits and books keep a work's name; who runs, commits and recovers one asks it what fences it, what is
@@ -25,16 +25,16 @@ _T = TypeVar("_T")
 
 
 class Standing(Protocol):
-    """What a fence asks of a table's progress, beside the count that it goes by."""
+    """The part of a table's progress that a fence compares, next to its count."""
 
     @property
     def next_offsets(self) -> Mapping[int, int]:
-        """The offsets that the table stands at, by partition."""
+        """The table's next offsets, by partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What refuses a planned commit for ever: a count of the table that has grown, or offsets that moved.
+    """Rule by which a planned commit is refused for ever: a count has grown, or offsets moved.
 
     Offsets tell nothing of work that is ``behind`` those of the table from the beginning.
     """
@@ -43,12 +43,12 @@ class Fence:
     behind: bool = False
 
     def has_closed(self, table: Standing, epoch: int, starts: Mapping[int, int]) -> bool:
-        """Return True if what was planned at this count, from these offsets on, can never land."""
+        """Return True if work planned at this count and these offsets can never land."""
         moved = any(table.next_offsets.get(partition, start) > start for partition, start in starts.items())
         return self.count(table) > epoch or (moved and not self.behind)
 
     def is_next(self, table: Standing, epoch: int, starts: Mapping[int, int]) -> bool:
-        """Return True if it goes on from where the table stands; unknown partitions do not object."""
+        """Return True if it continues at the table's next offsets; unknown partitions do not matter."""
         stays = all(table.next_offsets.get(partition, start) == start for partition, start in starts.items())
         return self.count(table) <= epoch and stays and not self.behind
 
@@ -59,7 +59,7 @@ BY_EPOCH = Fence(attrgetter("replay_epoch"), behind=True)
 
 
 class Touched(StrEnum):
-    """Of which partitions a landed commit may have changed rows."""
+    """Partitions with rows that a landed commit may have changed."""
 
     NONE = auto()
     ITS_FILES = auto()
@@ -67,7 +67,7 @@ class Touched(StrEnum):
 
 
 class Told(StrEnum):
-    """What a landed commit tells of the offsets of its ranges."""
+    """Consequence of a landed commit for the offsets of its ranges."""
 
     NOTHING = auto()
     EACH = auto()  # each became a row, a dead letter, or another of the balance's terms
@@ -76,14 +76,14 @@ class Told(StrEnum):
 
 
 class Settler(StrEnum):
-    """Who settles what is left of an attempt; of a replay, which may be alive, the next one, and no drain."""
+    """The step that settles the rest of an attempt; a replay may be alive, so the next replay does."""
 
     DRAIN = auto()
     REPLAY = auto()
 
 
 class Check(StrEnum):
-    """What is asked of a batch that was read and written, before anything says that it is complete."""
+    """A check of a batch after reading and writing, before it counts as complete."""
 
     OFFSETS = auto()  # all are accounted for, and of the source that was planned
     LETTERS = auto()  # all are accounted for; Kafka is not asked
@@ -95,7 +95,7 @@ WORKS: dict[str, Work] = {}
 
 
 def work_of(name: str | None) -> Work:
-    """Return the work of the name; of one that only another version knows, one that tells nothing."""
+    """Return the work of this name; a name of another version returns an unknown work."""
     return WORKS.get(name or "", _OF_ANOTHER_VERSION)
 
 
@@ -108,7 +108,7 @@ def _named(name: str) -> Work:
 @stored_as(str, write=str, read=_named)
 @dataclass(frozen=True, eq=False)
 class Work:
-    """One kind of work, found by its name from then on; there is one of each in a process.
+    """One kind of work, registered by name; one instance per process.
 
     ``asks_anew``: what its records were read by and do not name is asked for when it is planned, not taken
     from the table. ``writes_files``: an attempt may leave files behind.
@@ -125,30 +125,30 @@ class Work:
     spans_after: ClassVar = staticmethod(spans_after_drain)
 
     def __post_init__(self) -> None:
-        """Have it found by its name."""
+        """Register it by name."""
         if self.name:
             WORKS[self.name] = self
 
     def __str__(self) -> str:
-        """Return its name, as log, summaries and books have it."""
+        """Return its name, as used in log, summaries and batch history."""
         return self.name
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Be the same in another process."""
+        """Pickle it by name, so that each process has one instance."""
         return _named, (self.name,)
 
     def new(self, told: _T) -> _T | None:  # noqa: ARG002  (of drains)
-        """Return what is ``told`` of its offsets if they are new to the table, None of all else."""
+        """Return ``told`` if its offsets are new to the table, otherwise None."""
         return None
 
     def kept(self, table: _T) -> _T | None:
-        """Return the table where the rows stay that are there."""
+        """Return the table if its rows stay, otherwise None."""
         return table
 
 
 @dataclass(frozen=True, eq=False)
 class Behind(Work):
-    """Work on offsets that the table has drained, which stays at those that it stands at."""
+    """Work on drained offsets, which does not move the table's offsets."""
 
     asks_anew: bool = False
     fence: Fence = BY_EPOCH
@@ -165,18 +165,18 @@ _OF_ANOTHER_VERSION = Work("")
 
 
 class FailPoints(Protocol):
-    """What a run asks at every named point; a name is ``<job>.<place>``: ``drain.after-parquet-written``."""
+    """Named points of a run; a name is ``<job>.<place>``: ``drain.after-parquet-written``."""
 
     def reach(self, name: str) -> None:
-        """Return to go on, raise or never return to fail here."""
+        """Return, raise or never return at this point."""
         ...
 
 
 class NoFailPoints:
-    """Production: every point is passed."""
+    """Production: pass every point."""
 
     def reach(self, name: str) -> None:
-        """Go on."""
+        """Return."""
 
 
 # What a row is of a record: other rooms ask a layout, and not which one it is.
@@ -190,19 +190,19 @@ LAYOUTS = tuple(sorted(each.name for each in pkgutil.iter_modules(importlib.impo
 
 
 class Above:
-    """What a room above does for a layout, imported once it is asked: configurations are read without it."""
+    """A layout's part in a higher package, imported on use: configurations are read without it."""
 
     def __init__(self, place: str) -> None:
         self.room, _, self.name = place.rpartition(".")
 
     def __get__(self, layout: object, owner: type) -> Callable[..., Any]:
-        """Return it; its types are where it stands."""
+        """Return the imported part."""
         found: Callable[..., Any] = getattr(importlib.import_module(f"{_ROOMS}.{self.room}"), self.name)
         return found
 
 
 class Layout(str):
-    """A layout by its name, as ``layout:`` says it; what stands here holds where its file says nothing else.
+    """A layout, named by ``layout:``; the defaults here apply unless its file overrides them.
 
     ``keeps_newest``: a row is its key's, as the newest of its records has it, and not one record's.
     """
@@ -261,34 +261,34 @@ class Layout(str):
     newest_audited: ClassVar[int] = 1_000_000
 
     def findings(self, _entry: Any, _sources: Any) -> Iterator[Any]:
-        """Yield what settings of an entry contradict, where databases have these names."""
+        """Yield contradictions in the settings of an entry, for databases with these names."""
         yield from ()
 
     def schema(self, schema: Any) -> Any:
-        """Return what is in force of a column that does not take a field."""
+        """Return the setting for values that do not fit a column."""
         return schema
 
     def envelope(self, _cdc: Any) -> Any:
-        """Return what is around a row, None where rows are no events."""
+        """Return the envelope of rows, None if rows are not events."""
         return None
 
     def refuse(self, act: str, **at: object) -> None:
-        """Raise ``ConfigError`` for an act that is none of this layout."""
+        """Raise ``ConfigError`` for an act that this layout does not have."""
         if act in self.refused:
             raise self.refused[act](**at)
 
     def read_again(self, pipeline: str, ranges: str = "") -> str:
-        """The command that makes ranges (``P:START-END`` each, separated by spaces), or all, anew."""
+        """Return the command that reads ranges (``P:START-END``, separated by spaces), or all, again."""
         named = [f"--range {each}" for each in ranges.split()]
         return mends.act("replay", pipeline, *(named or ["--all"]), quote='"')
 
     def compared(self, pipeline: str) -> str:
-        """The command that compares what is drained with Kafka."""
+        """Return the command that compares drained records with Kafka."""
         return mends.command("replay", pipeline, "--all", "--diff")
 
 
 @cache
 def layout_named(name: str) -> Layout:
-    """Return the layout that a configuration or a table names."""
+    """Return the layout of this name in a configuration or table."""
     found: Layout = importlib.import_module(f"{FOLDER}.{name}").LAYOUT
     return found

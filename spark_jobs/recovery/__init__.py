@@ -1,1 +1,1 @@
-"""Attempts that did not finish: mark, adopt, hold or sweep them before anything new is begun."""
+"""Recovery of unfinished attempts: mark, adopt, hold or sweep them before new work begins."""

@@ -1,4 +1,4 @@
-"""What to do with an attempt that did not finish. Pure: the facts come in, one decision goes out.
+"""Decision about an unfinished attempt, from plain facts. Pure.
 
 Two rules keep the table whole whatever the dead, the paused and the late do, and only together:
 files are committed only from the offsets the table stands at (the swap compares), and a file is deleted only
@@ -32,7 +32,7 @@ from spark_jobs.txlog.entries import (
 
 
 class Decision(StrEnum):
-    """What recovery does with one attempt."""
+    """Decision of recovery about one attempt."""
 
     MARK = "mark"  # its commit is in the table: write the phases it did not get to write
     ADOPT = "adopt"  # its files are complete and the table still stands at its starts: commit them
@@ -43,14 +43,14 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision and the reason for it, in words for people."""
+    """A decision and its reason, in words for people."""
 
     decision: Decision
     reason: str
 
 
 def left_to(settler: Settler, attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Return the unfinished attempts that are settled so: drains' with those that nobody can read.
+    """Return the unfinished attempts for this settler; drains also settle unreadable ones.
 
     A replay may be alive beside a drain: the next replay settles it, and no drain waits for it.
     """
@@ -65,7 +65,7 @@ def decide(
     has_all_files: Callable[[], bool],
     names_its_files: Callable[[], bool],
 ) -> Verdict:
-    """Decide about one unfinished attempt of the table whose ``progress`` was just loaded.
+    """Decide about one unfinished attempt of the table with the just loaded ``progress``.
 
     ``has_all_files``: every file that ParquetWritten lists is in storage with its size.
     ``names_its_files``: a snapshot of the same metadata as ``progress`` names one of them.
@@ -86,7 +86,7 @@ def decide(
 
 
 def _is_known_landed(attempt: Attempt, progress: Progress) -> bool:
-    """True if it has landed by the table's word, or by the log's where the table's offsets agree.
+    """True if it has landed by the table's record, or by the log's where the table's offsets agree.
 
     A table that was restored from a backup has not landed what its log remembers.
     """
@@ -121,21 +121,21 @@ def _adopt_or_leave(attempt: Attempt, batch: Batch, has_all_files: Callable[[], 
 
 @dataclass(frozen=True, slots=True)
 class AdoptedBatch:
-    """A batch of an earlier run that was committed from its files."""
+    """A batch of an earlier run, committed from its files."""
 
     batch: Batch
     counts: BatchCounts
     snapshot_id: int
 
     def shown(self) -> dict[str, Any]:
-        """Return what screens show of it, as plain data."""
+        """Return what screens show for it, as plain data."""
         counts = self.counts
         return {**counts.shown(self.batch), "snapshot_id": self.snapshot_id, "data_files": counts.data_files}
 
 
 @dataclass(frozen=True, slots=True)
 class LeftAttempt:
-    """An attempt left alone: its range is done again, and it is swept once the table is past it."""
+    """An attempt left alone: its range is done again, and it is swept once the table has passed it."""
 
     attempt: str
     reason: str
@@ -157,7 +157,7 @@ class HeldBatch:
     held_at_us: int | None
 
     def shown(self) -> dict[str, Any]:
-        """Return what screens show of it, as plain data."""
+        """Return what screens show for it, as plain data."""
         return {
             **self.counts.shown(self.batch),
             "suites": self.suites,
@@ -167,7 +167,7 @@ class HeldBatch:
 
     @property
     def sentence(self) -> str:
-        """Why later batches wait."""
+        """Reason why later batches wait."""
         return f"{self.batch.ranges} is held: {self.story}"
 
     def tell(self, pipeline: str) -> str:
@@ -177,7 +177,7 @@ class HeldBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """What was settled; ``marked`` and ``swept`` are attempts."""
+    """Result of a recovery; ``marked`` and ``swept`` are attempts."""
 
     marked: tuple[str, ...] = ()
     adopted: tuple[AdoptedBatch, ...] = ()
@@ -191,12 +191,12 @@ class RecoveryResult:
         return RecoveryResult(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def then(self, later: RecoveryResult) -> RecoveryResult:
-        """Return both recoveries of one run; what is still left is what the later one left."""
+        """Return the results of two recoveries of one run; what is left is that of the later one."""
         return replace(self + later, left=later.left, held=later.held)
 
 
 def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:
-    """Return what the log says about a held attempt."""
+    """Return the held batch from the log."""
     written, held = attempt.entry(ParquetWritten), attempt.entry(Held)
     suites = [SuiteResult.from_json(each) for each in held.failed] if held else []
     return HeldBatch(

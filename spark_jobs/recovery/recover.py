@@ -1,4 +1,4 @@
-"""Recovery: settle what earlier runs of a pipeline left unfinished, before anything new is planned.
+"""Recovery: settle unfinished work of earlier runs of a pipeline before new work is planned.
 
 It reads no record from Kafka: a batch whose files are complete is committed from them. Two recoveries at
 once, or one beside the run it recovers from, are harmless: the swap decides who commits, and files are
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResult:
-    """Settle every unfinished attempt of the pipeline's table and what it owes other tables.
+    """Settle every unfinished attempt of the pipeline's table, and its pending files.
 
     Raises ``RetryableError`` and ``CommitStateUnknown`` when a part is away: run it again. ``ConfigError``
     when the log lies under the table, ``CorruptLog`` for objects of a newer version and
@@ -80,7 +80,7 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
 def settle_replays(
     pipeline: PipelineConfig, connections: Connections, attempts: Sequence[Attempt]
 ) -> RecoveryResult:
-    """Mark or sweep these unfinished replays; one that may still land is left. Errors as ``recover``."""
+    """Mark or sweep these unfinished replays; leave those that may still land. Raises as ``recover``."""
     recovery = _Recovery(pipeline, connections)
     if (table := recovery.load(pipeline.table)) is None:
         return RecoveryResult()
@@ -90,7 +90,7 @@ def settle_replays(
 
 
 def sweep_strays(pipeline: PipelineConfig, connections: Connections, table_uuid: str, attempt: str) -> int:
-    """Delete what failed tries of a landed attempt's tasks left behind; returns how many files."""
+    """Delete leftovers of failed tries of a landed attempt's tasks; return the number of files."""
     recovery = _Recovery(pipeline, connections)
     table = recovery.load(pipeline.table)
     if table is None or not progress_of(table).has_landed(attempt):
@@ -101,7 +101,7 @@ def sweep_strays(pipeline: PipelineConfig, connections: Connections, table_uuid:
 
 
 class _Recovery:
-    """One recovery under way; each step returns what it settled."""
+    """One recovery in progress; each step returns what it settled."""
 
     def __init__(self, pipeline: PipelineConfig, connections: Connections) -> None:
         self._pipeline = pipeline
@@ -112,7 +112,7 @@ class _Recovery:
         return load_fresh(self._connections, identifier)
 
     def interrupt(self, attempt: Attempt) -> None:
-        """Stop Spark work that may still run, so that it does not hold the cores; nothing depends on it."""
+        """Stop Spark work that may still run, to free its cores; nothing depends on it."""
         is_reading_over = attempt.entry(ParquetWritten) or attempt.entry(Swept)
         if is_reading_over is None and attempt.batch is not None:
             begun = attempt.entry(OffsetCommit)
@@ -120,7 +120,7 @@ class _Recovery:
             self._reach("after-interrupt")
 
     def commit_pending(self, progress: Progress) -> int | None:
-        """Bring in what the data table owes; the id of the dead letters' snapshot when it owes them."""
+        """Commit the data table's pending files; return the snapshot id of pending dead letters."""
         connections = self._connections
         summary = actor_summary(connections.actor, connections.run_id)
         try:
@@ -131,7 +131,7 @@ class _Recovery:
         return committed.snapshot_id if committed else None
 
     def settle_all(self, attempts: Sequence[Attempt]) -> RecoveryResult:
-        """Stop what still runs, then settle one after the other."""
+        """Stop running tasks, then settle one attempt after the other."""
         for attempt in attempts:
             self.interrupt(attempt)
         # What can be adopted comes first: the table is then past what other attempts have of the same range.
@@ -139,7 +139,7 @@ class _Recovery:
         return reduce(RecoveryResult.__add__, map(self.settle, first), RecoveryResult())
 
     def settle(self, attempt: Attempt) -> RecoveryResult:
-        """Decide about one attempt on what the table says now, and do it."""
+        """Decide about one attempt by the table's current state, and act."""
         table, batch = self.load(self._pipeline.table), attempt.batch
         if table is None or str(table.metadata.table_uuid) != attempt.table_uuid:
             return _left(attempt, "the table was dropped or replaced meanwhile")
@@ -160,7 +160,7 @@ class _Recovery:
         return RecoveryResult(marked=(attempt.uuid,), swept_files=deleted)
 
     def _adopt(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
-        """Commit the attempt's files under its own uuid: should it wake, it finds that it has landed."""
+        """Commit the attempt's files under its own uuid: if it is still alive, it sees that it has landed."""
         connections = self._connections
         written = attempt.entry(ParquetWritten)
         if written is None:
@@ -196,7 +196,7 @@ class _Recovery:
         return RecoveryResult(swept=(attempt.uuid,), swept_files=deleted)
 
     def delete_strays(self, attempt: Attempt, table: Table) -> int:
-        """Delete what failed tries of a landed attempt left; what is owed and may come in late stays.
+        """Delete leftovers of failed tries of a landed attempt, except pending files.
 
         Should it never come, its files are orphans.
         """
@@ -214,7 +214,7 @@ class _Recovery:
         return self._delete_unnamed(attempt, [table, *tables.values()], frozenset(spared))
 
     def _pending_tables(self, table: Table) -> dict[str, Table]:
-        """Return the tables that this one may owe something, as far as they are there, loaded after it."""
+        """Return the existing tables for which it may have pending files, loaded after it."""
         name = dead_letters_of(self._pipeline.table)
         letters = self.load(name)
         return ({} if letters is None else {name: letters}) | load_routed(self.load, table)
@@ -222,7 +222,7 @@ class _Recovery:
     def _delete_unnamed(
         self, attempt: Attempt, tables: Sequence[Table], spared: frozenset[str] = frozenset()
     ) -> int:
-        """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
+        """Delete the attempt's unreferenced files; the table has passed its starts."""
         deleted = sweep_files(
             attempt, tables, before_delete=lambda: self._reach("before-delete"), spared=spared
         )
@@ -250,7 +250,7 @@ def _left(attempt: Attempt, reason: str) -> RecoveryResult:
 
 
 def _pending_by(attempt: Attempt, data_table: str, routes: Sequence[str]) -> list[str]:
-    """Return the tables that the attempt's commit owed something: rows of theirs, or their removal."""
+    """Return the tables for which the attempt's commit had pending rows or removals."""
     written, every = attempt.entry(ParquetWritten), [dead_letters_of(data_table), *routes]
     if written is None or attempt.batch is None:
         return every

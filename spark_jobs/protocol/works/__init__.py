@@ -1,4 +1,4 @@
-"""The kinds of work that there are: every module here makes one, or the changes of progress. Pure."""
+"""Kinds of work: each module defines one, or the changes of progress. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a table's progress, most of them an operator's acts: commits without rows of their own. Pure."""
+"""Changes of a table's progress, mostly operators' acts: commits without rows. Pure."""
 
 from __future__ import annotations
 

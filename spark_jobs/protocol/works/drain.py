@@ -1,4 +1,4 @@
-"""A drain: offsets from where the table stands, read from Kafka, as new rows. Pure.
+"""The drain: new rows from the records after the table's next offsets. Pure.
 
 Its commit moves the offsets, which fence it; recovery adopts what is whole, and sweeps what can never land.
 """
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class Drain(Work):
-    """The one work whose offsets are new to the table."""
+    """The only work with offsets that are new to the table."""
 
     told: Told = Told.EACH
 

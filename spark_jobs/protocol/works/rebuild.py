@@ -1,4 +1,4 @@
-"""A rebuild: all changes of a mirror's topic folded anew, in the place of everything that is there. Pure.
+"""The rebuild: all changes of a mirror's topic, folded again, replace the whole table. Pure.
 
 The replay epoch fences it, and its commit fences all that was planned before. Recovered as a replay.
 """
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class Rebuild(Behind):
-    """The one work that keeps nothing: neither rows nor the types of their columns."""
+    """The only work that keeps neither rows nor column types."""
 
     def kept(self, table: _T) -> _T | None:  # noqa: ARG002  (of Work)
         """See ``Work``."""

@@ -1,4 +1,4 @@
-"""A redrive: dead letters sent through once more, without Kafka; rows of them are added, and they go. Pure.
+"""The redrive: dead letters become rows without Kafka, and are removed. Pure.
 
 They were dead letters before, so that no number of them stops it. Fenced and recovered as a replay.
 """

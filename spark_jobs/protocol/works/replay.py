@@ -1,4 +1,4 @@
-"""A replay: offsets that were drained, read from Kafka once more, in the place of their rows. Pure.
+"""The replay: drained offsets are read from Kafka again and replace their rows. Pure.
 
 No offset moves, so that the replay epoch fences it; recovery gives up what did not land, and sweeps it.
 """
