@@ -116,7 +116,7 @@ def require_held(ranges: Iterable[OffsetRange], source: SourceState) -> None:
         low = source.low.get(r.partition, r.end)
         if r.start >= low:
             continue
-        left = f"{r.partition}:{low}-{r.end}" if low < r.end else "nothing of it"
+        left = f"{r.partition}:{low}-{r.end}" if low < r.end else "nothing"
         raise fault(
             "replay-range-gone", low=low, wanted=r, left=left, topic=source.topic, partition=r.partition
         )

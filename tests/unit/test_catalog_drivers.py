@@ -17,7 +17,7 @@ from spark_jobs.protocol.errors import ConfigError
             {"type": "glue"},
             "pyiceberg.catalog.glue",
             "boto3",
-            r"(?i)glue.*\[catalog-settings\] Only Postgres'",
+            r"(?i)glue.*\[catalog-settings\] Install the extra postgres",
         ),
         (
             {"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"},

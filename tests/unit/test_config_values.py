@@ -102,7 +102,7 @@ def test_iceberg_types_are_accepted(text):
         ("list<bigint>", "long"),
         ("struct<int>", "struct<name"),
         ("timestamp_ns", "timestamp"),
-        ("", "One of"),
+        ("", "Use one of"),
     ],
 )
 def test_other_type_names_are_refused(text, hint):

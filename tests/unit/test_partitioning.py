@@ -97,5 +97,5 @@ def test_two_decimals_of_one_type_are_not_partitioned_by() -> None:
     kinds = (DecimalType(9, 2), DecimalType(9, 2), DecimalType(10, 2))
     schema = Schema(*(NestedField(n, f"d{n}", kind, required=False) for n, kind in enumerate(kinds)))
     assert len(partition_spec(schema, ["d0", "bucket(4, d1)", "truncate(2, d2)"]).fields) == 3
-    with pytest.raises(ConfigError, match="two values of decimal"):
+    with pytest.raises(ConfigError, match="two values of type decimal"):
         partition_spec(schema, ["d0", "truncate(2, d1)"])
