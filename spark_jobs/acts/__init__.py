@@ -1,1 +1,1 @@
-"""What an operator does to a table's progress: pause, skip, roll back, publish, take a new source."""
+"""Operators' acts on a table's progress: pause, skip, roll back, publish, accept a source."""

@@ -1,4 +1,4 @@
-"""A topic that moved or was made anew: what the table was filled from against what is there now.
+"""Topics that moved or were re-created: comparison with the table's source, and accepting them.
 
 The last rows of every partition decide. Where the same records stand at the same offsets, the log was moved
 as it is, and the table goes on; everything else is another log, and becomes the table's next generation. So
@@ -52,7 +52,7 @@ COMPARED_OFFSETS = 100  # by partition, up to the last row
 
 @dataclass(frozen=True, slots=True)
 class SourceComparison:
-    """The table's source and today's: ``same`` of ``compared`` rows are in the topic at their offsets.
+    """The table's source and the current one: ``same`` of ``compared`` rows are in the topic.
 
     ``objections`` say in words what speaks against its being the same log; ``progress`` is the table's.
     Of the partitions ``cut`` Kafka lost what the table had reached, whatever stands there now. At ``unshown``
@@ -69,18 +69,18 @@ class SourceComparison:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the topic or the cluster is another one by its id, or partitions or their ends are gone."""
+        """True if topic id or cluster id differ, or partitions or their ends are missing."""
         is_other = has_other_ids(self.progress, self.source)
         return is_other or bool(self.cut) or not set(self.progress.next_offsets) <= set(self.source.end)
 
     @property
     def continues(self) -> bool:
-        """Whether the table's offsets mean the same records there: rows of an uncut log show it."""
+        """True if the table's offsets mean the same records there, as rows of an uncut log show."""
         return self.same > 0 and not self.objections and not self.cut
 
 
 def compare_source(pipeline: PipelineConfig, connections: Connections) -> SourceComparison:
-    """Read the topic at the last offsets of the table, as far as it has them. Reads only.
+    """Compare the topic with the table's last rows, as far as it still has their offsets. Reads only.
 
     Raises ``ConfigError`` (``no-table-yet``), ``SourceChanged`` when the topic has another name than the one
     the table was filled from, which no comparison makes its own, and what reading Kafka raises.
@@ -117,7 +117,7 @@ def accept_source(
     start: Start,
     reason: str,
 ) -> Committed:
-    """Take today's topic for the table's source from now on, in one commit.
+    """Accept the current topic as the table's source, in one commit.
 
     The same log keeps the generation and its offsets; another one opens the next generation at ``start``.
     Raises ``CommitConflict`` when the table moved since the comparison, and what a commit raises.
@@ -135,7 +135,7 @@ def _accept(
     follow: Callable[[Progress], Progress],
     reason: str,
 ) -> Committed:
-    """Land what follows of the progress that was looked at, which must be the table's still."""
+    """Commit ``change`` of the compared progress, which must still be the table's."""
 
     def change(progress: Progress) -> Progress:
         refuse_moved(progress, compared, **pipeline.where)
@@ -149,7 +149,7 @@ def _accept(
 
 
 def refuse_moved(progress: Progress, compared: Progress, *, pipeline: str, table: str) -> None:
-    """Raise ``CommitConflict`` (``moved-while-compared``) where the table is not as it was compared."""
+    """Raise ``CommitConflict`` (``moved-while-compared``) if the table changed since the comparison."""
     if _standing(progress) != _standing(compared):
         raise fault("moved-while-compared", pipeline=pipeline, table=table)
 
@@ -167,7 +167,7 @@ def _is_cut(connections: Connections, progress: Progress, source: SourceState, p
 
 
 def _out_of_reach(source: SourceState, progress: Progress, partition: int) -> str | None:
-    """Return why the table's last offset of a partition cannot be in the topic; None when it may be."""
+    """Return why a partition cannot contain the table's last offset; None if it may."""
     end = progress.next_offsets[partition]
     if partition not in source.end:
         return f"the topic has no partition {partition}"
@@ -180,7 +180,7 @@ def _out_of_reach(source: SourceState, progress: Progress, partition: int) -> st
 
 
 def _after_last_row(table: Table, routed: Mapping[str, Table], progress: Progress, partition: int) -> int:
-    """Return the offset after the last row of a partition, in any table; where it starts without one."""
+    """Return the offset after the last row of a partition in any table; the start if it has no row."""
     start, below = progress.starts.get(partition, 0), progress.next_offsets[partition]
     size = COMPARED_OFFSETS
     while below > start:
@@ -203,7 +203,7 @@ def _last_drained(progress: Progress, source: SourceState, partition: int, end: 
 def _compare(
     check: RowCheck, table: Table, routed: Mapping[str, Table], reader: RangeReader, window: OffsetRange
 ) -> tuple[int, int]:
-    """Return how many rows there are of the window, in any table, and how many the topic has so."""
+    """Return the number of rows of the window in all tables, and how many the topic has unchanged."""
     own = rows_in(table, window, progress_of(table).generation)
     rows = placed_rows(own, routed_rows(table, routed, window)).drop_columns(PLACE)
     offsets = rows.column(OFFSET).to_numpy()
@@ -226,14 +226,14 @@ _READ_COLUMNS = (*FOLDED_COLUMNS, TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """By partition the first offset of what the source tells since; ``progress`` is the table's."""
+    """First offset after the restart by partition; ``progress`` is the table's."""
 
     progress: Progress
     firsts: dict[int, int]
 
 
 def find_restart(pipeline: PipelineConfig, connections: Connections) -> Restart | None:
-    """Look in what a mirror has not drained for where its source began anew; None where it did not.
+    """Search a mirror's undrained events for a restart of its source; None if there is none.
 
     Which event shows it is known of its partition alone. The others begin at the first record that Kafka took
     since then: a connector tells what came before first. Reads only; raises as reading Kafka does.
@@ -267,7 +267,7 @@ def find_restart(pipeline: PipelineConfig, connections: Connections) -> Restart 
 def accept_restart(
     pipeline: PipelineConfig, connections: Connections, restart: Restart, *, reason: str
 ) -> Committed:
-    """Go on with the restarted source as another identity of it, in one commit.
+    """Continue with the restarted source as a new identity, in one commit.
 
     Rows stay: which of them the source has no more only a rebuild finds out. Drains and rebuilds that were
     planned before are fenced, since they compared with the positions of before. Raises ``CommitConflict``
@@ -284,7 +284,7 @@ def accept_restart(
 def _restarted(
     check: RowCheck, reader: RangeReader, offsets: OffsetRange, table: Table
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the first event that shows it, of one partition: Kafka's time in milliseconds, and its place."""
+    """Yield the first event of one partition that shows the restart: Kafka's time in ms, and offset."""
     columns = pa.schema([check.schema.field(name) for name in _READ_COLUMNS if name in check.schema.names])
     parts = [no_rows(columns)]
     for chunk in reader.read(offsets) if len(offsets) else ():

@@ -1,4 +1,4 @@
-"""An operator's act: an empty commit that changes a table's progress, logged with who did it and why."""
+"""An operator's act: an empty commit that changes a table's progress, logged with actor and reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def act(
     change: Callable[[Progress], Progress],
     ranges: OffsetRanges = NO_RANGES,
 ) -> Committed:
-    """Land ``change`` of the table's progress in an empty snapshot of its own.
+    """Commit ``change`` of the table's progress in an empty snapshot.
 
     ``change`` is asked again after every conflict and raises when it does not fit the table any more.
     ``ranges`` are the offsets the act speaks of. Raises ``CommitStateUnknown`` when the outcome could not be
@@ -61,18 +61,18 @@ def batch_of_act(
     kind: Work,
     ranges: OffsetRanges = NO_RANGES,
 ) -> Batch:
-    """Return the batch by whose name the act is committed and logged."""
+    """Return the batch under which the act is committed and logged."""
     attempt, now_us = connections.new_attempt(), connections.now_us()
     return batch_of_change(table, kind, pipeline=pipeline_name, attempt=attempt, now_us=now_us, ranges=ranges)
 
 
 def summary_of_act(connections: Connections, reason: str) -> dict[str, str]:
-    """Return what the act's commit says of who does it and why."""
+    """Return the actor and reason for the act's commit summary."""
     return actor_summary(connections.actor, connections.run_id, version=__version__, reason=reason)
 
 
 def land_act(connections: Connections, table: Table, intent: BatchIntent, reason: str) -> Committed:
-    """Land the act between the log's first and last word about it."""
+    """Commit the act between its first and last log entry."""
     refuse_newer_format(table)
     batch, steps, table_uuid = intent.batch, Steps(), str(table.metadata.table_uuid)
 
@@ -115,7 +115,7 @@ def pause(pipeline: PipelineConfig, connections: Connections, *, reason: str) ->
 
 
 def resume(pipeline: PipelineConfig, connections: Connections, *, reason: str) -> Pause | None:
-    """Let drains go on; returns the pause that ended, None when there was none: nothing is committed then.
+    """Let drains continue; return the pause that ended, None without one: then nothing is committed.
 
     Raises as ``pause``.
     """
@@ -131,7 +131,7 @@ def resume(pipeline: PipelineConfig, connections: Connections, *, reason: str) -
 
 
 def settle(pipeline: PipelineConfig, connections: Connections, *, then: str) -> None:
-    """Settle unfinished batches of drains, before what is done ``then`` fences them.
+    """Settle unfinished batches of drains, which the act ``then`` would fence.
 
     A batch that was verified whole may be the only copy of its records by now. Asks Kafka nothing. Raises
     ``BatchHeld`` and ``ConfigError`` (``paused``) for one that waits for an operator's word, and what
@@ -157,7 +157,7 @@ def settle(pipeline: PipelineConfig, connections: Connections, *, then: str) -> 
 def skip(
     pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, *, reason: str
 ) -> Committed:
-    """Move the table past ``ranges`` without their records, in one commit that remembers them as skipped.
+    """Move the table past ``ranges`` without their records, recorded as skipped in one commit.
 
     Each range begins at its partition's next offset and ends within the topic. Raises ``ConfigError``
     (``not-next-offset``, ``beyond-the-end``) otherwise, also when a drain was faster, ``SourceChanged``, and

@@ -1,4 +1,4 @@
-"""What acts make of a table's progress: past offsets, on another source, back at an earlier state. Pure."""
+"""Changes of a table's progress by acts: skipping offsets, another source, an earlier state. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.protocol.source import SourceState
 
 
 def passed_over(progress: Progress, ranges: OffsetRanges, reason: str) -> Progress:
-    """Return the progress past the ranges, which are remembered as skipped for the reason."""
+    """Return the progress after the ranges, which are recorded as skipped for the reason."""
     return replace(
         progress,
         next_offsets={**progress.next_offsets, **ranges.ends},
@@ -23,7 +23,7 @@ def passed_over(progress: Progress, ranges: OffsetRanges, reason: str) -> Progre
 
 
 def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, int] | None) -> Progress:
-    """Return the progress with the identity of ``source``; at ``starts`` it opens the next generation.
+    """Return the progress with the identity of ``source``; ``starts`` opens the next generation.
 
     Dead letters it owes must be in their table: those of a generation that ended cannot be added later.
     """
@@ -58,7 +58,7 @@ def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, 
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """Offsets a rollback goes back to, and what of them Kafka has no more.
+    """Offsets to which a rollback returns, and those of them that Kafka no longer has.
 
     ``undone`` are the ranges from there to where the table stood; ``lost`` those of them that cannot be
     drained again.
@@ -70,7 +70,7 @@ class Rewind:
 
 
 def plan_rewind(progress: Progress, next_offsets: Mapping[int, int], source: SourceState) -> Rewind:
-    """Plan back to ``next_offsets``; a partition that was not known then begins at its start."""
+    """Plan the return to ``next_offsets``; a partition unknown at that time begins at its start."""
     back = {
         p: min(next_offsets.get(p, progress.starts.get(p, 0)), offset)
         for p, offset in progress.next_offsets.items()
@@ -90,7 +90,7 @@ def rewound(
     attempt: str,
     reason: str,
 ) -> Progress:
-    """Return the progress that goes into the rollback's commit, under the attempt's name.
+    """Return the progress for the rollback's commit, under the attempt's name.
 
     Drains and replays that were planned before are fenced; the dead letters of what is undone are owed to go.
     """

@@ -1,4 +1,4 @@
-"""What an operator does about batches that failed a quality gate: look, publish, discard.
+"""Acts on batches that failed a quality gate: list, publish, discard.
 
 A held batch is an unfinished attempt of the transaction log. Nothing is moved or copied: publishing commits
 its files where they are, discarding moves the table past its offsets, after which they are swept.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def held_batches(pipeline: PipelineConfig, connections: Connections) -> tuple[HeldBatch, ...]:
-    """Return the batches that wait for an operator, oldest first; reads only."""
+    """Return the batches that wait for a decision, oldest first; reads only."""
     table = load_fresh(connections, pipeline.table)
     return tuple(held_batch(*each) for each in _waiting(table, connections)) if table else ()
 
@@ -38,7 +38,7 @@ def held_batches(pipeline: PipelineConfig, connections: Connections) -> tuple[He
 def publish(
     pipeline: PipelineConfig, connections: Connections, *, reason: str, attempt: str | None = None
 ) -> AdoptedBatch:
-    """Commit a held batch as it is. Should this die half-way, the next recovery finishes it.
+    """Commit a held batch unchanged. If this is interrupted, the next recovery finishes it.
 
     A drain that runs may commit it first, which is the same.
 
@@ -67,7 +67,7 @@ def publish(
 def discard(
     pipeline: PipelineConfig, connections: Connections, *, reason: str, attempt: str | None = None
 ) -> HeldBatch:
-    """Move the table past a held batch without its records; its progress remembers which and why.
+    """Move the table past a held batch without its records, recorded as skipped with the reason.
 
     Errors as ``publish``.
     """
@@ -86,7 +86,7 @@ def discard(
 
 
 def _landed(connections: Connections, chosen: Attempt) -> AdoptedBatch | None:
-    """Return the batch as the log knows it, whoever committed it."""
+    """Return the batch as recorded in the log, regardless of who committed it."""
     for attempt in connections.txlog.read(chosen.table_uuid, [chosen.uuid]):
         written, created = attempt.entry(ParquetWritten), attempt.entry(IcebergSnapshotCreated)
         if attempt.batch and written and created and created.snapshot_id is not None:

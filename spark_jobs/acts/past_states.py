@@ -1,4 +1,4 @@
-"""What the table's snapshots say of earlier states: where progress stood, and what came after."""
+"""Earlier states of a table in its snapshots: progress at the time, and later changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EarlierState:
-    """Where the table stood at a snapshot.
+    """State of the table at a snapshot.
 
     ``last_drain`` is the last drained batch by then, and ``last_drain_offsets`` what it brought; None when
     there was none or its snapshot has expired.
@@ -78,7 +78,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
 
 
 def snapshot_at(table: Table, at_ms: int) -> int:
-    """Return the last of main's ancestors before or at a time (milliseconds since the epoch).
+    """Return the last ancestor of main before or at a time (milliseconds since the epoch).
 
     Raises ``ConfigError`` (``no-such-snapshot``) when all of them are later.
     """
@@ -89,7 +89,7 @@ def snapshot_at(table: Table, at_ms: int) -> int:
 
 
 def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
-    """Return what came after it up to the last commit or, for one that compaction made since, up to main."""
+    """Return later snapshots up to the last commit or, for a compaction after it, up to main."""
     if not keeps_history(table):
         raise fault(
             "no-history",
@@ -106,7 +106,7 @@ def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
 
 
 def _ancestors(table: Table, snapshot_id: int | None) -> Iterable[Snapshot]:
-    """Return the snapshot, its parent, and so on as far as they are kept; none for None."""
+    """Yield the snapshot, its parent, and so on as far as they are kept; nothing for None."""
     metadata = table.metadata
     return ancestors_of(None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id), metadata)
 

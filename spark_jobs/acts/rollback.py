@@ -1,4 +1,4 @@
-"""Rolling a table back: rows and offsets together, in one commit, so that the next drain fills it again.
+"""Rollback of a table: rows and offsets together, in one commit, so that the next drain refills it.
 
 Of what was committed since, the rows go with this commit and the dead letters with the one it owes; the log
 and the books keep it as history. Drains and replays that were planned before are refused.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """``undone`` will be drained again but for ``lost``, which Kafka has no more and ``--force`` gave up."""
+    """``undone`` will be drained again, except ``lost``, which Kafka no longer has (``--force``)."""
 
     to_snapshot_id: int
     snapshot_id: int
@@ -56,7 +56,7 @@ def rollback(
     reason: str,
     force: bool = False,
 ) -> RolledBack:
-    """Set table and offsets back to a snapshot, or to the last one at a time (milliseconds since the epoch).
+    """Set table and offsets back to a snapshot, or to the last one at a time (ms since the epoch).
 
     Also takes over a rollback that another tool made, when it names that snapshot. Raises ``ConfigError`` for
     a snapshot that cannot be gone back to, ``OffsetsUnavailable`` (``cannot-refill``) without ``force`` when
@@ -81,7 +81,7 @@ def rollback(
 
 @dataclass(frozen=True)
 class _RollbackCommit(BatchIntent):
-    """Main set back to a snapshot, with the progress of then; planned anew on every table it is staged on."""
+    """Main and progress set back to a snapshot; planned again for every table it is staged on."""
 
     pipeline: PipelineConfig
     to_snapshot: int

@@ -1,1 +1,1 @@
-"""Table against Kafka, record by record or by metadata alone, and where one record is."""
+"""Audits of tables against Kafka or by metadata, and tracing of single records."""

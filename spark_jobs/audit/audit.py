@@ -1,4 +1,4 @@
-"""Audit a table against Kafka: every readable record of the drained ranges is in it once, and unchanged.
+"""Audit of a table against Kafka: every readable record of the drained ranges is in it once, unchanged.
 
 Works through the topic in windows of offsets, so memory does not grow with the table. Reads only.
 """
@@ -47,7 +47,7 @@ NO_OFFSETS = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What the tables hold of one window: rows in offset order, and the offsets of dead letters.
+    """Rows of one window in offset order, and the offsets of dead letters.
 
     Rows have the pipeline's columns and the name of the table that each is in.
     """
@@ -63,7 +63,7 @@ class _Window:
 
     @property
     def counts(self) -> AuditCounts:
-        """What is there, whatever Kafka says."""
+        """Counts of the tables, independent of Kafka."""
         every = self.every
         doubled = every[1:][np.diff(every) == 0]
         routed = int(pc.sum(pc.is_valid(self.rows.column(PLACE))).as_py() or 0)
@@ -83,7 +83,7 @@ def audit(
     newest_offsets: int | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> AuditResult:
-    """Compare the table with the topic. ``on_progress`` gets offsets done and in all.
+    """Compare the table with the topic. ``on_progress`` gets finished and total offsets.
 
     ``newest_offsets`` bounds the work: so many of the newest ones, shared evenly by the partitions.
 
@@ -150,7 +150,7 @@ def audit_rows(
 
 
 def _outdated(found: AuditCounts, window: OffsetRange) -> AuditCounts:
-    """Return what was found, rows that differ being what an earlier configuration made."""
+    """Return the counts, with differing rows of an earlier configuration counted as outdated."""
     if not found.differing:
         return found
     return replace(
@@ -181,7 +181,7 @@ def _held(
 
 
 def _compare_window(check: RowCheck, reader: RangeReader, held: _Window) -> tuple[AuditCounts, Offsets]:
-    """Counts, and the offsets of readable records that are nowhere."""
+    """Return the counts, and the offsets of readable records that are in no table."""
     found, every = held.counts, held.every
     row_offsets = held.rows.column(OFFSET).to_numpy()
     first_rows = held.rows.take(np.unique(row_offsets, return_index=True)[1])
@@ -194,7 +194,7 @@ def _compare_window(check: RowCheck, reader: RangeReader, held: _Window) -> tupl
 
 
 def _absent(partition: int, missing: Offsets, removed: Offsets) -> AuditCounts:
-    """Return what is missing, without what another writer removed."""
+    """Return missing offsets, without those that another program removed."""
     lost = np.setdiff1d(missing, removed)
     examples = example_offsets("missing", partition, lost) + example_offsets("removed", partition, removed)
     return AuditCounts(missing=len(lost), removed=len(removed), examples=examples)

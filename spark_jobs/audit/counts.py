@@ -1,4 +1,4 @@
-"""What an audit of a table against Kafka counts."""
+"""Counts of an audit of a table against Kafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True)
 class AuditCounts:
-    """What was found so far, in a window or in all of them.
+    """Counts of one window or of all windows so far.
 
     ``records`` = rows + routed + dead letters + tombstones + filtered + folded + passed; ``routed`` are rows
     in other tables; ``passed`` records that say nothing of a row, by kind; ``missing`` readable records that
@@ -68,19 +68,19 @@ class AuditCounts:
 
     @property
     def records(self) -> int:
-        """What the drained ranges came to."""
+        """Counts of records in the drained ranges."""
         rows = self.rows + self.routed + self.dead_letters
         return rows + self.tombstones + self.filtered + self.folded + sum(self.passed.values())
 
     @property
     def is_clean(self) -> bool:
-        """Nothing missing, doubled or changed; what is outdated is as it was made."""
+        """True if nothing is missing, duplicated or changed; outdated rows do not count."""
         return not (self.missing or self.duplicates or self.differing or self.rounded or self.foreign)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult(AuditCounts):
-    """Counts over everything the table says it has drained in the current generation.
+    """Counts of all drained offsets of the table's current generation.
 
     ``lag``: last stable offsets minus next offsets.
     """
@@ -93,10 +93,10 @@ class AuditResult(AuditCounts):
     layout: Layout = field(default_factory=Layout)
 
     def outdated_mend(self, pipeline: str) -> str:
-        """Return what makes rows by today's configuration of what is outdated."""
+        """Return the command that rewrites outdated rows with the current configuration."""
         return self.layout.read_again(pipeline, " ".join(map(str, self.outdated_ranges)))
 
 
 def example_offsets(what: str, partition: int, offsets: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return the first of these offsets in words."""
+    """Return the first of these offsets as text."""
     return tuple(f"{what} {partition}:{offset}" for offset in offsets[:5])

@@ -1,4 +1,4 @@
-"""What an audit of a table's metadata finds: what is wrong, where, and the command that mends it. Pure."""
+"""Findings of a metadata audit: problem, location and the command that fixes it. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPLETE = PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``what`` is wrong in words, ``where`` a path, snapshot, attempt or range; ``mend`` is a command."""
+    """``what`` is the problem, ``where`` a path, snapshot, attempt or range; ``mend`` is a command."""
 
     what: str
     where: str
@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(slots=True)
 class MetadataAudit:
-    """Counts of what was looked at, table and dead-letter table together, and at most 1,000 findings."""
+    """Counts of checked objects, table and dead-letter table together, and up to 1,000 findings."""
 
     pipeline: str
     table: str
@@ -40,7 +40,7 @@ class MetadataAudit:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing was found."""
+        """True if nothing was found."""
         return not self.findings
 
 
@@ -54,7 +54,7 @@ def unreadable(what: str, pipeline: str, table: str, error: Exception) -> Sluice
 def log_findings(
     pipeline: str, attempts: Iterable[Attempt], progress: Progress, in_history: Collection[str]
 ) -> Iterator[Finding]:
-    """Return where the log and the table contradict each other.
+    """Return contradictions between log and table.
 
     ``attempts`` were read before ``progress``, so that what landed in between is no contradiction;
     ``in_history`` are the attempts whose snapshots are kept.
@@ -98,14 +98,14 @@ def _holds(progress: Progress, batch: Batch) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RoundedColumn:
-    """A column, dotted, with the Iceberg type that would hold its integers, and how many rows are rounded."""
+    """A column, dotted, with the Iceberg type that holds its integers, and the number of rounded rows."""
 
     column: str
     exact_type: str
     rows: int
 
     def mend(self, pipeline: str, layout: Layout) -> str:
-        """Return what makes the column exact."""
+        """Return the command that makes the column exact."""
         if "columns" in layout.not_said:
             return f"a new table for {pipeline}"
         if "." in self.column or "retype" in layout.refused:

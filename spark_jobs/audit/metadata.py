@@ -1,4 +1,4 @@
-"""Audit what holds a table together: its files, its log, the offsets from commit to commit. Reads only."""
+"""Audit of a table's files, log and offsets from commit to commit. Reads only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def audit_metadata(
     pages: bool = False,
     on_progress: Callable[[MetadataAudit], None] = lambda _counts: None,
 ) -> MetadataAudit:
-    """Look at every file the metadata names, and hold the log and the kept snapshots against each other.
+    """Check every file in the metadata, and compare log and kept snapshots.
 
     Of data files the footers are read; with ``pages`` all of them, page by page against their checksums.
     Beside live drains and upkeep it begins anew when the table changed while something was found. Raises
@@ -82,22 +82,22 @@ def _findings(
 
 
 def _lost_log(pipeline: PipelineConfig, connections: Connections, table: Table) -> Iterator[Finding]:
-    """Name the last drain where neither log nor books know it: what lay under ``state:`` is gone."""
+    """Yield the last drain if neither log nor batch history has it: the content of ``state:`` was lost."""
     last = progress_of(table).last_drain
     if last is not None and all(line.entry.attempt != last.attempt for line in lines_of(table, connections)):
-        what = "the table's last drain is in neither the log nor the books"
+        what = "the table's last drain is in neither the log nor the batch history"
         yield Finding(what, f"attempt {last.attempt}", mends.command("check", pipeline.name))
 
 
 def damage_since(pipeline: PipelineConfig, connections: Connections, since_ms: int) -> list[Finding]:
-    """Return what is wrong with the files that commits since then added to the table or its dead letters."""
+    """Return damage in files that later commits added to the table or its dead letters."""
     tables = _load(pipeline, connections)
     found = (each for table in tables for each in audit_new_files(table, pipeline.name, since_ms))
     return list(islice(found, MAX_FINDINGS))
 
 
 def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding]:
-    """Batches that do not balance, and commits that do not begin where the one before ended."""
+    """Yield batches with unaccounted offsets, and commits that do not begin at the previous end."""
     facts = table_facts(table, schema_since_ms=0)
     progress = progress_of(table)
     for batch in facts.batches:
@@ -118,7 +118,7 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
 
 
 def _load(pipeline: PipelineConfig, connections: Connections) -> list[Table]:
-    """Return the table and all beside it; empty before the first drain."""
+    """Return the table and its related tables; empty before the first drain."""
     tables = tables_as_one(connections, pipeline.table)
     return [] if tables is None else list(tables.every)
 
@@ -153,7 +153,7 @@ _UNREADABLE = (
 def audit_files(
     table: Table, counts: MetadataAudit, on_progress: Callable[[MetadataAudit], None], *, pages: bool
 ) -> Iterator[Finding]:
-    """Return what is wrong with the table's files, those of main first. ``counts`` is counted up.
+    """Return damage in the table's files, main's first. Updates ``counts``.
 
     With ``pages`` every page of a data file is read and held against its checksum, if it has one.
     """
@@ -190,7 +190,7 @@ def audit_files(
 
 
 def audit_new_files(table: Table, pipeline: str, since_ms: int) -> Iterator[Finding]:
-    """Return what is wrong with the data files that snapshots since then added; footers only."""
+    """Return damage in data files that later snapshots added; reads footers only."""
     with ThreadPoolExecutor(READERS) as readers:
         for snapshot in table.metadata.snapshots:
             if snapshot.timestamp_ms < since_ms:
@@ -259,7 +259,7 @@ def _look_at_file(
 
 
 def _look_at_pages(table: Table, file: DataFile, mend: str) -> list[Finding]:
-    """Read every page once; what is not as its checksum says, or cannot be unpacked, is damaged."""
+    """Read every page once; a wrong checksum or failed decompression is damage."""
     try:
         with table.io.new_input(file.file_path).open() as stream:
             for _ in pq.ParquetFile(stream, page_checksum_verification=True).iter_batches(_PAGE_ROWS):
@@ -275,7 +275,7 @@ def _trouble(what: str, error: Exception) -> str:
 
 
 def _replay(table: Table, pipeline: str, file: DataFile) -> str:
-    """Its rows anew; a file that does not tell its offsets, or of an earlier topic, takes a rollback."""
+    """Return the command that reads the rows again; without offsets, or an earlier topic: a rollback."""
     schema, progress = table.schema(), progress_of(table)
     again = progress.table_layout.read_again
     if "replay" in progress.table_layout.refused:
@@ -301,5 +301,5 @@ def _roll_back(table: Table, pipeline: str, snapshot: Snapshot | None) -> str:
 
 
 def _expire(pipeline: str) -> str:
-    """Only earlier states need the file: when they expire, nothing does."""
+    """Return the advice for a file that only earlier states need: let them expire."""
     return mends.command("upkeep", pipeline)

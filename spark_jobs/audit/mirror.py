@@ -1,4 +1,4 @@
-"""Audit a mirror against Kafka: every key has the row that its changes leave, and no other key has one.
+"""Audit of a mirror against Kafka: every key has the row that its changes leave, and no other key.
 
 All that Kafka holds is folded in memory, by the plain decoder and a fold of its own. Where that is not the
 whole topic only keys whose last change it holds are compared. Reads only.
@@ -86,14 +86,14 @@ def audit_mirror(
 
 
 def _emptied_at(cdc: Cdc | None) -> Place | None:
-    """Return where in its source's log the table was emptied last."""
+    """Return the last position of a truncate in the source's log."""
     if cdc is None or cdc.truncated_below is None:
         return None
     return cdc.truncated_in, cdc.truncated_below
 
 
 def told_again(furthest: Mapping[int, tuple[int, int, int]], cdc: Cdc) -> set[int]:
-    """Return the partitions of which all that was read had been told before: newer changes are gone.
+    """Return partitions whose events end before the recorded position: newer changes are missing.
 
     ``furthest`` is how far each was read in its source's log.
     """
@@ -111,7 +111,7 @@ def _live_rows(pipeline: PipelineConfig, table: Table) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class _Reading:
-    """What Kafka holds of the drained offsets; ``counts`` and ``told`` are of what was read so far."""
+    """Kafka's records at the drained offsets; ``counts`` and ``told`` cover the records read so far."""
 
     pipeline: PipelineConfig
     connections: Connections
@@ -139,25 +139,25 @@ class _Reading:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is read that the rows were made of."""
+        """True if all records behind the rows were read."""
         progress = progress_of(self.tables.data)
         begun = progress.begun
         return all(self.first[p] <= begun.get(p, 0) for p in progress.next_offsets)
 
     @property
     def restarts(self) -> tuple[dict[int, int], ...]:
-        """From which offsets on the source counts its positions anew."""
+        """Offsets from which the source counts its positions again."""
         cdc = progress_of(self.tables.data).cdc
         return cdc.restarts if cdc else ()
 
     @property
     def outdated(self) -> list[OffsetRange]:
-        """The offsets of which another configuration than today's made rows."""
+        """Offsets with rows of another configuration than today's."""
         today = shape_of(self.pipeline, self.connections)
         return [each.offsets for each in self.stretches if is_outdated(each.shape, today)]
 
     def changes(self, on_progress: Callable[[int, int], None]) -> Iterator[Row]:
-        """Yield the changes, as the plain decoder reads them, and count what is none."""
+        """Yield the changes, as the plain decoder reads them, and count other records."""
         total, done = sum(len(each.offsets) for each in self.stretches), 0
         with open_reader(self.connections.kafka, self.pipeline.topic) as reader:
             for stretch in self.stretches:
@@ -213,14 +213,14 @@ class _Reading:
             yield row
 
     def _is_foreign(self, row: Row) -> bool:
-        """Whether another source, or table, tells it than the mirror's, or than the first that was read."""
+        """True if an event has another source or table than the mirror's, or than the first event read."""
         self.own = row[SOURCE] if self.own is None else self.own
         return row[SOURCE] not in {None, self.own}
 
 
 @dataclass(slots=True)
 class _Judging:
-    """Compares the table's rows, one after the other, with those that the fold left: ``left`` are not met."""
+    """Comparison of the table's rows with those of the fold; ``left`` are unmatched."""
 
     reading: _Reading
     left: dict[str, Row]
@@ -239,7 +239,7 @@ class _Judging:
         self.is_whole, self.outdated = self.reading.is_whole, self.reading.outdated
 
     def concerned(self, part: pa.Table) -> pa.Table:
-        """Return the rows that something may be known of: of a topic that was cut few, of a large table."""
+        """Return the rows that can be judged: for a topic that was cut, few of a large table."""
         if self.is_whole or self.reading.restarts:
             return part
         is_known = pc.is_in(part.column(ROW_ID), pa.array([*self.left, *self.met], pa.string()))
@@ -252,7 +252,7 @@ class _Judging:
         return part.filter(is_known)
 
     def judge(self, held: Row) -> None:
-        """Take in one row of the table."""
+        """Judge one row of the table."""
         key = held[ROW_ID]
         said = self.left.pop(key, None)
         if key in self.met:
@@ -272,18 +272,18 @@ class _Judging:
         self.met.add(key)
 
     def finished(self) -> AuditCounts:
-        """Return what was found, with the rows that the table lacks."""
+        """Return the counts, with the rows that the table lacks."""
         for said in self.left.values():
             self._count("missing", said, missing=1)
         return self.counts + AuditCounts(rows=self.rows)
 
     def _is_known(self, held: Row) -> bool:
-        """Whether the fold would have the row, if it were one."""
+        """True if the fold would have the row."""
         is_cut = self.cut_below is not None and place_of(held, self.reading.restarts) < self.cut_below
         return self.is_whole or is_cut or held[OFFSET] >= self.reading.first[held[PARTITION]]
 
     def _is_told_again(self, held: Row, said: Row) -> bool:
-        """Whether this is the event that the row is made of once more, and Kafka holds the first no more."""
+        """True if this event repeats the row's own one, which Kafka no longer has."""
         places = [(place_of(row, self.reading.restarts), row[COMMIT_SEQUENCE]) for row in (held, said)]
         is_told = said[COMMIT_SEQUENCE] is not None and places[0] == places[1]
         return is_told and not self.is_whole and held[OFFSET] < said[OFFSET]
@@ -304,12 +304,12 @@ class _Judging:
 
 
 def _is_same(held: object, said: object) -> bool:
-    """Compare values as they are written, so that NaN is NaN; pass over what no change tells any more."""
+    """Compare values as text, so that NaN equals NaN; ignore values that no event has any more."""
     return is_untold(said) or repr(_bare(held)) == repr(_bare(said))
 
 
 def _bare(value: Any) -> Any:
-    """Return the value with no object in it that readers give or not: UUIDs, and UTC by several names."""
+    """Return the value without types that depend on the reader: UUIDs, and names of UTC."""
     match value:
         case datetime():
             return value.isoformat()
@@ -324,7 +324,7 @@ def _bare(value: Any) -> Any:
 
 
 def _old_key(headers: list[dict[str, Any]] | None, spelling: Spelling) -> str | None:
-    """Return the key that the row had before this change gave it another."""
+    """Return the row's key before this change of its key."""
     for header in headers or ():
         if header["key"] == _OLD_KEY_HEADER and header["value"] is not None:
             return old_key(header["value"], spelling)

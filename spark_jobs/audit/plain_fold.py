@@ -1,4 +1,4 @@
-"""What a mirror must hold, by its changes one after the other: for ``audit`` alone.
+"""Expected rows of a mirror, computed change by change: only for ``audit``.
 
 It shares no code with ``spark_jobs.mirror``: what both get wrong alike, nobody would see.
 """
@@ -40,7 +40,7 @@ def fold(
     *,
     is_whole: bool = True,
 ) -> tuple[dict[str, Row], Place | None]:
-    """Return the rows by key that these events leave, and below which place all are gone.
+    """Return the rows by key after these events, and the position up to which all were deleted.
 
     ``events`` are of one source, in the order of their offsets within each partition, all that there were if
     ``is_whole``. With ``cut_below`` the table was emptied there before. ``restarts`` are by partition the
@@ -67,20 +67,20 @@ def fold(
 
 
 def is_untold(value: object) -> bool:
-    """Whether a value is what Debezium writes for one that was not changed, too long to be told again."""
+    """True if a value is Debezium's placeholder for an unchanged long value."""
     if isinstance(value, list):
         return value in _LISTS
     return value in (_TEXT, _TEXT.encode())
 
 
 def place_of(row: Row, restarts: Sequence[Mapping[int, int]]) -> Place:
-    """Return where the source stood when it told the row."""
+    """Return the source's position of the row."""
     before = [firsts for firsts in restarts if firsts.get(row[PARTITION], 0) <= row[OFFSET]]
     return len(before), row[SEQUENCE]
 
 
 def _told_first(events: Sequence[Row], is_whole: bool) -> list[Row]:
-    """Return a partition's events without those that were told before.
+    """Return a partition's events without repeated ones.
 
     That is what lies below a place that was told, if it was there before, or if what was there before comes
     after it from as far or further: a log has one history. At the end of what is not whole nobody knows.
@@ -105,13 +105,13 @@ def _told_first(events: Sequence[Row], is_whole: bool) -> list[Row]:
 
 
 def _stood(event: Row) -> tuple[int, int, int]:
-    """Return where the source stood, to be compared with events of the same partition."""
+    """Return the source's position, comparable with events of the same partition."""
     identity, sequence = event[_PLACE]
     return _NOWHERE if event[COMMIT_SEQUENCE] is None else (identity, event[COMMIT_SEQUENCE], sequence)
 
 
 def _whole(event: Row, told: Mapping[str, Sequence[Row]]) -> Row:
-    """Return the event with what was told before of its row, wherever its key was another one."""
+    """Return the event with unchanged values from earlier events of its row, under any key."""
     lacking = {name for name, value in event.items() if is_untold(value)}
     whole, at = dict(event), event
     while lacking:

@@ -1,4 +1,4 @@
-"""Whether rows are what their records say, as the format's plain decoder reads them."""
+"""Comparison of rows with their records, as the format's plain decoder reads them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOT_COMPARED = {GENERATION, INGESTED_AT}
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Offsets of rows that are not what their records say.
+    """Offsets of rows that differ from their records.
 
     ``rounded`` rows would be, but for integers of which a column of floating point holds only the nearest
     double, as versions before wrote them: by the column and the type that would hold them.
@@ -53,7 +53,7 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """Compares rows of ``schema``, the table's whole Arrow schema, with the records they were made of.
+    """Comparison of rows of ``schema``, the table's whole Arrow schema, with their records.
 
     With ``ignores_more`` a record may say what no column holds. ``kept`` columns hold what records said of
     others that took their place: they are passed over.
@@ -68,7 +68,7 @@ class RowCheck:
     takes_tombstones: bool = False
 
     def left_out(self, chunk: Chunk, offsets: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-        """Return which of these offsets hold records that the filter leaves out, by reason.
+        """Return the offsets of records that the filter leaves out, by reason.
 
         And those that say nothing of a row, by their kind in a batch's balance.
         """
@@ -80,7 +80,7 @@ class RowCheck:
         return {why: every[[*indices]] for why, indices in {**rows.left_out, **rows.passed}.items()}
 
     def rows_of(self, records: Chunk) -> Decoded:
-        """Return what rows of these records must hold; those that can be none are left out."""
+        """Return the expected rows of these records, without records that cannot be rows."""
         return shaped(self.shaping, self._decoded(records), records, self.origin, self.schema)
 
     def _decoded(self, records: Chunk) -> Decoded:
@@ -88,7 +88,7 @@ class RowCheck:
         return self.decoder.decode(records, self.shaping.decoded(columns))
 
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
-        """Return how rows differ from what the chunk's records say.
+        """Return the differences between rows and the chunk's records.
 
         ``held_rows`` are in offset order, one an offset; a ``PLACE`` that they have is compared as well. A
         record that says what no column holds was drained wrongly, or the column was dropped since: that is a
@@ -123,7 +123,7 @@ class RowCheck:
         return Differences(np.union1d(np.compress(~same, offsets), baseless), rounded)
 
     def _keeping(self, held_rows: pa.Table) -> NDArray[np.int64]:
-        """Return the offsets of rows with what did not fit another column."""
+        """Return the offsets of rows with values that did not fit another column."""
         offsets = held_rows.column(OFFSET)
         kept = [offsets.filter(held_rows.column(name).is_valid()).to_numpy() for name in self.kept]
         return np.concatenate([np.empty(0, np.int64), *kept])
@@ -147,7 +147,7 @@ def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) 
 def equal_values(
     left: pa.ChunkedArray, right: pa.ChunkedArray, *, is_nothing_null: bool = False
 ) -> NDArray[np.bool_]:
-    """Return row by row whether they are equal: null to null, NaN to NaN, nested ones as Python sees them.
+    """Return a mask of equal rows: null equals null, NaN equals NaN, nested values as in Python.
 
     With ``is_nothing_null`` a null on the left equals what says nothing on the right: ``{}`` and ``[[]]``
     were drained as null before their column had a type.
@@ -186,7 +186,7 @@ def _is_map(value: Any) -> bool:
 
 
 def _is_alike(left: Any, right: Any, is_nothing_null: bool) -> bool:
-    """Equal but for lists that are null or empty, and for the order of a map's entries.
+    """True if equal except for lists that are null or empty, and the order of a map's entries.
 
     PyIceberg reads a null list of structs as an empty one; not every reader keeps entries in their order.
     """

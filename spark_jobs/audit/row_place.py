@@ -1,4 +1,4 @@
-"""Where the row of a record is: data file and position in it, deletes of other engines applied."""
+"""Location of a record's row: data file and position, with deletes of other engines applied."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The coordinates of a record."""
+    """Coordinates of a record."""
 
     generation: int
     partition: int
@@ -33,13 +33,13 @@ class Spot:
 
     @property
     def filter(self) -> BooleanExpression:
-        """Rows with these coordinates; there is one at most."""
+        """Filter for the row with these coordinates; there is at most one."""
         return is_in_range(OffsetRange(self.partition, self.offset, self.offset + 1), self.generation)
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlace:
-    """Where a row is; ``position`` counts from 0 and is None in a file that is not Parquet."""
+    """Location of a row; ``position`` counts from 0 and is None in a file that is not Parquet."""
 
     file: str
     position: int | None
@@ -47,7 +47,7 @@ class RowPlace:
 
 
 def find_row(table: Table, spot: Spot, columns: tuple[str, ...] = ()) -> RowPlace | None:
-    """Return the row in the table as loaded, with these columns; None when there is none.
+    """Return the row in the table as loaded, with these columns; None if there is none.
 
     Opens only files whose bounds allow it.
     """
@@ -66,7 +66,7 @@ def spots_of(table: Table, which: BooleanExpression) -> set[Spot]:
 
 
 def _position(table: Table, task: FileScanTask, spot: Spot) -> int | None:
-    """Position of the row with these coordinates; reads the coordinate columns only."""
+    """Return the position of the row with these coordinates; reads only the coordinate columns."""
     if task.file.file_format is not FileFormat.PARQUET:
         return None
     with table.io.new_input(task.file.file_path).open() as stream:
@@ -93,7 +93,7 @@ def _position(table: Table, task: FileScanTask, spot: Spot) -> int | None:
 def removed_by_others(
     tables: Iterable[Table], window: OffsetRange, generation: int, missing: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return those of the ``missing`` offsets that were in one of the tables until a foreign snapshot."""
+    """Return the ``missing`` offsets that were in one of the tables until a foreign snapshot."""
     gone: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
     for table in tables:
         for removal, before in _removals(table):
@@ -104,7 +104,7 @@ def removed_by_others(
 
 
 def removed_by(table: Table, spot: Spot) -> Removal | None:
-    """Return the newest commit of another writer after which the row was gone that was there before it.
+    """Return the newest commit of another program that removed the row.
 
     None when it has expired, or the catalog shows no history.
     """
@@ -119,7 +119,7 @@ def removed_by(table: Table, spot: Spot) -> Removal | None:
 
 
 def _removals(table: Table) -> Iterator[tuple[Removal, int]]:
-    """Yield the commits of other writers that took rows out, and the snapshots before them that are kept."""
+    """Yield commits of other programs that removed rows, and the kept snapshots before them."""
     history = main_history(table)
     before = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in history}
     for removal in removals(history):

@@ -1,4 +1,4 @@
-"""A mirror against the database that it is of: what both have, compared while changes go on.
+"""Audit of a mirror against its source database, while changes continue.
 
 Counts and sums of hashes by bucket of keys come first, then the rows of buckets that differ. What differs may
 be on its way: it is looked at again once the mirror has passed where the database stood.
@@ -33,7 +33,7 @@ _POSITION = "SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"
 
 @dataclass(frozen=True, slots=True)
 class SourceAudit:
-    """``rows`` are the database's; of ``differing`` keys both sides had not the same to the end.
+    """``rows`` are the database's; ``differing`` keys still differed in the last comparison.
 
     ``is_proven`` if none of them can be on its way: the mirror went past where the database stood, and both
     were as before. ``left_out`` are columns that were not compared.
@@ -63,7 +63,7 @@ def audit_source(
     patience_seconds: float,
     on_progress: Callable[[str], None] = lambda _line: None,
 ) -> SourceAudit:
-    """Compare the mirror with its source's table; keys that differ are looked at again for so long.
+    """Compare the mirror with its source's table; differing keys are compared again until a deadline.
 
     Only reads. Raises ``ConfigError`` where the pipeline names no source, or the table is not there,
     ``RetryableError`` when the database does not answer.
@@ -111,13 +111,13 @@ class _Found:
         return unlike(self.held, self.there)
 
     def among(self, keys: Iterable[str]) -> _Found:
-        """Return those of these keys that differ."""
+        """Return the keys among these that differ."""
         kept = set(keys).intersection(self.unlike)
         sides = ({key: row for key, row in side.items() if key in kept} for side in (self.held, self.there))
         return _Found(*sides)
 
     def told(self, key: str) -> str:
-        """Return in words how a key differs."""
+        """Return a text about how a key differs."""
         if key not in self.there:
             return f"{_shown(key)}: not in the mirror"
         if key not in self.held:
@@ -144,7 +144,7 @@ def _look(
 
 
 def _has_passed(pipeline: PipelineConfig, connections: Connections, mirror: Table, position: int) -> bool:
-    """Whether the mirror has all up to a place: one beyond it was told, and nothing is left."""
+    """True if the mirror has everything up to a position: a later event arrived, and nothing is left."""
     progress = progress_of(mirror)
     cdc = progress.cdc or Cdc()
     of_now = (each for each in cdc.positions.values() if each.identity == len(cdc.restarts))
@@ -167,7 +167,7 @@ def _comparison(pipeline: PipelineConfig, cursor: Any, mirror: Table) -> Compari
 
 @contextmanager
 def _session(config: SluiceConfig, pipeline: PipelineConfig) -> Iterator[Any]:
-    """Give a cursor that only reads; each statement sees the database as it is then."""
+    """Yield a read-only cursor; each statement sees the database's current state."""
     name = pipeline.mirror.source
     if name is None:
         raise fault("no-source", pipeline=pipeline.name)

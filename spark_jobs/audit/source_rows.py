@@ -1,4 +1,4 @@
-"""Rows as one text each, the same of a PostgreSQL table and of its mirror: what an audit compares.
+"""Rows as one text each, equal for a PostgreSQL table and its mirror, for comparison.
 
 A column is compared where both sides can write its values alike; the others are named.
 """
@@ -48,7 +48,7 @@ Rows = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``key`` and ``columns`` by name, and how PostgreSQL writes each; ``left_out`` are not compared."""
+    """``key`` and ``columns`` by name, with PostgreSQL's text form; ``left_out`` are not compared."""
 
     table: str
     key: tuple[str, ...]
@@ -57,7 +57,7 @@ class Comparison:
 
     @classmethod
     def of(cls, cursor: Any, name: tuple[str, str], key: Sequence[str], mirror: Table) -> Comparison:
-        """Ask the database which columns its table has."""
+        """Return the comparison for the columns of the database's table."""
         table = ".".join(map(_quoted, name))
         cursor.execute(_COLUMNS, (table,))
         there = dict(cursor.fetchall())
@@ -66,7 +66,7 @@ class Comparison:
         return cls(table, tuple(key), compared, tuple(name for name in there if name not in compared))
 
     def sums(self, cursor: Any) -> Sums:
-        """Return by bucket how many rows the database has, and the sum of what they hash to."""
+        """Return row count and sum of row hashes of the database, by bucket."""
         hashed = f"('x' || substr(md5({self._row}), 1, {_SUM_DIGITS}))::bit({4 * _SUM_DIGITS})::bigint"
         cursor.execute(
             f"SELECT substr(md5({self._key}), 1, {_BUCKET_DIGITS}), count(*), sum({hashed})"  # noqa: S608
@@ -115,7 +115,7 @@ def bucket_of(key: str) -> str:
 
 
 def sums_of(rows: Iterable[tuple[str, str]]) -> Sums:
-    """Return by bucket how many rows there are, and the sum of what they hash to."""
+    """Return row count and sum of row hashes, by bucket."""
     sums: Sums = {}
     for key, row in rows:
         bucket = bucket_of(key)
@@ -125,7 +125,7 @@ def sums_of(rows: Iterable[tuple[str, str]]) -> Sums:
 
 
 def unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
-    """Return the names under which both have not the same."""
+    """Return the names with different values."""
     return sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
 
 

@@ -1,4 +1,4 @@
-"""The offsets that an audit compares, in pieces of which the same is known."""
+"""Offsets of an audit, in pieces with the same properties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WINDOW_OFFSETS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Offsets that were skipped or not, and made into rows by one ``shape``, all of them."""
+    """Offsets that are all skipped or not, and were shaped by one ``shape``."""
 
     offsets: OffsetRange
     is_skipped: bool
@@ -29,7 +29,7 @@ class Stretch:
 
 
 def stretches_of(table: Table, source: SourceState, newest_offsets: int | None) -> Iterator[Stretch]:
-    """The offsets the current generation is past, cut at the low watermark, where shapes change and at skips.
+    """Return the drained offsets of the current generation, cut at the low watermark, shapes and skips.
 
     Of a mirror that was made anew they are those since then. What kills a decoder was skipped, and must not
     be decoded here.

@@ -1,4 +1,4 @@
-"""Where a record is and why: tables, books, log and Kafka are asked about one offset. Reads only."""
+"""Trace of one offset through tables, batch history, log and Kafka. Reads only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that is asked about an offset, as it was when tracing began."""
+    """All facts about an offset, as of the beginning of the trace."""
 
     pipeline: PipelineConfig
     connections: Connections
@@ -68,14 +68,14 @@ class Facts:
 
     @property
     def table(self) -> Table:
-        """The pipeline's own."""
+        """The pipeline's own table."""
         return self.tables.data
 
 
 def trace(
     pipeline: PipelineConfig, connections: Connections, partition: int, offset: int
 ) -> tuple[Trace, ...]:
-    """Return what became of the offset: in the current generation, then in every earlier one that drained it.
+    """Return the outcome of the offset: in the current generation, then in earlier ones that drained it.
 
     Raises ``ConfigError`` (``no-table-yet``, ``no-such-partition``), and ``RetryableError`` when a part
     cannot be asked.
@@ -185,7 +185,7 @@ def _judge_undrained(facts: Facts, spot: Spot) -> Judgement:
 
 
 def _trace_rowless(facts: Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace:
-    """Return the trace of a drained offset that has neither a row nor a dead letter."""
+    """Return the trace of a drained offset without a row or dead letter."""
     # A redrive's ranges hold what was none of its letters.
     redrives = [each for each in entries if each.work.told is Told.SOME]
     spot, entry = unjudged.spot, next((each for each in entries if each not in redrives), None)
@@ -199,7 +199,7 @@ def _trace_rowless(facts: Facts, unjudged: Trace, entries: list[BookEntry]) -> T
 def traced_key(
     facts: Facts, unjudged: Trace, entry: BookEntry | None, _redrives: Sequence[BookEntry]
 ) -> Trace:
-    """Return the trace of an event whose key another event may have the row of."""
+    """Return the trace of an event; the row of its key may be another event's."""
     spot = unjudged.spot
     booked = entry.counts.balances.get(spot.partition) if entry else None
     kafka, passed = _ask_kafka(facts, spot)
@@ -210,7 +210,7 @@ def traced_key(
 def traced_record(
     facts: Facts, unjudged: Trace, entry: BookEntry | None, redrives: Sequence[BookEntry]
 ) -> Trace:
-    """Return the trace of a record that could have had a row of its own."""
+    """Return the trace of a record that could have had its own row."""
     spot = unjudged.spot
     drained = next((r for r in entry.ranges if r.partition == spot.partition), None) if entry else None
     inside = is_in_range(drained, spot.generation) if drained else None
@@ -227,7 +227,7 @@ def traced_record(
 
 
 def _passed_over(facts: Facts, spot: Spot, entry: BookEntry | None) -> str | None:
-    """Who had the offset left out and why; the table remembers it also when books and log do not."""
+    """Return who skipped the offset and why; the table records it without batch history and log too."""
     if entry is not None and entry.work.told is Told.PASSED_OVER:
         return f"{entry.actor} skipped it ({entry.kind}): {entry.reason}"
     for skip in progress_of(facts.table).skipped:
@@ -238,7 +238,7 @@ def _passed_over(facts: Facts, spot: Spot, entry: BookEntry | None) -> str | Non
 
 
 def _ask_kafka(facts: Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
-    """Read the offset again, when the topic is still the one it was drained from; why it makes no row."""
+    """Read the offset again if the topic is unchanged, and return why it has no row."""
     progress = progress_of(facts.table)
     try:
         check_identity(progress, facts.source)
@@ -259,7 +259,7 @@ def _ask_kafka(facts: Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
 
 
 def _entries_of(facts: Facts, spot: Spot) -> list[BookEntry]:
-    """Return the landed attempts at the offset, the newest first."""
+    """Return the landed attempts with the offset, newest first."""
     uuid = str(facts.table.metadata.table_uuid)
     booked = covering(facts.books, uuid, spot.partition, spot.offset) if facts.books is not None else ()
     logged = (line.entry for line in facts.logged if _covers(line.entry, spot))

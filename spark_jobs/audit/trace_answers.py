@@ -1,4 +1,4 @@
-"""Where a record can be, and what is known of one that has no row and no dead letter. Pure."""
+"""Outcomes of a record, and facts about one without a row or dead letter. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILTERED_AS = {"missing": "null", "excluded": "false"}
 
 
 class Where(StrEnum):
-    """What became of an offset."""
+    """Outcome of an offset."""
 
     ROW = "row"
     DEAD_LETTER = "dead letter"
@@ -35,7 +35,7 @@ class Where(StrEnum):
 
 
 class KafkaSays(StrEnum):
-    """What reading the offset again shows."""
+    """Result of reading the offset again."""
 
     RECORD = "a record"
     TOMBSTONE = "a tombstone"
@@ -45,7 +45,7 @@ class KafkaSays(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of an offset, and the sentence that says why."""
+    """Outcome of an offset, and a sentence with the reason."""
 
     where: Where
     why: str
@@ -54,7 +54,7 @@ class Judgement:
 def judge_rowless(
     kafka: KafkaSays, booked: Balance | None, there: int, left_out: str | None = None
 ) -> Judgement:
-    """Return what became of a drained offset that has neither a row nor a dead letter now.
+    """Return the outcome of a drained offset that now has no row or dead letter.
 
     ``booked`` is the balance of its partition in the batch that drained it, None when nobody knows that
     batch; ``there`` is how many rows and dead letters of the same range are in the tables now. ``left_out``
@@ -78,7 +78,7 @@ def judge_rowless(
 
 
 def judge_folded(kafka: KafkaSays, booked: Balance | None, passed: str | None = None) -> Judgement:
-    """Return what became of a drained offset of a mirror that has neither a row nor a dead letter now.
+    """Return the outcome of a mirror's drained offset that now has no row or dead letter.
 
     ``passed`` is of which kind a record is that says nothing of a row.
     """

@@ -1,1 +1,1 @@
-"""What finished attempts came to, as an Iceberg table and as history."""
+"""Results of finished attempts, as an Iceberg table and as history."""

@@ -1,4 +1,4 @@
-"""The columns of the books, and entries as rows of them and back."""
+"""Columns of the batch history table, and entries as rows of it and back."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
 
 
 def books_schema() -> Schema:
-    """One row for each finished attempt; field ids are provisional, catalogs number anew."""
+    """Return the schema: a row per finished attempt; provisional field ids, which the catalog reassigns."""
     return Schema(
         *(
             NestedField(n, name, kind, required=False, doc=doc)
@@ -110,7 +110,7 @@ def books_schema() -> Schema:
 
 
 def further_columns(entries: Iterable[BookEntry]) -> list[tuple[tuple[str, ...], IcebergType]]:
-    """Return the columns that older books have from their first entry with a value for them on.
+    """Return the columns that older tables get with their first entry that has a value.
 
     Columns of the dead letters' phases, the filter's reasons and the routed tables, and one below
     ``balance`` for each term beside the four.
@@ -125,14 +125,14 @@ def further_columns(entries: Iterable[BookEntry]) -> list[tuple[tuple[str, ...],
 
 
 def further_terms(table: Table) -> tuple[str, ...]:
-    """Return the terms beside the four that the books have."""
+    """Return the table's outcome counts beyond the standard four."""
     balance = table.schema().find_type("balance.element")
     names = (field.name for field in balance.fields) if isinstance(balance, StructType) else ()
     return tuple(name for name in names if name not in {"partition", *TERMS})
 
 
 def rows_of(table: Table, entries: Iterable[BookEntry]) -> pa.Table:
-    """The entries as rows of the books as they are, ordered by the time they began.
+    """Return the entries as rows of the existing table, ordered by begin.
 
     Columns the books have and this version does not know are null.
     """
@@ -141,7 +141,7 @@ def rows_of(table: Table, entries: Iterable[BookEntry]) -> pa.Table:
 
 
 def entry_from_row(row: dict[str, Any]) -> BookEntry:
-    """Read a row (as ``to_pylist`` gives it) back."""
+    """Return the entry of a row, as given by ``to_pylist``."""
     balances = {each["partition"]: _balance_of(each) for each in row["balance"] or ()}
     ranges = (OffsetRange(each["partition"], each["start"], each["end"]) for each in row["ranges"] or ())
     through = _microseconds(row["valid_through"])
@@ -189,7 +189,7 @@ def _row(entry: BookEntry) -> dict[str, Any]:
 
 
 def _balance_of(each: dict[str, Any]) -> Balance:
-    """What the books did not have a column for yet is null, and no term of that batch."""
+    """Return the counts; a column that did not exist yet is null, and absent from the counts."""
     return Balance(
         (term, offsets) for term, offsets in each.items() if term != "partition" and offsets is not None
     )

@@ -1,4 +1,4 @@
-"""The books: what became of every finished attempt, one entry each, kept in a table beside the tables. Pure.
+"""Batch history: one entry with the outcome of every finished attempt, in a table of its own. Pure.
 
 The log is for recovery and is emptied as attempts finish; the books are for ever. An entry is made of an
 attempt's log alone, so that folding it twice gives the same entry.
@@ -62,33 +62,33 @@ class BookEntry:
 
     @property
     def work(self) -> Work:
-        """What it was for."""
+        """The attempt's work."""
         return work_of(self.kind)
 
     @property
     def skipped(self) -> int:
-        """Offsets that an operator had passed over: no row, dead letter, tombstone or gap stands for them."""
+        """Offsets that an operator skipped: they have no row, dead letter, tombstone or gap."""
         return self.ranges.records if self.is_landed and self.work.told is Told.PASSED_OVER else 0
 
     @property
     def offsets(self) -> int:
-        """Offsets covered; of a redrive its letters, which stand among others."""
+        """Number of offsets covered; for a redrive, of its dead letters, which lie among others."""
         return self.counts.balance.offsets if self.work.told is Told.SOME else self.ranges.records
 
 
 def is_due(finished_attempts: int, *, due_attempts: int = DEFAULT_DUE_ATTEMPTS) -> bool:
-    """Whether folding is worth a commit."""
+    """True if folding is worth a commit."""
     return finished_attempts >= due_attempts
 
 
 def books_of(table: str) -> str:
-    """Identifier of the books that the data table ``table`` is kept in."""
+    """Return the identifier of the batch history table of the data table ``table``."""
     namespace, dot, _ = table.rpartition(".")
     return f"{namespace}{dot}{BOOKS_TABLE}"
 
 
 def entry_of(attempt: Attempt) -> BookEntry | None:
-    """The entry of an attempt as its log says now; None when none of its objects can be read."""
+    """Return the entry of an attempt by its current log; None if no object can be read."""
     batch = attempt.batch
     if batch is None:
         return None

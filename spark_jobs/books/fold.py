@@ -1,4 +1,4 @@
-"""Fold finished attempts of a pipeline's transaction log into the books: listing the log stays cheap."""
+"""Fold finished attempts of a pipeline's log into the batch history, which keeps listing the log cheap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_FOLDED_ATTEMPTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CheckpointResult:
-    """``folded_attempts`` left the log, ``rows_added`` of them were not in the books before.
+    """``folded_attempts`` were removed from the log, ``rows_added`` of them are new in the history.
 
     ``snapshot_id`` is the books' and None when nothing was added; objects and bytes are the log's.
     """
@@ -41,7 +41,7 @@ class CheckpointResult:
 
 
 def checkpoint(pipeline: PipelineConfig, connections: Connections) -> CheckpointResult:
-    """Enter the finished attempts into the books, then delete their log objects.
+    """Add the finished attempts to the batch history, then delete their log objects.
 
     Notices that are owed are sent first, and kept dead letters deleted that nobody can ask for any more.
     Dying in between leaves both; the next fold finds them in the books and deletes what is left. Safe beside
@@ -67,7 +67,7 @@ def checkpoint(pipeline: PipelineConfig, connections: Connections) -> Checkpoint
 
 
 def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> tuple[Attempt, ...]:
-    """Finished attempts; once folded, one whose notice nobody took would be forgotten."""
+    """Return finished attempts; an undelivered notice would be forgotten, so these are left out."""
     log = connections.txlog
     if pipeline.notify.webhook is None:
         return log.read(table_uuid, log.finished(table_uuid)[:MAX_FOLDED_ATTEMPTS])
@@ -79,7 +79,7 @@ def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: st
 
 
 def _forget_dead_letters(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> None:
-    """Delete the files of redrives that nobody can ask for any more; one of the last hour may be written."""
+    """Delete the files of redrives that are no longer needed; keep those of the last hour."""
     before_us = connections.now_us() - CLOSING_AFTER_US
     files = [f for f in saved_files(connections.state, table_uuid) if f.modified_us < before_us]
     unfinished = connections.txlog.begun(table_uuid) if files else {}

@@ -1,4 +1,4 @@
-"""What was done to a pipeline's table, newest first: the books, and what the log has beyond them."""
+"""History of a pipeline's table, newest first: batch history, and newer attempts in the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """How far an attempt has come."""
+    """State of an attempt."""
 
     LANDED = "landed"
     HELD = "held"
@@ -36,7 +36,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
-    """One attempt; ``phase`` is the last one it logged, None once only the books know it."""
+    """One attempt; ``phase`` is the last one logged, None if only the batch history has it."""
 
     entry: BookEntry
     state: State
@@ -46,7 +46,7 @@ class HistoryLine:
 def history(
     pipeline: PipelineConfig, connections: Connections, *, limit: int, kinds: Collection[str] = ()
 ) -> tuple[HistoryLine, ...]:
-    """The newest ``limit`` attempts of these kinds (all when none are named), earlier tables' included.
+    """Return the newest ``limit`` attempts of these kinds (default: all), including earlier tables'.
 
     Raises ``RetryableError`` and ``ConfigError`` when catalog or log cannot be read.
     """
@@ -57,7 +57,7 @@ def history(
 
 
 def unlisted_drains(pipeline: PipelineConfig, connections: Connections) -> int:
-    """How many drains the table's snapshots name that neither the log nor the books know any more."""
+    """Return the number of drains in the table's snapshots that neither log nor batch history has."""
     table = load_fresh(connections, pipeline.table)
     if table is None:
         return 0
@@ -71,13 +71,13 @@ def unlisted_drains(pipeline: PipelineConfig, connections: Connections) -> int:
 
 
 def lines_of(table: Table, connections: Connections) -> Iterator[HistoryLine]:
-    """Every attempt at this very table, newest first."""
+    """Return every attempt of this exact table, newest first."""
     identifier, uuid = ".".join(table.name()), str(table.metadata.table_uuid)
     return _merged(identifier, logged_lines(table, connections), equals("table_uuid", uuid), connections)
 
 
 def logged_lines(table: Table, connections: Connections) -> list[HistoryLine]:
-    """Every attempt at this very table that the log tells of, but those of which it can read nothing."""
+    """Return every attempt of this exact table in the log, except unreadable ones."""
     lines = []
     for attempt in connections.txlog.attempts(str(table.metadata.table_uuid)):
         if (entry := entry_of(attempt)) is not None:
@@ -89,7 +89,7 @@ def logged_lines(table: Table, connections: Connections) -> list[HistoryLine]:
 def _merged(
     table: str, logged: list[HistoryLine], which: BooleanExpression, connections: Connections
 ) -> Iterator[HistoryLine]:
-    """Books and log as one, each attempt once: a fold may be moving them from the log to the books.
+    """Merge batch history and log, each attempt once: a fold may be moving attempts.
 
     ``logged`` was read before the books are: what has left the log by then is in the books.
     """
@@ -117,5 +117,5 @@ def _state(attempt: Attempt, entry: BookEntry) -> State:
 
 
 def _age(line: HistoryLine) -> tuple[int, str]:
-    """Sorts newest first; the same attempt in books and log gets the same place."""
+    """Return the sort key, newest first; the same in batch history and log."""
     return -line.entry.started_at_us, line.entry.attempt

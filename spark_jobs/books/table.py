@@ -1,4 +1,4 @@
-"""The books as a table: entering finished attempts, each once, and reading them back.
+"""The batch history table: adding finished attempts, each once, and reading them back.
 
 It is a table of Sluice's like any other, born with a snapshot and committed to by the same swap; its progress
 has no offsets, only the commits it is recognised by. Other writers may delete what they no longer want to
@@ -47,14 +47,14 @@ EPOCH_YEAR = 1970
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What a fold added; ``snapshot_id`` is None when every attempt was in the books already."""
+    """Result of a fold; ``snapshot_id`` is None if the table already had every attempt."""
 
     rows: int
     snapshot_id: int | None
 
 
 def enter(connections: CatalogAccess, identifier: str, entries: Sequence[BookEntry], *, fold: str) -> Entered:
-    """Add the entries that are not in the books ``identifier`` yet; ``fold`` is this commit's own uuid.
+    """Add the entries that the table ``identifier`` lacks; ``fold`` is the uuid of this commit.
 
     Which ones are there is looked up again on the table of every try, so two folds at once, or one that is
     repeated after its outcome was unknown, add each attempt once. Raises what ``land`` raises.
@@ -70,7 +70,7 @@ def enter(connections: CatalogAccess, identifier: str, entries: Sequence[BookEnt
 
 
 def newest_first(books: Table, which: BooleanExpression) -> Iterator[BookEntry]:
-    """The entries that ``which`` selects, a month at a time, so that a reader of few reads little."""
+    """Yield the entries that ``which`` selects, month by month, so that reading a few is cheap."""
     months = sorted({task.file.partition[0] for task in books.scan(which).plan_files()}, reverse=True)
     for month in months:
         inside = And(which, is_between(STARTED_AT, _month_start(month), _month_start(month + 1)))
@@ -80,7 +80,7 @@ def newest_first(books: Table, which: BooleanExpression) -> Iterator[BookEntry]:
 
 
 def covering(books: Table, table_uuid: str, partition: int, offset: int) -> Iterator[BookEntry]:
-    """The entries of a table, of every generation, whose ranges hold the offset; in no order."""
+    """Return the entries of a table, of all generations, with ranges that contain the offset; unordered."""
     for batch in books.scan(equals("table_uuid", table_uuid)).to_arrow_batch_reader():
         ranges = pc.list_flatten(batch.column("ranges"))
         holds = pc.and_(
@@ -111,7 +111,7 @@ def _open_books(open_catalog: Callable[[], Catalog], identifier: str) -> Table:
 
 @dataclass(frozen=True)
 class _FoldCommit:
-    """One fold: files for the entries that the table lacks, ``written`` again when others are lacking."""
+    """One fold: files of the entries that the table lacks, ``written`` again if the lack changes."""
 
     identifier: str
     attempt: str
@@ -127,7 +127,7 @@ class _FoldCommit:
         return stage_append(table, data_files, recorded, attempt_summary(self.attempt))
 
     def missing(self, table: Table) -> frozenset[str]:
-        """The attempts that are not in the table."""
+        """Return the attempts that the table lacks."""
         started = [entry.started_at_us for entry in self.entries.values()]
         period = is_between(STARTED_AT, _time(min(started)), _time(max(started) + 1))
         among = And(period, is_among("attempt", self.entries))
@@ -135,7 +135,7 @@ class _FoldCommit:
         return frozenset(self.entries) - frozenset(there)
 
     def write(self, table: Table) -> tuple[WrittenFile, ...]:
-        """Write files with the entries that the table lacks; the same ones for the same lack."""
+        """Write files with the entries that the table lacks; reuse them for the same lack."""
         missing = self.missing(table)
         if missing not in self.written:
             rows = rows_of(table, (self.entries[attempt] for attempt in missing))
@@ -144,7 +144,7 @@ class _FoldCommit:
 
 
 def _month_start(month: int) -> str:
-    """The first moment of a month counted from January 1970, as Iceberg's ``month`` does."""
+    """Return the first moment of a month counted from January 1970, as Iceberg's ``month`` does."""
     return dt.datetime(EPOCH_YEAR + month // 12, month % 12 + 1, 1, tzinfo=dt.UTC).isoformat()
 
 

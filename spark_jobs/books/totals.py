@@ -1,4 +1,4 @@
-"""Sums over finished attempts, from the log or streamed from the books: what counters are made of."""
+"""Sums over finished attempts, from the log or the batch history, for counters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = ("attempt", "kind", "landed", "durations_ms", *TERMS, *COUNTED)
 
 @dataclass(slots=True)
 class Distribution:
-    """How many durations were at most as long as each bound, how many there were, and their sum."""
+    """Number of durations up to each bound, their total number and their sum."""
 
     bounds: tuple[float, ...]
     within: Counter[float] = field(default_factory=Counter)
@@ -42,13 +42,13 @@ class Distribution:
         self.seconds += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus wants them: cumulative, the last without bound."""
+        """Return buckets as Prometheus expects them: cumulative, the last without a bound."""
         return [*((str(bound), float(self.within[bound])) for bound in self.bounds), ("+Inf", self.count)]
 
 
 @dataclass(slots=True)
 class Totals:
-    """Landed commits by kind, attempts given up, and sums of ``balance`` and ``COUNTED`` over the landed.
+    """Landed commits by kind, abandoned attempts, and sums of ``balance`` and ``COUNTED`` over landed ones.
 
     ``dead_letter_phases`` are the dead letters by phase, as far as they were counted so, ``filtered_reasons``
     what filters left out, ``routed_tables`` the rows that went to other tables.
@@ -65,7 +65,7 @@ class Totals:
     commits: Distribution = field(default_factory=lambda: Distribution(COMMIT_BOUNDS))
 
     def add(self, entry: BookEntry) -> None:
-        """Count one finished attempt; one that never landed adds nothing but itself."""
+        """Count one finished attempt; one that never landed only counts as such."""
         if not entry.is_landed:
             self.given_up += 1
             return
@@ -77,7 +77,7 @@ class Totals:
         self.time(entry.kind, entry.durations_ms)
 
     def time(self, kind: str, durations_ms: Mapping[str, int]) -> None:
-        """Add how long a landed attempt took by step; one that recovery finished was timed by nobody."""
+        """Add the durations of a landed attempt by step; attempts finished by recovery have none."""
         # An act writes nothing that would take time.
         if durations_ms and work_of(kind).writes_files:
             self.batches.add(sum(durations_ms.values()) / 1000)
@@ -85,7 +85,7 @@ class Totals:
 
 
 def sum_books(books: Table, table_uuid: str, logged: Collection[str]) -> tuple[Totals, frozenset[str]]:
-    """The sums, and which of the ``logged`` attempts are in them already."""
+    """Return the sums, and the ``logged`` attempts that they already include."""
     totals, known = Totals(), set[str]()
     names = pa.array(sorted(logged), pa.string())
     further = further_terms(books)

@@ -1,1 +1,1 @@
-"""The transaction log: six phases an attempt, one small object each, and what a listing tells."""
+"""Transaction log: six phases per attempt, one small object each, and reading a listing of them."""

@@ -1,4 +1,4 @@
-"""The transaction log's entries: six phases of an attempt, the marks recovery adds, and how they fold. Pure.
+"""Entries of the transaction log: six phases of an attempt, recovery's marks, and how they fold. Pure.
 
 One small JSON object per phase, written once. Every object repeats the batch it belongs to, so that any
 single readable one says which offsets the attempt stood for. The table is the truth: an object that is
@@ -28,7 +28,7 @@ from spark_jobs.protocol.texts import JsonCodec
 
 
 class Phase(StrEnum):
-    """What an object of the log says; the first six in the order in which an attempt reaches them."""
+    """Kind of a log object; the first six are in the order in which an attempt reaches them."""
 
     OFFSET_COMMIT = "OffsetCommit"
     BUFFER_SNAPSHOT = "BufferSnapshot"
@@ -63,7 +63,7 @@ def object_name(phase: Phase, reached: int) -> str:
 
 
 def phase_of(name: str) -> tuple[int, Phase] | None:
-    """Number and phase of an object's name; None for a name this version does not write."""
+    """Return number and phase of an object's name; None for a name this version does not write."""
     number, _, rest = name.partition("-")
     word, ending, more = rest.partition(".json")
     phase = _BY_WORD.get(word)
@@ -73,12 +73,12 @@ def phase_of(name: str) -> tuple[int, Phase] | None:
 
 
 def reached_phase(names: Iterable[str]) -> int:
-    """Number of the furthest of the six phases that has an object; 0 for none."""
+    """Return the number of the furthest of the six phases with an object; 0 for none."""
     return max((number for number, phase in _known(names) if phase in PHASE_NUMBERS), default=0)
 
 
 def is_complete(names: Collection[str]) -> bool:
-    """Whether FlushComplete was begun: everything landed, so even a damaged one says so.
+    """True if FlushComplete was begun: everything landed, even if the object is damaged.
 
     So does word of its notice alone: a slow sender may give it after the attempt left the log for the books.
     """
@@ -86,17 +86,17 @@ def is_complete(names: Collection[str]) -> bool:
 
 
 def has_mark(names: Iterable[str], mark: Phase, reached: int = 0) -> bool:
-    """Whether the attempt bears this mark, set when it had come as far, or further."""
+    """True if the attempt has this mark, set when it had reached this phase or a later one."""
     return any(phase is mark and number - MARK_BASES[mark] >= reached for number, phase in _known(names))
 
 
 def is_finished(names: Collection[str]) -> bool:
-    """Whether the attempt whose objects have these names is history."""
+    """True if the attempt with these object names is finished for good."""
     return is_complete(names) or has_mark(names, Phase.CLOSED, reached_phase(names))
 
 
 def is_settled(names: Mapping[str, int], *, now_us: int, closing_after_us: int) -> bool:
-    """Whether recovery has nothing to do for the attempt whose objects are ``names`` (name to time written).
+    """True if recovery has nothing to do for the attempt with objects ``names`` (name to time written).
 
     A swept attempt is due again when it logged a further phase, and once more ``closing_after_us`` later.
     """
@@ -113,7 +113,7 @@ LOG_FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """The ranges are planned; ``spark_tag`` is what the work about to run is interrupted by.
+    """Ranges are planned; ``spark_tag`` interrupts the work that is about to run.
 
     ``spark_session_id`` finds it in Spark's log. ``reason`` is the operator's, empty for what the sensor
     asked for.
@@ -132,7 +132,7 @@ class OffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class BufferSnapshot:
-    """What is about to be decoded and with which schema; ``timestamp_columns`` are parsed from text."""
+    """Input and schema of the decoding about to start; ``timestamp_columns`` are parsed from text."""
 
     phase: ClassVar[Phase] = Phase.BUFFER_SNAPSHOT
     schema_id: int
@@ -144,7 +144,7 @@ class BufferSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FlushStart:
-    """Written before any file exists: each will lie below the locations with ``file_prefix`` in its name."""
+    """Written before any file exists: each will be below the locations with ``file_prefix`` in its name."""
 
     phase: ClassVar[Phase] = Phase.FLUSH_START
     file_prefix: str
@@ -155,7 +155,7 @@ class FlushStart:
 
 @dataclass(frozen=True, slots=True)
 class ParquetWritten:
-    """All that a commit needs, so that another run can commit these files without reading Kafka.
+    """Everything that a commit needs, so that another run can commit these files without Kafka.
 
     ``balances`` by partition; ``bytes_read`` are Kafka values and keys, ``file_bytes`` what was written;
     ``routed_files`` by the table that rows of theirs are routed to.
@@ -178,7 +178,7 @@ class ParquetWritten:
 
     @property
     def counts(self) -> BatchCounts:
-        """What it says of the batch without naming a file."""
+        """The batch's counts, without file names."""
         files = len(self.data_files), len(self.dead_letter_files)
         summary = CommitSummary(self.summary)
         by_name = summary.dead_letter_phases, summary.filtered_reasons, summary.routed_tables
@@ -187,7 +187,7 @@ class ParquetWritten:
 
 @dataclass(frozen=True, slots=True)
 class IcebergSnapshotCreated:
-    """The commit landed; ``snapshot_id`` is None when recovery found it landed and its snapshot expired.
+    """The commit landed; ``snapshot_id`` is None if recovery found that its snapshot had expired.
 
     ``conflicts`` is how often another writer's commit came first.
     """
@@ -222,7 +222,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Swept once more after no run of its time can be alive: the attempt is history."""
+    """Swept again when no run of its time can be alive: the attempt is finished for good."""
 
     phase: ClassVar[Phase] = Phase.CLOSED
     deleted_files: int
@@ -232,7 +232,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Its files are written and failed a quality gate: an operator publishes or discards it.
+    """Files are written and failed a quality gate: an operator publishes or discards them.
 
     Written before ParquetWritten, whose summary says it as well. ``suite`` names the failed ones; ``failed``
     holds, by suite, each expectation that was not met (``core.quality.SuiteResult.to_json``).
@@ -247,7 +247,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Notified:
-    """The notice of its commit is done with: ``outcome`` is ``delivered``, ``refused`` or ``expired``."""
+    """The notice of its commit is settled: ``outcome`` is ``delivered``, ``refused`` or ``expired``."""
 
     phase: ClassVar[Phase] = Phase.NOTIFIED
     outcome: str
@@ -257,7 +257,7 @@ class Notified:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """An operator wants a held batch in the table as it is: from here on it is committed by any recovery."""
+    """An operator published a held batch: from now on any recovery commits it."""
 
     phase: ClassVar[Phase] = Phase.PUBLISHED
     reason: str
@@ -285,7 +285,7 @@ _E = TypeVar("_E", bound=Entry)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What the log holds of one attempt.
+    """Log entries of one attempt.
 
     ``entries`` are the readable ones in order; ``unreadable`` names the others. ``reached`` is the number of
     the furthest phase that has an object, readable or not. ``batch`` is None when nothing is readable.
@@ -299,13 +299,13 @@ class Attempt:
     reached: int
 
     def entry(self, kind: type[_E]) -> _E | None:
-        """The last entry of this kind, or None."""
+        """Return the last entry of this kind, or None."""
         found = [e for e in self.entries if isinstance(e, kind)]
         return found[-1] if found else None
 
     @property
     def started_at_us(self) -> int:
-        """When its ranges were planned, in microseconds since the epoch; 0 when nothing is readable."""
+        """Time when its ranges were planned, in microseconds since the epoch; 0 if unreadable."""
         return self.batch.ingested_at_us if self.batch else 0
 
 
@@ -331,7 +331,7 @@ def entry_to_json(entry: Entry, batch: Batch, table_uuid: str) -> str:
 
 
 def fold(table_uuid: str, uuid: str, objects: Mapping[str, str]) -> Attempt:
-    """What the objects (name to text) of one attempt say.
+    """Return the attempt with these objects (name to text).
 
     Raises ``CorruptLog`` (``newer-log-format``) when a newer Sluice wrote one of them.
     """
@@ -388,13 +388,13 @@ def _format_of(text: str) -> object:
 
 
 def is_held(attempt: Attempt) -> bool:
-    """True if its files failed a quality gate and no operator has published them."""
+    """True if its files failed a quality gate and were not published."""
     written = attempt.entry(ParquetWritten)
     is_marked = written is not None and CommitSummary(written.summary).is_held
     return is_marked and attempt.entry(Published) is None
 
 
 def is_waiting(attempt: Attempt, progress: Progress) -> bool:
-    """True if a held attempt still stands where the table's next batch begins."""
+    """True if a held attempt begins at the table's next offsets."""
     batch = attempt.batch
     return is_held(attempt) and batch is not None and stands_at_starts(progress, batch)

@@ -1,4 +1,4 @@
-"""Where the transaction log lives: create-only objects under a root of any storage PyIceberg knows.
+"""Storage of the transaction log: create-only objects below a root, through any PyIceberg FileIO.
 
 ``<root>/<table uuid>/<attempt>/<n>-<phase>.json``. The root is never under a table: there, orphan removal,
 ours or another engine's, deletes what no snapshot names.
@@ -31,20 +31,20 @@ CLOSING_AFTER_US = 3600 * 1_000_000
 
 
 class TxlogStore:
-    """The log of all tables below one root; ``properties`` are the FileIO's, secrets resolved."""
+    """The log of all tables below one root; ``properties`` are the FileIO's, with secrets resolved."""
 
     def __init__(self, root: str, properties: Mapping[str, str]) -> None:
         self.store = CreateOnlyStore(root, properties)
         self.root = self.store.root
 
     def refuse_location(self, table: str, *locations: str) -> None:
-        """Raise ``ConfigError`` (``log-under-table``) when the root lies in one of the table's locations."""
+        """Raise ``ConfigError`` (``log-under-table``) if the root is inside one of the table's locations."""
         for location in locations:
             if is_inside(self.root, location):
                 raise fault("log-under-table", root=self.root, folder=location, table=table)
 
     def append(self, table_uuid: str, batch: Batch, entry: Entry, *, reached: int = 0) -> bool:
-        """Write one object; False when that phase was already written, which is kept as it is.
+        """Write one object; return False if that phase was already written, which is kept unchanged.
 
         ``reached`` (``Attempt.reached``) is needed for marks only: their names carry it.
         """
@@ -52,7 +52,7 @@ class TxlogStore:
         return self.store.create(path, entry_to_json(entry, batch, table_uuid))
 
     def unfinished(self, table_uuid: str, *, now_us: int) -> tuple[Attempt, ...]:
-        """The attempts recovery has to look at, oldest first. Objects of finished ones are not read."""
+        """Return the attempts that recovery must look at, oldest first. Finished ones are not read."""
         due = {
             attempt: names
             for attempt, names in self._names(table_uuid).items()
@@ -61,11 +61,11 @@ class TxlogStore:
         return self._read_attempts(table_uuid, due)
 
     def attempts(self, table_uuid: str) -> tuple[Attempt, ...]:
-        """Every attempt that is not in the books alone, oldest first."""
+        """Return every attempt that has log objects, oldest first."""
         return self._read_attempts(table_uuid, self._names(table_uuid))
 
     def begun(self, table_uuid: str) -> dict[str, int]:
-        """Uuids of the attempts that are not history, swept and held ones included, with their begin in µs.
+        """Return uuids of attempts that are not finished for good, swept and held too, with begin in µs.
 
         One listing, nothing is read: the begin is when the first object was written.
         """
@@ -76,11 +76,11 @@ class TxlogStore:
         }
 
     def finished(self, table_uuid: str) -> tuple[str, ...]:
-        """Uuids of the attempts that may be folded into the books; one listing, nothing is read."""
+        """Return uuids of attempts that may be folded into the batch history; one listing, no reads."""
         return tuple(attempt for attempt, names in self._names(table_uuid).items() if is_finished(names))
 
     def untold(self, table_uuid: str) -> tuple[str, ...]:
-        """Uuids of the completed attempts without word of their notice, oldest first; nothing is read."""
+        """Return uuids of completed attempts without an entry about their notice, oldest first; no reads."""
         begun = {
             attempt: min(names.values())
             for attempt, names in self._names(table_uuid).items()
@@ -89,23 +89,23 @@ class TxlogStore:
         return tuple(sorted(begun, key=lambda attempt: (begun[attempt], attempt)))
 
     def read_each(self, table_uuid: str, attempts: Iterable[str]) -> Iterator[Attempt]:
-        """These attempts in this order, each read when it is asked for; none that has left the log."""
+        """Yield these attempts in this order, each read on request; skip those no longer in the log."""
         names = self._names(table_uuid)
         return (self._fold(table_uuid, a, names[a]) for a in attempts if a in names)
 
     def read(self, table_uuid: str, attempts: Iterable[str]) -> tuple[Attempt, ...]:
-        """These attempts, oldest first."""
+        """Return these attempts, oldest first."""
         wanted = frozenset(attempts)
         names = self._names(table_uuid)
         return self._read_attempts(table_uuid, {a: names[a] for a in wanted & names.keys()})
 
     def objects(self, table_uuid: str) -> tuple[int, int]:
-        """Number and total bytes of the table's objects."""
+        """Return number and total bytes of the table's objects."""
         sizes = [file.size_bytes for file in self.store.list(table_uuid)]
         return len(sizes), sum(sizes)
 
     def delete_attempts(self, table_uuid: str, attempts: Iterable[str]) -> int:
-        """Delete the objects of attempts that the books hold; returns how many there were.
+        """Delete the objects of attempts that the batch history has; return their number.
 
         What says "finished" goes last: dying in between leaves a finished attempt.
         """
@@ -119,7 +119,7 @@ class TxlogStore:
         return len(files)
 
     def _names(self, table_uuid: str) -> dict[str, dict[str, int]]:
-        """By attempt, its objects' names and the times they were written."""
+        """Return object names and write times by attempt."""
         names: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for file in self.store.list(table_uuid):
             attempt = _attempt_of(file.location)

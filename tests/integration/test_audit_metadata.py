@@ -73,7 +73,7 @@ def test_a_whole_table_has_no_finding(landed: Scene) -> None:
 def test_a_log_that_is_gone_is_no_log_without_attempts(landed: Scene) -> None:
     """The table's own last drain says that there was more; in the books it may be instead."""
     shutil.rmtree(landed.connections.txlog.root)
-    assert _only(_audit(landed)).what == "the table's last drain is in neither the log nor the books"
+    assert _only(_audit(landed)).what == "the table's last drain is in neither the log nor the batch history"
 
 
 @pytest.mark.parametrize(
