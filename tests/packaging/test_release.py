@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -134,3 +135,12 @@ def test_each_line_of_the_changelog_is_one_change() -> None:
     assert changes
     assert not [line for line in changes if len(line) > 100]
     assert not [line for line in lines if line.startswith((" ", "*"))]
+
+
+def test_no_page_installs_a_name_that_is_not_ours() -> None:
+    """The project owns no name on a package index, so pages install from a clone or a release's file."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    texts = [page.read_text(encoding="utf-8") for page in pages if page.name != "errors.md"]
+    assert not [
+        found for text in texts for found in re.findall(r"pip install [^\n`]*\bsluice(?![\w/.])", text)
+    ]
