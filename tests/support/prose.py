@@ -61,7 +61,9 @@ def plain(markdown: str) -> str:
     lines = (
         line.replace("|", "\n\n") if line.lstrip().startswith("|") else line for line in text.split("\n")
     )
-    return re.sub(r"<[^>\n]+>", "", "\n".join(lines))
+    text = re.sub(r"<[^>\n]+>", "", "\n".join(lines))
+    # A line break inside a paragraph is a blank.
+    return re.sub(r"(?<!\n)\n(?! *(?:[-*#>]|\d+\.) |\n)", " ", text)
 
 
 def words(text: str) -> int:
