@@ -190,14 +190,14 @@ def redrive_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
     )
     def redrive_letters(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.replay.redrive import redrive
-        from spark_jobs.replay.redrive_plan import Wanted
+        from spark_jobs.replay.redrive_plan import Selection
 
         config = RedriveConfig(**context.op_execution_context.op_config)
         offsets = tuple(map(parse_range, config.offsets))
         result = redrive(
             pipeline,
             connections,
-            Wanted(tuple(config.phases), tuple(config.fields), offsets, config.limit or None),
+            Selection(tuple(config.phases), tuple(config.fields), offsets, config.limit or None),
             reason=config.reason or "redrive in Dagster",
             on_progress=lambda batch, done, whole: context.log.info(
                 "%s: %s of %s dead letters", batch.batch.batch_id, f"{done:,}", f"{whole:,}"

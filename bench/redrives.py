@@ -22,7 +22,7 @@ from spark_jobs.config.file import load_config
 from spark_jobs.drain.drain import drain
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.redrive import redrive
-from spark_jobs.replay.redrive_plan import Wanted
+from spark_jobs.replay.redrive_plan import Selection
 from spark_jobs.replay.replay import replay
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _opened(path: Path) -> Iterator[tuple[PipelineConfig, Connections]]:
 
 def _redrive(pipeline: PipelineConfig, connections: Connections, limit: int | None) -> tuple[int, float]:
     began = time.monotonic()
-    done = redrive(pipeline, connections, Wanted(limit=limit), reason="bench")
+    done = redrive(pipeline, connections, Selection(limit=limit), reason="bench")
     return done.balance.rows, time.monotonic() - began
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prove.lab.fault_proxy import FaultProxy
-from prove.lab.generated_changes import MadeUp
+from prove.lab.generated_changes import RandomSource
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import Lab, configure, make_lab, orders
 from prove.lab.s3 import new_bucket
@@ -81,7 +81,7 @@ class Contents:
     dead_letters: int = 0
     tombstones: int = 0
     orders: Callable[[int, int], Sequence[bytes | Record]] = orders
-    source: MadeUp | None = None
+    source: RandomSource | None = None
 
     @property
     def records(self) -> int:

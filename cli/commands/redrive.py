@@ -14,7 +14,7 @@ from spark_jobs.records.decoder import Phase
 from spark_jobs.replay.ranges import parse_range
 
 if TYPE_CHECKING:
-    from spark_jobs.replay.redrive_plan import Wanted
+    from spark_jobs.replay.redrive_plan import Selection
 
 
 @click.command("redrive")
@@ -63,9 +63,9 @@ def command(
         raise click.UsageError("--reason is required: state why the dead letters are redriven.")
     offsets = tuple(map(parse_range, ranges))
     with opened(pipeline, "query" if dry_run else "redrive", needs_kafka=False) as work:
-        from spark_jobs.replay.redrive_plan import Wanted
+        from spark_jobs.replay.redrive_plan import Selection
 
-        wanted = Wanted(phases, fields, offsets, limit)
+        wanted = Selection(phases, fields, offsets, limit)
         report.add(pipeline=pipeline)
         if dry_run:
             _rehearse(report, work, wanted)
@@ -73,7 +73,7 @@ def command(
             _run(report, work, wanted, reason)
 
 
-def _rehearse(report: Report, work: Work, wanted: Wanted) -> None:
+def _rehearse(report: Report, work: Work, wanted: Selection) -> None:
     from spark_jobs.replay.trial_rows import try_redrive
 
     found = try_redrive(*work, wanted)
@@ -92,7 +92,7 @@ def _rehearse(report: Report, work: Work, wanted: Wanted) -> None:
     report.say("nothing was changed; quality gates were not evaluated")
 
 
-def _run(report: Report, work: Work, wanted: Wanted, reason: str) -> None:
+def _run(report: Report, work: Work, wanted: Selection, reason: str) -> None:
     from spark_jobs.replay.redrive import redrive
 
     def progress(batch: BatchResult, done: int, whole: int) -> None:

@@ -13,7 +13,7 @@ from prove.crash import promises
 from prove.crash.jobs import DRAINED, Job, at
 from prove.lab.debezium_events import Column, Source
 from prove.lab.drain_process import Repairs
-from prove.lab.generated_changes import MadeUp, Told
+from prove.lab.generated_changes import RandomSource, SourceEvent
 from prove.lab.kafka_server import Record
 from prove.workload import BATCH, PARTITIONS, Workload
 
@@ -24,7 +24,7 @@ _SETTINGS = {"layout": "mirror", "mirror": {"bad_changes": "dead_letters"}}
 
 def drain_and_change(workload: Workload, seed: int = _SEED) -> None:
     """Commit batches of a table's changes to its mirror, and produce more changes."""
-    workload.contents.source = MadeUp(seed)
+    workload.contents.source = RandomSource(seed)
     _tell(workload, lambda told: told.record(PARTITIONS))
     workload.drain_batches(2)
     workload.produce_batch()
@@ -32,14 +32,14 @@ def drain_and_change(workload: Workload, seed: int = _SEED) -> None:
 
 def drain_and_retype(workload: Workload) -> None:
     """Commit batches to the mirror, and produce changes with a column of another type."""
-    workload.contents.source = MadeUp(_SEED)
+    workload.contents.source = RandomSource(_SEED)
     _tell(workload, partial(_with_schema, "int32"))
     workload.drain_batches(2)
     _tell(workload, partial(_with_schema, "string"))
     workload.produce_batch()
 
 
-def _tell(workload: Workload, record: Callable[[Told], Record]) -> None:
+def _tell(workload: Workload, record: Callable[[SourceEvent], Record]) -> None:
     source = workload.contents.source
     assert source is not None
 
@@ -55,7 +55,7 @@ def _tell(workload: Workload, record: Callable[[Told], Record]) -> None:
     workload.contents.orders = told
 
 
-def _with_schema(score: str, told: Told) -> Record:
+def _with_schema(score: str, told: SourceEvent) -> Record:
     """Return an event with its schema, in which the score has this type."""
     source = Source({"id": Column("int32", optional=False), "score": Column(score), "note": Column("string")})
     row: dict[str, object] = {"id": told.key}
@@ -171,7 +171,7 @@ def _restart(workload: Workload) -> None:
     drain_and_change(workload)
     source = workload.contents.source
     assert source is not None
-    source.restored(MadeUp(_SEED))
+    source.restored(RandomSource(_SEED))
     workload.produce_batch()
 
 

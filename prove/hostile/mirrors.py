@@ -15,7 +15,7 @@ from prove.crash.mirror_jobs import MIRROR, drain_and_change, find_other_rows
 from prove.hostile.case import Case, History, describe_error, scenarios, skip_offsets
 from prove.lab.debezium import ends
 from prove.lab.forked import fork
-from prove.lab.generated_changes import Told
+from prove.lab.generated_changes import SourceEvent
 from prove.lab.pipeline_lab import PIPELINE, Lab, configure, make_lab
 from prove.workload import PARTITIONS, REST, SQLITE, Workload
 from resources.sluice import open_connections
@@ -144,7 +144,7 @@ def _told_by_another(code: str, source: dict[str, str], workload: Workload) -> H
     drain_and_change(workload)
     workload.run()
     topic = workload.lab.pipeline.topic
-    told = Told("u", 1, 1 << 40, 1 << 40, 1_900_000_000_000, 7, "foreign").record(PARTITIONS)
+    told = SourceEvent("u", 1, 1 << 40, 1 << 40, 1_900_000_000_000, 7, "foreign").record(PARTITIONS)
     value = json.loads(told.value or b"")
     value["source"] |= source
     offset = ends(workload.kafka, topic)[told.partition or 0]

@@ -39,7 +39,7 @@ from spark_jobs.recovery.decide import RecoveryResult
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.redrive import redrive
-from spark_jobs.replay.redrive_plan import Wanted
+from spark_jobs.replay.redrive_plan import Selection
 from spark_jobs.replay.replay import replay
 from spark_jobs.reshape.retype import retype
 from spark_jobs.upkeep.registry import BY_NAME
@@ -268,7 +268,7 @@ def _settled(recovery: RecoveryResult, *, committed: int) -> Repairs:
 
 
 def _redrive(pipeline: PipelineConfig, connections: Connections) -> Repairs:
-    sent = redrive(pipeline, connections, Wanted(), reason="test")
+    sent = redrive(pipeline, connections, Selection(), reason="test")
     return _settled(sent.recovery, committed=len(sent.batches))
 
 

@@ -51,7 +51,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRequest:
     """A request and its result; ``status`` is the server's, None if it was not asked."""
 
     method: str
@@ -74,7 +74,7 @@ class FaultProxy(HttpProxy):
         self._late: list[threading.Thread] = []
         self.late_statuses: list[int] = []
         self._is_away = False
-        self.seen: list[Seen] = []
+        self.seen: list[SeenRequest] = []
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -110,7 +110,7 @@ class FaultProxy(HttpProxy):
     def serve(self, request: Request, client: Client) -> None:
         fault = self._take(request)
         if fault is not None and not fault.is_passed_on:
-            self.seen.append(Seen(request.method, request.path, fault, None))
+            self.seen.append(SeenRequest(request.method, request.path, fault, None))
             if fault is Fault.LATE_504:
                 self._pass_on_late(request)
             _falsify(fault, client)
@@ -118,7 +118,7 @@ class FaultProxy(HttpProxy):
         response = self.pass_on(request)
         if fault is Fault.LANDED_TWICE:
             response = self.pass_on(request)
-        self.seen.append(Seen(request.method, request.path, fault, response.status))
+        self.seen.append(SeenRequest(request.method, request.path, fault, response.status))
         if fault in {None, Fault.LANDED_TWICE}:
             client.answer(response)
         elif fault is Fault.HALF_ANSWER:

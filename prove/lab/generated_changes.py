@@ -20,7 +20,7 @@ OF = {"connector": "postgresql", "name": "shop", "db": "shop", "schema": "public
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SourceEvent:
     """An event; ``key`` is None for a truncate, ``note`` is the long value, None without a row."""
 
     operation: str
@@ -60,13 +60,13 @@ class Told:
 
 
 @dataclass(slots=True)
-class MadeUp:
+class RandomSource:
     """A randomly changed table; ``rows`` are current scores and long values by key."""
 
     seed: int
     keys: int = 12
     rows: dict[int, tuple[int, str]] = field(default_factory=dict)
-    _told: list[Told] = field(default_factory=list)
+    _told: list[SourceEvent] = field(default_factory=list)
     _lsn: int = 1000
     _time_ms: int = 1_700_000_000_000
     _committed: int = 900
@@ -75,21 +75,21 @@ class MadeUp:
     def __post_init__(self) -> None:
         self._random.seed(self.seed)
 
-    def restored(self, backup: MadeUp) -> None:
+    def restored(self, backup: RandomSource) -> None:
         """Restore a backup: the log continues from it, the clock goes on."""
         self.rows, self._lsn, self._committed = dict(backup.rows), backup._lsn, backup._committed
         self._told = []
         self._time_ms += 1_000
 
-    def backup(self) -> MadeUp:
+    def backup(self) -> RandomSource:
         """Return the current database."""
         return copy.deepcopy(self)
 
-    def snapshot(self) -> Iterator[Told]:
+    def snapshot(self) -> Iterator[SourceEvent]:
         """Yield all rows as events of a new snapshot."""
         yield from self._commit([self._event("r", key) for key in sorted(self.rows)])
 
-    def changes(self, transactions: int) -> Iterator[Told]:
+    def changes(self, transactions: int) -> Iterator[SourceEvent]:
         """Yield the events of this many transactions, with some repetitions."""
         for _ in range(transactions):
             if self._random.random() < 0.12 and self._told:
@@ -104,23 +104,23 @@ class MadeUp:
                 yield from self._commit(self._change(touched))
             yield from self._commit(first)
 
-    def _commit(self, events: list[Told]) -> list[Told]:
+    def _commit(self, events: list[SourceEvent]) -> list[SourceEvent]:
         """Return a transaction's events in the order of its commit."""
         told = [replace(each, commit=self._committed) for each in events]
         self._told += told
         self._committed = self._next_lsn()
         return told
 
-    def _transaction(self) -> list[Told]:
+    def _transaction(self) -> list[SourceEvent]:
         self._time_ms += self._random.randrange(1, 50)
         if self._random.random() < 0.06:
             self.rows.clear()
-            return [Told("t", None, self._next_lsn(), 0, self._time_ms)]
+            return [SourceEvent("t", None, self._next_lsn(), 0, self._time_ms)]
         if self._random.random() < 0.05 and self.rows:
             return [self._event("r", key) for key in sorted(self.rows)[:3]]
         return [event for _ in range(self._random.randrange(1, 5)) for event in self._change()]
 
-    def _change(self, untouched: Collection[int | None] = ()) -> list[Told]:
+    def _change(self, untouched: Collection[int | None] = ()) -> list[SourceEvent]:
         key = self._random.choice([each for each in range(self.keys) if each not in untouched])
         if key not in self.rows:
             self.rows[key] = (self._random.randrange(99), f"note {self._next_lsn()}")
@@ -128,24 +128,24 @@ class MadeUp:
         chance = self._random.random()
         if chance < 0.2:
             del self.rows[key]
-            return [Told("d", key, self._next_lsn(), 0, self._time_ms)]
+            return [SourceEvent("d", key, self._next_lsn(), 0, self._time_ms)]
         score, note = self._random.randrange(99), self.rows[key][1]
         new = self._random.randrange(self.keys, 2 * self.keys)
         if chance < 0.4 and new not in {*self.rows, *untouched}:
             self.rows[new] = (score, note)
             del self.rows[key]
             lsn = self._next_lsn()
-            gone = Told("d", key, lsn, 0, self._time_ms)
-            return [gone, Told("c", new, lsn, 0, self._time_ms, score, UNAVAILABLE, key)]
+            gone = SourceEvent("d", key, lsn, 0, self._time_ms)
+            return [gone, SourceEvent("c", new, lsn, 0, self._time_ms, score, UNAVAILABLE, key)]
         if chance < 0.7:
             self.rows[key] = (score, note)
             return [replace(self._event("u", key), note=UNAVAILABLE)]
         self.rows[key] = (score, f"note {self._next_lsn()}")
         return [self._event("u", key)]
 
-    def _event(self, operation: str, key: int) -> Told:
+    def _event(self, operation: str, key: int) -> SourceEvent:
         score, note = self.rows[key]
-        return Told(operation, key, self._next_lsn(), 0, self._time_ms, score, note)
+        return SourceEvent(operation, key, self._next_lsn(), 0, self._time_ms, score, note)
 
     def _next_lsn(self) -> int:
         self._lsn += self._random.randrange(1, 9)

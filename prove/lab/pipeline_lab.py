@@ -33,7 +33,7 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.work import FailPoints
 from spark_jobs.replay.redrive import RedriveResult, redrive
-from spark_jobs.replay.redrive_plan import Wanted
+from spark_jobs.replay.redrive_plan import Selection
 from spark_jobs.replay.replay import ReplayResult, replay
 from spark_jobs.storage.create_only import list_files
 from spark_jobs.storage.paths import normalise_path
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 PIPELINE = "orders"
 _SECRET = "of every lab of this machine"
 TABLE = "lab.orders"
-EVERY_LETTER = Wanted()
+EVERY_LETTER = Selection()
 _OLD_SECONDS = 4 * 24 * 3600
 
 
@@ -86,7 +86,7 @@ class Lab:
         with self.connections(**changes) as connections:
             return replay(self.pipeline, connections, ranges, reason="test", force=force)
 
-    def redrive(self, wanted: Wanted = EVERY_LETTER, **changes: Any) -> RedriveResult:
+    def redrive(self, wanted: Selection = EVERY_LETTER, **changes: Any) -> RedriveResult:
         """Redrive dead letters in this process."""
         with self.connections(**changes) as connections:
             return redrive(self.pipeline, connections, wanted, reason="test")

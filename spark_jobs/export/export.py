@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.export.ordered import Gaps, OrderedProducer
 from spark_jobs.export.plan import ExportPlan, archived_chunks, plan_export
-from spark_jobs.export.target import Left, find_left, make_topic
+from spark_jobs.export.target import Remainder, find_left, make_topic
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import OffsetRange
 
@@ -69,7 +69,7 @@ def _produce(
     plan: ExportPlan,
     connections: Connections,
     target: str,
-    left: Sequence[Left],
+    left: Sequence[Remainder],
     *,
     keep_offsets: bool,
     on_progress: Callable[[int, int], None],

@@ -33,7 +33,7 @@ _CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Remainder:
     """The offsets of the archive that a partition of the target lacks.
 
     ``there`` is how many records it has by now, ``end`` where it ends.
@@ -85,13 +85,13 @@ class _Wanted:
 
 def find_left(
     plan: ExportPlan, connections: Connections, target: str, *, keep_offsets: bool = False
-) -> list[Left]:
+) -> list[Remainder]:
     """Return the start by partition, after comparing both ends of the target with the archive.
 
     Raises ``ConfigError``: ``export-target`` for a topic that is not as an export leaves it.
     """
     if target not in connections.admin.topics():
-        return [Left(each) for each in plan.ranges]
+        return [Remainder(each) for each in plan.ranges]
     _check_settings(connections, target, keep_offsets=keep_offsets)
     state = connections.admin.source_state(target)
     if missing := [each.partition for each in plan.ranges if each.partition not in state.end]:
@@ -109,7 +109,7 @@ def make_topic(connections: Connections, target: str, partitions: int) -> None:
         connections.admin.make_topic(target, partitions, SETTINGS)
 
 
-def _find_left_of(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:
+def _find_left_of(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Remainder:
     partition, target = wanted.offsets.partition, state.topic
     low, end = state.low[partition], state.end[partition]
     if end > wanted.end:
@@ -124,7 +124,7 @@ def _find_left_of(wanted: _Wanted, reader: RangeReader, state: SourceState) -> L
         raise fault("export-target.open", number=partition, topic=target)
     _compare(reader, target, OffsetRange(partition, low, max(first) + 1 if there > count else end), first)
     _compare(reader, target, OffsetRange(partition, min(last, default=end), end), last)
-    return Left(wanted.rest(there), there, end)
+    return Remainder(wanted.rest(there), there, end)
 
 
 def _compare(reader: RangeReader, target: str, there: OffsetRange, wanted: Mapping[int, _Record]) -> None:

@@ -62,7 +62,7 @@ _NOWHERE = Position(-1, -1)  # before all events of a partition
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class CompletedRows:
     """Complete ``rows`` of the table's columns, which replace those of incomplete events.
 
     ``missing`` says by partition and offset which value nobody has any more. ``waiting`` is by partition the
@@ -76,7 +76,7 @@ class Whole:
 
 def complete_rows(
     table: Table, files: Sequence[WrittenFile], folded: Folded, *, looks_in_table: bool = True
-) -> Whole:
+) -> CompletedRows:
     """Complete the live rows of a batch, from the batch alone unless ``looks_in_table``.
 
     ``table`` stands at the batch's starts, ``files`` are the batch's. Raises as storage does.
@@ -113,11 +113,11 @@ class _Lookup:
         self._tellings: defaultdict[str, list[Telling]] = defaultdict(list)
         self._asked: set[str] = set()
 
-    def complete_rows(self) -> Whole:
+    def complete_rows(self) -> CompletedRows:
         nothing = no_rows(arrow_schema(self._table.schema()))
         lacking = self._incomplete_events()
         if not len(lacking):
-            return Whole(nothing)
+            return CompletedRows(nothing)
         rows = self._take(self._rows_at(lacking))
         self._look_up(rows)
         found = self._find_sources(rows)
@@ -136,8 +136,8 @@ class _Lookup:
                 said = f"no event in the topic or the table has the value of {column} any more"
                 missing[partition] |= dict.fromkeys([offset, *self._earlier(row, column)], said)
         if waiting or missing:
-            return Whole(nothing, {} if waiting else dict(missing), waiting)
-        return Whole(self._put_together(rows, found))
+            return CompletedRows(nothing, {} if waiting else dict(missing), waiting)
+        return CompletedRows(self._put_together(rows, found))
 
     def _is_sought(self, rows: Sequence[Telling], found: Mapping[int, Mapping[str, Telling | None]]) -> bool:
         """True if earlier commits may have more: a value, or the unknown row of an old key."""

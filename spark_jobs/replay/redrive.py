@@ -32,7 +32,7 @@ from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.recovery.decide import RecoveryResult
-from spark_jobs.replay.redrive_plan import BYTES, Wanted, plan_redrive
+from spark_jobs.replay.redrive_plan import BYTES, Selection, plan_redrive
 from spark_jobs.replay.replay import settle_left_replays
 from spark_jobs.schema.iceberg_types import PAST_FAILURES
 
@@ -56,7 +56,7 @@ class RedriveResult(CommittedBatches):
 def redrive(
     pipeline: PipelineConfig,
     connections: Connections,
-    wanted: Wanted,
+    wanted: Selection,
     *,
     reason: str,
     on_progress: Callable[[BatchResult, int, int], None] = lambda _batch, _done, _all: None,

@@ -42,7 +42,7 @@ BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """Selection by phases, fields and ranges; the first ``limit`` of them."""
 
     phases: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class RedrivePlan:
 
 
 def plan_redrive(
-    pipeline: PipelineConfig, table: Table, dead_letters: Table | None, wanted: Wanted
+    pipeline: PipelineConfig, table: Table, dead_letters: Table | None, wanted: Selection
 ) -> RedrivePlan:
     """Look up the dead letters in their table, which is at least as new as the data table.
 

@@ -13,7 +13,7 @@ from spark_jobs.lake.dead_letter_files import whole_dead_letters
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.records.reading_plan import ReadingPlan
-from spark_jobs.replay.redrive_plan import Wanted, plan_redrive
+from spark_jobs.replay.redrive_plan import Selection, plan_redrive
 from spark_jobs.schema.declared import check_declared, declared_evolution
 from spark_jobs.schema.iceberg_types import OFFSET, PARTITION
 
@@ -82,7 +82,7 @@ class RedriveTrial:
             self.examples.append(f"{partition}:{offset} ({phase}) {error}")
 
 
-def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Wanted) -> RedriveTrial:
+def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Selection) -> RedriveTrial:
     """Process the selected dead letters in this process, by batch. Raises as ``plan_redrive``."""
     tables = tables_as_one(connections, pipeline.table)
     if tables is None:

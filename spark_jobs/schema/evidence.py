@@ -74,7 +74,7 @@ class FieldEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FirstAndLast:
     """Partition and offset of the first appearance; time, partition and offset of the last.
 
     The time is Kafka's, in milliseconds since the epoch: offsets of two partitions are in no order.
@@ -83,9 +83,9 @@ class Seen:
     order: tuple[int, int]
     last: tuple[int, int, int] = (-1, -1, -1)
 
-    def merge(self, other: Seen) -> Seen:
+    def merge(self, other: FirstAndLast) -> FirstAndLast:
         """Return the earliest first and the latest last appearance."""
-        return Seen(min(self.order, other.order), max(self.last, other.last))
+        return FirstAndLast(min(self.order, other.order), max(self.last, other.last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Evidence:
     undecodable: int = 0
     fields: Mapping[str, FieldEvidence] = field(default_factory=dict)
     schemas: tuple[SchemaKey, ...] = ()
-    texts: Mapping[str, Seen] = field(default_factory=dict)
+    texts: Mapping[str, FirstAndLast] = field(default_factory=dict)
 
     def merge(self, other: Evidence) -> Evidence:
         """Return the combined evidence."""

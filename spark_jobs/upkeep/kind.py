@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class UpkeepOutcome:
     """The result on one table: counts by name, or in ``note`` the reason why nothing was done."""
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class UpkeepKind:
     effect: str
     description: str
     find_reason: Callable[[State], str | None]
-    tidy: Callable[[TableWork], Done]
+    tidy: Callable[[TableWork], UpkeepOutcome]
     fail_points: tuple[str, ...]
     goes_by_clock: bool = False
     can_rehearse: bool = False

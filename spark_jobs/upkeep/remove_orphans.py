@@ -16,7 +16,7 @@ from spark_jobs.lake.tables import delete_file, drop_stillborn, locations_of, lo
 from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.create_only import modified_us
 from spark_jobs.storage.paths import is_local, normalise_path
-from spark_jobs.upkeep.kind import Done
+from spark_jobs.upkeep.kind import UpkeepOutcome
 from spark_jobs.upkeep.orphans import OrphanFacts, Verdicts, judge_orphans, overlaps
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STILLBORN_AFTER_SECONDS = 24 * 3600
 
 
-def remove_orphans(work: TableWork) -> Done:
+def remove_orphans(work: TableWork) -> UpkeepOutcome:
     """Delete old files below the table's location that nothing refers to.
 
     A rehearsal does everything but the deleting. Safe to repeat and beside drains. Raises ``ConfigError``
@@ -34,7 +34,7 @@ def remove_orphans(work: TableWork) -> Done:
     other kind of ``SluiceError``.
     """
     if work.figures.keeps_garbage:
-        return Done(note="gc.enabled is false: files stay, unless the catalog collects them itself")
+        return UpkeepOutcome(note="gc.enabled is false: files stay, unless the catalog collects them itself")
     stillborn = _check_catalog(work)
     work.say(f"{work.identifier}: listing files that no snapshot names")
     listed = _list_files(work)
@@ -47,7 +47,7 @@ def remove_orphans(work: TableWork) -> Done:
     name, said = ("deletable", "to delete") if work.is_rehearsal else ("deleted", "deleted")
     work.say(f"{work.identifier}: {len(listed):,} found, {len(verdicts.deletable):,} {said}")
     counts = {name: len(verdicts.deletable), "dropped_tables": stillborn}
-    return Done(counts | {f"kept_{reason}": number for reason, number in verdicts.kept.items()})
+    return UpkeepOutcome(counts | {f"kept_{reason}": number for reason, number in verdicts.kept.items()})
 
 
 def _check_catalog(work: TableWork) -> int:

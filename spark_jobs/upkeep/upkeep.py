@@ -15,7 +15,7 @@ from spark_jobs.connections.connect import load_fresh, load_routed
 from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.figures import TableFigures
-from spark_jobs.upkeep.kind import Done, Due, UpkeepKind
+from spark_jobs.upkeep.kind import Due, UpkeepKind, UpkeepOutcome
 from spark_jobs.upkeep.read_figures import table_figures
 from spark_jobs.upkeep.registry import due_upkeep
 from spark_jobs.upkeep.table_work import TableWork
@@ -31,7 +31,7 @@ class TableUpkeep:
     table: str
     before: TableFigures
     after: TableFigures
-    done: Done
+    done: UpkeepOutcome
     milliseconds: int
 
 

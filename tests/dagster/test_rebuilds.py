@@ -9,7 +9,7 @@ import pytest
 from dagster import AssetKey, DagsterInstance, materialize
 
 from assets.replays import rebuild_asset
-from prove.lab.generated_changes import MadeUp
+from prove.lab.generated_changes import RandomSource
 from tests.support.new_lab import NewLab
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.mark.kafka
 def test_the_launchpad_makes_a_mirror_anew(kafka: KafkaBroker, tmp_path: Path) -> None:
     """With `force` also where the topic's beginning is gone, else refused by name, as a malformed time is."""
-    source = MadeUp(4)
+    source = RandomSource(4)
     lab = NewLab(kafka, "", tmp_path, is_here=True)(
         [told.record(1) for told in source.changes(12)], layout="mirror"
     )

@@ -123,9 +123,9 @@ def format_3(made: Making) -> None:
 
 def format_5(made: Making) -> None:
     """A mirror that knows whose changes it takes."""
-    from prove.lab.generated_changes import MadeUp
+    from prove.lab.generated_changes import RandomSource
 
-    source = MadeUp(4)
+    source = RandomSource(4)
     lab = made.lab("mirrored-from", [told.record(1) for told in source.changes(12)], layout="mirror")
     lab.drain()
     made.more(lab, [told.record(1) for told in source.changes(4)])

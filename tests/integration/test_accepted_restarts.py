@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.generated_changes import MadeUp, Told
+from prove.lab.generated_changes import RandomSource, SourceEvent
 from prove.lab.pipeline_lab import progress
 from spark_jobs.acts.accept_source import Restart, accept_restart, find_restart
 from spark_jobs.acts.rollback import rollback
@@ -31,9 +31,9 @@ def _found(lab: Lab) -> Restart | None:
 
 def test_an_accepted_restart_counts_anew_until_the_mirror_is_made_anew(new_lab: NewLab) -> None:
     """Rows that the source has no more stay till then; the audit knows the boundary, a rollback undoes it."""
-    source, lab = MadeUp(9), new_lab(partitions=PARTITIONS, layout="mirror")
+    source, lab = RandomSource(9), new_lab(partitions=PARTITIONS, layout="mirror")
 
-    def tell(events: Iterable[Told]) -> dict[int, int]:
+    def tell(events: Iterable[SourceEvent]) -> dict[int, int]:
         new_lab.produce(lab, [told.record(PARTITIONS) for told in events])
         with lab.connections() as connections:
             return connections.admin.source_state(lab.pipeline.topic).end
@@ -87,8 +87,8 @@ def test_an_accepted_restart_counts_anew_until_the_mirror_is_made_anew(new_lab: 
 
 def test_a_batch_that_was_written_before_is_read_again(new_lab: NewLab) -> None:
     """It was folded by the positions of before: it is swept, as after a rollback, and none is lost."""
-    first, waits = Told("c", 1, 500, 490, 5_000, 1, "n"), Told("c", 2, 510, 505, 5_100, 2, "n")
-    restarted = Told("u", 1, 400, 390, 6_000, 3, "n")
+    first, waits = SourceEvent("c", 1, 500, 490, 5_000, 1, "n"), SourceEvent("c", 2, 510, 505, 5_100, 2, "n")
+    restarted = SourceEvent("u", 1, 400, 390, 6_000, 3, "n")
     lab = new_lab([first.record(1)], layout="mirror")
     lab.drain()
     new_lab.produce(lab, [waits.record(1)])

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from prove.lab.debezium_events import Column, Source, base64_of, decimal
-from prove.lab.generated_changes import MadeUp
+from prove.lab.generated_changes import RandomSource
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import progress
 from spark_jobs.audit.audit import audit
@@ -50,7 +50,7 @@ def typed(op: str, number: int, **values: object) -> Record:
 
 def test_an_exact_mirror_is_clean_and_each_offset_has_a_place(new_lab: NewLab) -> None:
     """Drain after drain, made anew, and of the newest offsets alone."""
-    source = MadeUp(7)
+    source = RandomSource(7)
     lab = new_lab(partitions=3, layout="mirror")
     for _ in range(3):
         new_lab.produce(lab, [told.record(3) for told in source.changes(15)])

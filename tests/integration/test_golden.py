@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import fastavro
 import pytest
 
-from prove.lab.generated_changes import MadeUp, Told
+from prove.lab.generated_changes import RandomSource, SourceEvent
 from prove.lab.pipeline_lab import TABLE, by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.acts.act import resume
@@ -170,12 +170,12 @@ ROUTE = {"by": "kind", "tables": {"refund": "sales.refunds", "void": "sales.void
 IN_AVRO = {"value": {"format": "avro", "file": "order.avsc", "framing": "none"}}
 CAREFUL = {"schema": {"new_fields": "dead_letter"}}
 MIRROR = {"layout": "mirror"}
-SOURCE = MadeUp(4)
+SOURCE = RandomSource(4)
 _BEGUN, LATER = ([told.record(1) for told in SOURCE.changes(count)] for count in (16, 2))
 SCORES = {n: n for n in range(10) if n != 3} | {4: 44}
 
 
-def _told_of_order(told: Told) -> Record:
+def _told_of_order(told: SourceEvent) -> Record:
     record = told.record(1)
     return replace(record, value=(record.value or b"").replace(b'"customers"', b'"orders"'))
 
@@ -245,7 +245,7 @@ LEFT = {
         FORMAT_4_MIRROR,
         MIRROR,
         {TABLE: SCORES},
-        [_told_of_order(Told("u", 5, 1420, 1410, 1_700_000_001_420, 55))],
+        [_told_of_order(SourceEvent("u", 5, 1420, 1410, 1_700_000_001_420, 55))],
         {TABLE: SCORES | {5: 55}},
         "mirror-replay",
         "mirror-replay",

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from prove.lab.generated_changes import UNAVAILABLE, MadeUp, Told
+from prove.lab.generated_changes import UNAVAILABLE, RandomSource, SourceEvent
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import progress
 from spark_jobs.acts.act import skip
@@ -46,7 +46,7 @@ def rows_of(lab: Lab) -> dict[int, tuple[int, str]]:
 
 def test_a_mirror_is_its_source_drain_after_drain(new_lab: NewLab) -> None:
     """Deletes, changed keys, truncates, events told twice, values left out; rolled back; made anew."""
-    source = MadeUp(4)
+    source = RandomSource(4)
     lab = new_lab(
         [told.record(PARTITIONS) for told in source.changes(12)], partitions=PARTITIONS, layout="mirror"
     )
@@ -73,7 +73,7 @@ def test_a_mirror_is_its_source_drain_after_drain(new_lab: NewLab) -> None:
 
 
 def _event(key: int, **said: int) -> Record:
-    told = Told(
+    told = SourceEvent(
         "u", key, said.get("sequence", 500), said.get("commit", 490), said.get("time_ms", 5_000), note="n"
     )
     return told.record(1)
@@ -102,7 +102,7 @@ def test_what_would_make_another_table_stops_a_mirror(new_lab: NewLab) -> None:
 
 def test_a_truncate_without_a_place_stops_a_mirror_of_several_partitions(new_lab: NewLab) -> None:
     """Which rows of the others went before it is not told; in one partition its offset says it."""
-    emptied = [_event(1), Told("t", None, 600, None, 6_000).record(1)]
+    emptied = [_event(1), SourceEvent("t", None, 600, None, 6_000).record(1)]
     for partitions in (1, 2):
         lab = new_lab(emptied, partitions=partitions, layout="mirror")
         if partitions == 1:
@@ -115,24 +115,24 @@ def test_a_truncate_without_a_place_stops_a_mirror_of_several_partitions(new_lab
 
 def test_a_changed_key_whose_old_row_is_not_read_yet_waits(new_lab: NewLab) -> None:
     """The batch ends before it; what its old key was told last comes with the next, and then the row."""
-    first = Told("c", 1, 10, 5, 1_000, 7, "long")
-    changed = Told("c", 2, 30, 25, 2_000, 7, UNAVAILABLE, old_key=1)
+    first = SourceEvent("c", 1, 10, 5, 1_000, 7, "long")
+    changed = SourceEvent("c", 2, 30, 25, 2_000, 7, UNAVAILABLE, old_key=1)
     placed = [replace(first.record(1), partition=0), replace(changed.record(1), partition=1)]
     lab = new_lab(placed, partitions=2, layout="mirror")
     with pytest.raises(RetryableError) as waits:
         lab.drain()
     assert waits.value.code == "change-not-told-yet"
     assert rows_of(lab) == {1: (7, "long")}
-    later = Told("u", 1, 20, 15, 1_500, 8, "longer")
-    gone = Told("d", 1, 30, 25, 2_000)
+    later = SourceEvent("u", 1, 20, 15, 1_500, 8, "longer")
+    gone = SourceEvent("d", 1, 30, 25, 2_000)
     new_lab.produce(lab, [replace(each.record(1), partition=0) for each in (later, gone)])
     lab.drain()
     assert rows_of(lab) == {2: (7, "longer")}
     # And the other way round: its old key's row is gone by then.
-    new_lab.produce(lab, [replace(Told("d", 2, 40, 35, 3_000).record(1), partition=1)])
+    new_lab.produce(lab, [replace(SourceEvent("d", 2, 40, 35, 3_000).record(1), partition=1)])
     lab.drain()
     assert rows_of(lab) == {}
-    again = Told("c", 3, 40, 35, 3_000, 9, UNAVAILABLE, old_key=2)
+    again = SourceEvent("c", 3, 40, 35, 3_000, 9, UNAVAILABLE, old_key=2)
     new_lab.produce(lab, [replace(again.record(1), partition=0)])
     lab.drain()
     assert rows_of(lab) == {3: (9, "longer")}

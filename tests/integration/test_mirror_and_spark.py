@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Operation
 
 from prove.lab.debezium_events import Column, Source
 from prove.lab.forked import fork
-from prove.lab.generated_changes import MadeUp
+from prove.lab.generated_changes import RandomSource
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import TABLE, Lab
 from spark_jobs.replay.rebuild import rebuild
@@ -64,7 +64,7 @@ def _rows(found: pa.Table) -> Rows:
 
 def test_a_compaction_before_the_swap_moves_the_rows_that_go(new_lab: NewLab) -> None:
     """They are found where they are then; all readers see each key once, and what is gone takes no place."""
-    source = MadeUp(9)
+    source = RandomSource(9)
     lab = new_lab(partitions=PARTITIONS, layout="mirror")
     set_upkeep(lab, compact_above=3)
     here = replace(lab, is_here=True)

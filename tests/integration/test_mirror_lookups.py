@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from prove.lab.generated_changes import UNAVAILABLE, Told
+from prove.lab.generated_changes import UNAVAILABLE, SourceEvent
 from prove.lab.kafka_server import Record
 from spark_jobs.drain import mirror_fold
 from spark_jobs.drain.mirror_fold import fold_written
@@ -31,7 +31,7 @@ def new_lab(kafka: KafkaBroker, tmp_path: Path) -> NewLab:
     return NewLab(kafka, "", tmp_path, is_here=True)
 
 
-def placed(partition: int, *told: Told) -> list[Record]:
+def placed(partition: int, *told: SourceEvent) -> list[Record]:
     """Return the events as records of one partition."""
     return [replace(each.record(1), partition=partition) for each in told]
 
@@ -45,9 +45,9 @@ def notes(lab: Lab) -> dict[int, str]:
 
 def test_an_old_keys_row_may_be_gone_before_its_new_key_is_read(new_lab: NewLab) -> None:
     """Its value is in what an earlier commit brought; the drain does not wait for what was read long ago."""
-    first = Told("c", 1, 10, 5, 1_000, 7, "long")
-    gone = Told("d", 1, 30, 25, 2_000)
-    changed = Told("c", 2, 30, 25, 2_000, 7, UNAVAILABLE, old_key=1)
+    first = SourceEvent("c", 1, 10, 5, 1_000, 7, "long")
+    gone = SourceEvent("d", 1, 30, 25, 2_000)
+    changed = SourceEvent("c", 2, 30, 25, 2_000, 7, UNAVAILABLE, old_key=1)
     lab = new_lab(placed(0, first), partitions=2, layout="mirror")
     lab.drain()
     new_lab.produce(lab, placed(0, gone))
@@ -69,8 +69,8 @@ def test_changes_of_one_key_that_nobody_can_make_whole_are_all_dead_letters(
         return fold_written(*args)
 
     monkeypatch.setattr(mirror_fold, "fold_written", counted)
-    lacking = [Told("u", 1, at, at - 5, at, 7, UNAVAILABLE) for at in (20, 30)]
-    whole = Told("c", 2, 40, 35, 40, 8, "short")
+    lacking = [SourceEvent("u", 1, at, at - 5, at, 7, UNAVAILABLE) for at in (20, 30)]
+    whole = SourceEvent("c", 2, 40, 35, 40, 8, "short")
     lab = new_lab(placed(0, *lacking, whole), layout="mirror", mirror={"bad_changes": "dead_letters"})
     (drained,) = lab.drain().batches
     assert notes(lab) == {2: "short"}
@@ -81,10 +81,11 @@ def test_changes_of_one_key_that_nobody_can_make_whole_are_all_dead_letters(
 def test_a_value_from_before_a_delete_is_no_later_rows(new_lab: NewLab) -> None:
     """The insert that told it anew was left out: nobody has what the row holds."""
     lab = new_lab(
-        placed(0, Told("c", 1, 10, 5, 1_000, 7, "gone"), Told("d", 1, 20, 15, 1_100)), layout="mirror"
+        placed(0, SourceEvent("c", 1, 10, 5, 1_000, 7, "gone"), SourceEvent("d", 1, 20, 15, 1_100)),
+        layout="mirror",
     )
     lab.drain()
-    new_lab.produce(lab, placed(0, Told("u", 1, 40, 35, 1_300, 7, UNAVAILABLE)))
+    new_lab.produce(lab, placed(0, SourceEvent("u", 1, 40, 35, 1_300, 7, UNAVAILABLE)))
     with pytest.raises(BadRecord):
         lab.drain()
 
@@ -117,8 +118,8 @@ def test_offsets_of_another_partition_say_nothing_of_what_was_before(new_lab: Ne
 
 def test_a_rebuild_begins_where_the_last_began_and_looks_up_nothing_from_before(new_lab: NewLab) -> None:
     """A restored database counts its positions from an earlier place: earlier rows are another log's."""
-    lost = [Told("c", 1, 50, 45, 1_000, 7, "of the lost log"), Told("d", 1, 60, 55, 1_100)]
-    told = Told("r", 2, 40, None, 2_000, 8, "short")
+    lost = [SourceEvent("c", 1, 50, 45, 1_000, 7, "of the lost log"), SourceEvent("d", 1, 60, 55, 1_100)]
+    told = SourceEvent("r", 2, 40, None, 2_000, 8, "short")
     lab = new_lab(placed(0, *lost), layout="mirror")
     lab.drain()
     new_lab.produce(lab, placed(0, told))
@@ -126,15 +127,17 @@ def test_a_rebuild_begins_where_the_last_began_and_looks_up_nothing_from_before(
         rebuild(lab.pipeline, connections, reason="test", begins={0: 2})
         assert [str(each) for each in rebuild_ranges(lab.pipeline, connections)] == ["0:2-3"]
     assert notes(lab) == {2: "short"}
-    new_lab.produce(lab, placed(0, Told("c", 3, 70, 65, 3_000, 9, UNAVAILABLE, old_key=1)))
+    new_lab.produce(lab, placed(0, SourceEvent("c", 3, 70, 65, 3_000, 9, UNAVAILABLE, old_key=1)))
     with pytest.raises(BadRecord):
         lab.drain()
 
 
 def test_a_key_that_moved_to_another_partition_has_its_newest_row_when_made_anew(new_lab: NewLab) -> None:
     """Its positions order it; where there are none nobody knows, and nothing is committed."""
-    lab = new_lab(placed(1, Told("c", 1, 10, 5, 1_000, 7, "old")), partitions=2, layout="mirror")
-    new_lab.produce(lab, placed(0, Told("u", 1, 20, 15, 2_000, 8, "new"), Told("d", 9, 21, 15, 2_000)))
+    lab = new_lab(placed(1, SourceEvent("c", 1, 10, 5, 1_000, 7, "old")), partitions=2, layout="mirror")
+    new_lab.produce(
+        lab, placed(0, SourceEvent("u", 1, 20, 15, 2_000, 8, "new"), SourceEvent("d", 9, 21, 15, 2_000))
+    )
     lab.drain()
     with lab.connections() as connections:
         rebuild(lab.pipeline, connections, reason="test")
@@ -152,13 +155,16 @@ def test_a_gate_judges_the_rows_that_a_batch_leaves(new_lab: NewLab) -> None:
     whole = {"expect_column_values_to_match_regex": {"column": "note", "regex": "^(long|short)$"}}
     there = {"expect_column_values_to_not_be_null": {"column": "score"}}
     quality = [{"name": "strict", "when": "gate", "expectations": [whole, there]}]
-    told = [Told("c", key, key, key - 1, 1_000, 7, "long") for key in (10, 20)]
+    told = [SourceEvent("c", key, key, key - 1, 1_000, 7, "long") for key in (10, 20)]
     lab = new_lab(placed(0, *told), layout="mirror", quality=quality)
     lab.drain()
-    changes = Told("d", 10, 30, 25, 2_000, None, None), Told("u", 20, 40, 35, 2_100, 8, UNAVAILABLE)
+    changes = (
+        SourceEvent("d", 10, 30, 25, 2_000, None, None),
+        SourceEvent("u", 20, 40, 35, 2_100, 8, UNAVAILABLE),
+    )
     new_lab.produce(lab, placed(0, *changes))
     assert lab.drain().held == ()
     assert notes(lab) == {20: "long"}
-    new_lab.produce(lab, placed(0, Told("u", 20, 50, 45, 3_000, 9, "wrong")))
+    new_lab.produce(lab, placed(0, SourceEvent("u", 20, 50, 45, 3_000, 9, "wrong")))
     (held,) = lab.drain().held
     assert "not met by 1 of 1 row" in held.story

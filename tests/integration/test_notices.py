@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from prove.lab.generated_changes import Told
+from prove.lab.generated_changes import SourceEvent
 from prove.lab.pipeline_lab import configure, orders
 from spark_jobs.acts.held_batches import publish
 from spark_jobs.acts.rollback import rollback
@@ -312,7 +312,7 @@ _sequences = count(100)
 
 def _change(operation: str, key: int | None) -> Record:
     place = next(_sequences)
-    return Told(operation, key, place, place - 1, 1_000 * place, 1, "n").record(1)
+    return SourceEvent(operation, key, place, place - 1, 1_000 * place, 1, "n").record(1)
 
 
 def test_a_webhook_without_its_secret_holds_nothing_up(

@@ -12,7 +12,7 @@ from spark_jobs.audit.trace import trace
 from spark_jobs.audit.trace_answers import Where
 from spark_jobs.protocol.errors import CommitConflict, ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.replay.redrive_plan import Wanted
+from spark_jobs.replay.redrive_plan import Selection
 from tests.support.new_lab import DEAD_LETTERS, NewLab, as_json
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_letters_become_the_rows_that_a_replay_makes_of_their_records(labs: NewL
     assert (again["failures"], again["first_failed_at"]) == (2, letters[at]["_ingested_at"])
     assert again["_ingested_at"] > letters[at]["_ingested_at"]
     assert {again[name] for name in ("value", "phase")} == {BROKEN, "decode"}
-    assert lab.redrive(Wanted(phases=("transform",))).batches == ()
+    assert lab.redrive(Selection(phases=("transform",))).batches == ()
     configure(lab, "kafka", {"bootstrap.servers": f"{labs.kafka}"})
     redriven = _placed(lab)
     assert len(redriven) == 40
@@ -84,8 +84,8 @@ def test_only_what_was_asked_for_is_sent_and_in_batches(labs: NewLab) -> None:
     lab = labs([*orders(0, 50), BROKEN], columns=HALF)
     lab.drain()
     _mend(lab, FEW, max_batch_records=2)
-    assert lab.redrive(Wanted(fields=("nothing",))).batches == ()
-    done = lab.redrive(Wanted(("transform",), ("half",), (OffsetRange(0, 0, 36),), limit=7))
+    assert lab.redrive(Selection(fields=("nothing",))).batches == ()
+    done = lab.redrive(Selection(("transform",), ("half",), (OffsetRange(0, 0, 36),), limit=7))
     assert [batch.counts.balance.records for batch in done.batches] == [2, 2, 2, 1]
     assert (done.balance.rows, done.balance.dead_letters) == (3, 4)
     letters = by_offset(lab, DEAD_LETTERS)

@@ -28,7 +28,7 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.works.changes import CANCEL
 from spark_jobs.query.query import query
 from spark_jobs.recovery.recover import recover
-from spark_jobs.replay.redrive_plan import AHEAD, EARLIER_GENERATION, HAS_ROW, NO_TIME, Wanted
+from spark_jobs.replay.redrive_plan import AHEAD, EARLIER_GENERATION, HAS_ROW, NO_TIME, Selection
 from spark_jobs.replay.trial_rows import try_redrive
 from tests.support.lake import TOPIC, Lake, write_letters
 from tests.support.new_lab import DEAD_LETTERS
@@ -193,7 +193,7 @@ def test_a_rehearsal_says_what_comes_and_writes_nothing(lab: Lab) -> None:
     """Neither columns, letters nor files under `state:`; each letter that fails says where and why."""
     before = [lab.table(name).metadata for name in lab.tables]
     with lab.connections() as connections:
-        found = try_redrive(lab.pipeline, connections, Wanted())
+        found = try_redrive(lab.pipeline, connections, Selection())
         assert saved_files(connections.state, str(before[0].table_uuid)) == []
     assert (found.rows, found.failing, found.filtered) == (3, {"decode": 1}, {})
     assert found.examples[0].startswith("0:5 (decode) not JSON")
@@ -236,7 +236,7 @@ def test_kept_letters_are_forgotten_when_nobody_can_ask(lab: Lab) -> None:
         assert lost.value.code == "letters-lost"
         hidden.rename(file)
         recover(lab.pipeline, connections)
-        lab.redrive(Wanted(limit=1))  # until it the table still names what it owed
+        lab.redrive(Selection(limit=1))  # until it the table still names what it owed
         checkpoint(lab.pipeline, connections)
         assert kept in saved_files(connections.state, uuid)
         later = replace(connections, now_us=lambda: kept.modified_us + 7_200_000_000)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from cli.stand.recorded_changes import recording
-from prove.lab.generated_changes import UNAVAILABLE, MadeUp, Told
+from prove.lab.generated_changes import UNAVAILABLE, RandomSource, SourceEvent
 from spark_jobs.audit.plain_fold import OLD_KEY
 from spark_jobs.audit.plain_fold import fold as plain_fold
 from spark_jobs.mirror.fold import FILE, ROW, Fate, first_new, fold
@@ -42,8 +42,8 @@ def test_a_mirror_is_its_source(first: int) -> None:
 
 def _play(seed: int) -> None:
     chance = random.Random(seed)
-    source, partitions = MadeUp(seed), chance.choice([1, 1, 2, 3])
-    log: dict[int, list[Told]] = {partition: [] for partition in range(partitions)}
+    source, partitions = RandomSource(seed), chance.choice([1, 1, 2, 3])
+    log: dict[int, list[SourceEvent]] = {partition: [] for partition in range(partitions)}
     mirror = Mirror()
     taken = dict.fromkeys(log, 0)
     for _ in range(chance.randrange(1, 4)):
@@ -69,9 +69,9 @@ def test_a_recorded_debezium_has_the_rows_of_its_database() -> None:
         assert found == {row[0]: (row[3], row[2]) for row in moment["rows"]}, moment["name"]
 
 
-def recorded_log() -> tuple[dict[int, list[Told]], dict[int, list[int]]]:
+def recorded_log() -> tuple[dict[int, list[SourceEvent]], dict[int, list[int]]]:
     """Return by partition the recorded events of the table without schemas, and their offsets."""
-    log: dict[int, list[Told]] = {partition: [] for partition in range(RECORDED_PARTITIONS)}
+    log: dict[int, list[SourceEvent]] = {partition: [] for partition in range(RECORDED_PARTITIONS)}
     places: dict[int, list[int]] = {partition: [] for partition in log}
     for partition, offset, key, value, headers in recording()["records"]["bare.customers"]:
         if value is not None:
@@ -80,12 +80,12 @@ def recorded_log() -> tuple[dict[int, list[Told]], dict[int, list[int]]]:
     return log, places
 
 
-def _told(key: str | None, event: dict[str, Any], headers: dict[str, str]) -> Told:
+def _told(key: str | None, event: dict[str, Any], headers: dict[str, str]) -> SourceEvent:
     """Return a recorded event of the table without schemas."""
     source, row = event["source"], event["after"] or {}
     commit, sequence = json.loads(source["sequence"])
     old_key = headers.get("__debezium.oldkey")
-    return Told(
+    return SourceEvent(
         event["op"],
         None if key is None else json.loads(key)["id"],
         int(sequence),
@@ -101,10 +101,10 @@ def _told(key: str | None, event: dict[str, Any], headers: dict[str, str]) -> To
 def test_after_an_accepted_restart_positions_count_anew(seed: int) -> None:
     """A database goes back to a backup: as the audit's fold has it, and made anew of its snapshot."""
     chance = random.Random(seed)
-    source, partitions = MadeUp(seed), chance.choice([1, 2, 3])
-    log: dict[int, list[Told]] = {partition: [] for partition in range(partitions)}
+    source, partitions = RandomSource(seed), chance.choice([1, 2, 3])
+    log: dict[int, list[SourceEvent]] = {partition: [] for partition in range(partitions)}
 
-    def tell(events: Iterable[Told]) -> None:
+    def tell(events: Iterable[SourceEvent]) -> None:
         for told in events:
             log[told.partition(partitions)].append(told)
 
@@ -130,7 +130,7 @@ def test_after_an_accepted_restart_positions_count_anew(seed: int) -> None:
     assert {key: (told.score, note) for key, (told, note) in again.rows.items()} == source.rows
 
 
-def _plainly(log: dict[int, list[Told]]) -> Iterator[dict[str, Any]]:
+def _plainly(log: dict[int, list[SourceEvent]]) -> Iterator[dict[str, Any]]:
     for partition, events in log.items():
         for offset, told in enumerate(events):
             yield {
@@ -150,11 +150,11 @@ class Mirror:
     """Rows by key, as a commit makes them of a fold; all events stay for lookups, as in kept snapshots."""
 
     def __init__(self) -> None:
-        self.rows: dict[int, tuple[Told, str | None]] = {}
-        self._history: list[tuple[int, Told, str | None]] = []
+        self.rows: dict[int, tuple[SourceEvent, str | None]] = {}
+        self._history: list[tuple[int, SourceEvent, str | None]] = []
         self._told: set[tuple[str, int]] = set()
         self._newest: dict[int, tuple[int, int, int]] = {}
-        self._identity: dict[Told, int] = {}
+        self._identity: dict[SourceEvent, int] = {}
         self.cdc = Cdc()
 
     def _had(self, events: pa.Table) -> NDArray[np.bool_]:
@@ -163,7 +163,7 @@ class Mirror:
         return np.array([place in self._told for place in places])
 
     def take(
-        self, log: dict[int, list[Told]], starts: dict[int, int], ends: dict[int, int]
+        self, log: dict[int, list[SourceEvent]], starts: dict[int, int], ends: dict[int, int]
     ) -> dict[int, int]:
         """Fold one batch, up to where all is told; return its ends. Its balance has each event once."""
         batch = [(p, at, log[p][at]) for p in log for at in range(starts[p], ends[p])]
@@ -210,14 +210,14 @@ class Mirror:
         return ends
 
 
-def replace_note(told: Told, note: str | None) -> Told:
+def replace_note(told: SourceEvent, note: str | None) -> SourceEvent:
     """Return the same with another long value."""
-    return Told(
+    return SourceEvent(
         told.operation, told.key, told.sequence, told.commit, told.time_ms, told.score, note, told.old_key
     )
 
 
-def _telling(index: int, partition: int, told: Told, identity: int) -> Telling:
+def _telling(index: int, partition: int, told: SourceEvent, identity: int) -> Telling:
     old = None if told.old_key is None else str(told.old_key)
     lacks = frozenset({"note"} if told.note == UNAVAILABLE else ())
     return Telling(
@@ -237,7 +237,7 @@ def _row_id(key: int | None) -> str:
     return "" if key is None else f'{{"id":{key}}}'
 
 
-def as_events(batch: list[tuple[int, int, Told]]) -> pa.Table:
+def as_events(batch: list[tuple[int, int, SourceEvent]]) -> pa.Table:
     """Return the events as their files have them, in any order."""
     chance = random.Random(len(batch))
     batch = chance.sample(batch, len(batch))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cli.stand.recorded_changes import recording
-from prove.lab.generated_changes import Told
+from prove.lab.generated_changes import SourceEvent
 from spark_jobs.mirror.fold import Fate, first_new, fold
 from spark_jobs.protocol.cdc import Cdc
 from tests.property.test_mirror_fold import Mirror, as_events, recorded_log
@@ -37,12 +37,14 @@ def test_a_restart_of_connect_never_stops(seed: int) -> None:
     assert found == {row[0]: (row[3], row[2]) for row in recording()["moments"][-1]["rows"]}
 
 
-def told(key: int, sequence: int, time_ms: int, operation: str = "u") -> Told:
+def told(key: int, sequence: int, time_ms: int, operation: str = "u") -> SourceEvent:
     """Return a change of its own transaction."""
-    return Told(operation, key, sequence, sequence - 5, time_ms, note="n")
+    return SourceEvent(operation, key, sequence, sequence - 5, time_ms, note="n")
 
 
-def new_in(*events: Told, had: tuple[tuple[int, int], ...] = (), before: Cdc | None = None) -> int | None:
+def new_in(
+    *events: SourceEvent, had: tuple[tuple[int, int], ...] = (), before: Cdc | None = None
+) -> int | None:
     """Return which event is new though it stands below; ``had`` are keys and places of earlier batches."""
     known = {(f'{{"id":{key}}}', sequence) for key, sequence in had}
     batch = [(0, offset, each) for offset, each in enumerate(events)]

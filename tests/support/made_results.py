@@ -44,7 +44,7 @@ from spark_jobs.replay.replay import ReplayResult
 from spark_jobs.replay.trial_rows import RedriveTrial
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.upkeep.figures import TableFigures
-from spark_jobs.upkeep.kind import Done, Due
+from spark_jobs.upkeep.kind import Due, UpkeepOutcome
 from spark_jobs.upkeep.registry import BY_NAME
 from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
@@ -99,8 +99,10 @@ def entry(**more: Any) -> BookEntry:
 def upkept(*_: Any, **__: Any) -> UpkeepResult:
     """Return what a compaction did to a table, and that nothing was to be done to the other."""
     before, after = TableFigures(data_files=1_200, small_files=1_190), TableFigures(data_files=12)
-    did = TableUpkeep("lake.orders", before, after, Done({"files_rewritten": 1_190, "left": 0}), 4_200)
-    idle = TableUpkeep("lake.orders_dead", after, after, Done(note="nothing is small"), 12)
+    did = TableUpkeep(
+        "lake.orders", before, after, UpkeepOutcome({"files_rewritten": 1_190, "left": 0}), 4_200
+    )
+    idle = TableUpkeep("lake.orders_dead", after, after, UpkeepOutcome(note="nothing is small"), 12)
     return UpkeepResult("compaction", (did, idle))
 
 

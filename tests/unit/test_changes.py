@@ -21,7 +21,7 @@ from spark_jobs.formats.connect.schema import RowSchema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import Phase, shaping_of
 from spark_jobs.schema.arrow_schema import column_of
-from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence, Seen
+from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence, FirstAndLast
 from spark_jobs.schema.iceberg_types import CHANGE_NAMES, declared_fields
 from spark_jobs.schema.writer_schema import UnreadableValueError
 from tests.support.change_rows import Table, chunk_of
@@ -226,7 +226,7 @@ def test_a_schema_that_changes_goes_the_way_of_all_schemas() -> None:
 
 def test_schemas_are_in_the_order_in_which_they_came_up() -> None:
     """Whichever task saw them; of more than a table can want the first stay."""
-    seen = [Evidence(texts={str(number % 300): Seen((0, number))}) for number in range(600)]
+    seen = [Evidence(texts={str(number % 300): FirstAndLast((0, number))}) for number in range(600)]
     for order in (seen, seen[::-1]):
         evidence = reduce(Evidence.merge, order).within(1)
         assert evidence.texts_in_order == [*map(str, range(MOST_SCHEMAS))]

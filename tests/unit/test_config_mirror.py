@@ -16,7 +16,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.work import layout_named
 from spark_jobs.replay.plan import plan_replay
-from spark_jobs.replay.redrive_plan import Wanted, plan_redrive
+from spark_jobs.replay.redrive_plan import Selection, plan_redrive
 from spark_jobs.reshape.repartition import repartition
 
 EXPECTED = [{"expect_column_values_to_not_be_null": {"column": "a"}}]
@@ -94,7 +94,7 @@ def test_what_a_mirror_may_have_is_taken() -> None:
     [
         (lambda mirror: plan_replay(mirror, NOTHING, ()), "mirror-replay", REBUILD),
         (
-            lambda mirror: plan_redrive(mirror, NOTHING, None, Wanted()),
+            lambda mirror: plan_redrive(mirror, NOTHING, None, Selection()),
             "mirror-replay",
             REBUILD,
         ),

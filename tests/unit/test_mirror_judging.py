@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from prove.lab.generated_changes import MadeUp
+from prove.lab.generated_changes import RandomSource
 from spark_jobs.audit.mirror import _Judging, told_again
 from spark_jobs.audit.plain_fold import OLD_KEY, fold
 from spark_jobs.protocol.cdc import Cdc, Position
@@ -25,7 +25,7 @@ COLUMNS = (
 
 def changes(seed: int) -> list[dict[str, Any]]:
     """Return a topic's changes, the last ones perhaps in the middle of what is told again."""
-    told = list(MadeUp(seed).changes(60))
+    told = list(RandomSource(seed).changes(60))
     offsets: Counter[int] = Counter()
     events = []
     for each in told[: random.Random(seed).randint(20, len(told))]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prove.lab.generated_changes import MadeUp
+from prove.lab.generated_changes import RandomSource
 from spark_jobs.audit.plain_fold import OLD_KEY, fold, is_untold
 
 UNTOLD = "__debezium_unavailable_value"
@@ -143,7 +143,7 @@ def test_each_type_has_a_form_that_says_that_it_is_not_told() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_left_is_what_the_source_has(seed: int) -> None:
     """Of a database that is changed at random and told by a connector that is killed."""
-    source = MadeUp(seed)
+    source = RandomSource(seed)
     told = [
         event(
             each.operation,

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_jobs.formats.avro.columns import DURATION, MOST_DIGITS, has_columns, top_fields
 from spark_jobs.formats.avro.plain import CONVERSIONS, TEXTS
 from spark_jobs.formats.avro.types import Field, Kind, Leaf, Type, Union, is_null
-from spark_jobs.formats.lanes.lanes import Lanes, Rows, Take, There, signed
+from spark_jobs.formats.lanes.lanes import Lanes, Presence, Rows, Take, signed
 from spark_jobs.formats.lanes.packed_values import binary_column, words_at
 from spark_jobs.formats.tree import Array, Map, Record
 from spark_jobs.values.ranges import bounds
@@ -184,7 +184,7 @@ class _Union(_Step):
     chosen: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._there = [There() for _ in self.steps]
+        self._there = [Presence() for _ in self.steps]
 
     def take(self, lanes: Lanes) -> None:
         chosen = lanes.longs()

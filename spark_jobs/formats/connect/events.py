@@ -59,7 +59,7 @@ _MARKER = frozenset({"status", "id", "event_count", "data_collections"})
 _SCHEMA_CHANGE = frozenset({"source", "ddl"})
 
 
-class Beside(StrEnum):
+class NonChange(StrEnum):
     """Kind of an event that is not a row change, named after its term in a batch's balance."""
 
     HEARTBEAT = "heartbeats"
@@ -69,19 +69,19 @@ class Beside(StrEnum):
     NOTHING = "nulls"  # a tombstone as JSON's null, in its schema or without
 
 
-def beside(names: Collection[str], value_of: Callable[[str], Any]) -> Beside | None:
+def non_change(names: Collection[str], value_of: Callable[[str], Any]) -> NonChange | None:
     """Return the kind of a value that is not a row change, or None if it is or should be one.
 
     It has something under these names, which ``value_of`` gives.
     """
     operation = value_of("op")
     if operation is not None:
-        return Beside.MESSAGE if operation == _MESSAGE else None
+        return NonChange.MESSAGE if operation == _MESSAGE else None
     if [*names] == ["ts_ms"]:
-        return Beside.HEARTBEAT
+        return NonChange.HEARTBEAT
     if {*names} >= _MARKER and value_of("status") in ("BEGIN", "END"):
-        return Beside.MARKER
-    return Beside.SCHEMA_CHANGE if {*names} >= _SCHEMA_CHANGE else None
+        return NonChange.MARKER
+    return NonChange.SCHEMA_CHANGE if {*names} >= _SCHEMA_CHANGE else None
 
 
 DELETE, TRUNCATE, SNAPSHOT = "d", "t", "r"
@@ -141,11 +141,11 @@ class Events:
     values: Documents
     spelling: Spelling = AS_WRITTEN
 
-    def read(self, key: bytes | None, value: bytes) -> Change | Beside:
+    def read(self, key: bytes | None, value: bytes) -> Change | NonChange:
         """Return a Debezium event as a change. Raises ``NotReadError``."""
         if (event := self.value(value)) is None:
-            return Beside.NOTHING
-        return beside(event.names, event.value_of) or change_of(
+            return NonChange.NOTHING
+        return non_change(event.names, event.value_of) or change_of(
             event, None if key is None else self._identity(key)
         )
 

@@ -64,7 +64,7 @@ class _Reading:
         items = [None if record is None else record.get(name) for record in self._objects]
         if _are_stored_as_they_are(items, column.type):
             return items
-        beside = Beside()
+        beside = Excess()
         read = read_of(column.type, beside, (column.name,))
         for index, item in enumerate(items):
             if item is not None:
@@ -89,7 +89,7 @@ class _Reading:
 
 
 @dataclass(slots=True)
-class Beside:
+class Excess:
     """The parts of a value that its row cannot hold: fields without a column, and exact large integers.
 
     ``rounded`` are the columns that hold only the nearest double, each with the type that would hold all.
@@ -179,7 +179,7 @@ UNREADABLE = (*NO_VALUE, RecursionError, pa.ArrowException)
 _MAX_LONG = 2**63 - 1  # orjson makes a double of an integer of more than 64 bits
 
 
-def read_of(kind: pa.DataType, beside: Beside, path: tuple[str, ...]) -> Read:
+def read_of(kind: pa.DataType, beside: Excess, path: tuple[str, ...]) -> Read:
     """Return the converter from a parsed, non-null value to the value that Arrow stores."""
     if pa.types.is_struct(kind):
         return _struct(kind, beside, path)
@@ -196,7 +196,7 @@ def read_of(kind: pa.DataType, beside: Beside, path: tuple[str, ...]) -> Read:
     return _json_text if kind == pa.json_() else scalar(kind)
 
 
-def _struct(fields: Iterable[pa.Field], beside: Beside, path: tuple[str, ...]) -> Read:
+def _struct(fields: Iterable[pa.Field], beside: Excess, path: tuple[str, ...]) -> Read:
     """Return the reader of an object."""
     reads = {field.name: read_of(field.type, beside, (*path, field.name)) for field in fields}
 
@@ -229,7 +229,7 @@ def says_something(value: Any) -> bool:
     return False
 
 
-def _floating(kind: pa.DataType, beside: Beside, column: str) -> Read:
+def _floating(kind: pa.DataType, beside: Excess, column: str) -> Read:
     def read(value: Any) -> float:
         if type(value) is float:
             if not -_MAX_LONG <= value <= _MAX_LONG:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.formats.json.nesting import is_too_deep
-from spark_jobs.formats.json.plain import UNREADABLE, Beside, read_exactly, read_of, says_something
+from spark_jobs.formats.json.plain import UNREADABLE, Excess, read_exactly, read_of, says_something
 from spark_jobs.formats.json_schema.types import VALUE, Root, forbidden
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
@@ -20,7 +20,7 @@ class PlainReader:
     def __init__(self, root: Root, columns: pa.Schema, *, ignores: bool) -> None:
         self._root = root
         self._ignores = ignores
-        self._beside = Beside()
+        self._beside = Excess()
         self._reads = {each.name: read_of(each.type, self._beside, (each.name,)) for each in columns}
 
     def read(self, value: bytes) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def signed(numbers: np.ndarray) -> np.ndarray:
     return made
 
 
-class There:
+class Presence:
     """Presence of a value in each lane, per read, and its index among the values read."""
 
     def __init__(self) -> None:

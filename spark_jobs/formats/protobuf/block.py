@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.formats.lanes.lanes import Lanes, Rows, Take, There, signed
+from spark_jobs.formats.lanes.lanes import Lanes, Presence, Rows, Take, signed
 from spark_jobs.formats.lanes.packed_values import binary_column, words_at
 from spark_jobs.formats.protobuf.columns import leaf_column, moment_column
 from spark_jobs.formats.protobuf.types import Field, Kind, Leaf, Message, Type, Written
@@ -135,7 +135,7 @@ class _One:
 
     def __post_init__(self) -> None:
         self._mark = _marked(self.what.number, self.step.wire)
-        self._there = There()
+        self._there = Presence()
 
     def take(self, lanes: Lanes) -> np.ndarray:
         """Read the field in the lanes that continue with it, and return those lanes."""

@@ -44,7 +44,7 @@ from spark_jobs.records.layouts.flat import JsonDecoder, PlainJsonDecoder, with_
 from spark_jobs.records.shape import add_keys_and_headers
 from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.column_source import KnownSchemas, SeenColumns, field_names
-from spark_jobs.schema.evidence import Evidence, Seen
+from spark_jobs.schema.evidence import Evidence, FirstAndLast
 from spark_jobs.schema.iceberg_types import (
     CHANGE_COLUMNS,
     COMMIT_SEQUENCE,
@@ -186,7 +186,9 @@ class ChangesDecoder:
                 places = [(int(records.partitions[index]), records.offsets[index]) for index in indices]
                 times = [int(records.timestamps_ms[index]) for index in indices]
                 last = max((time, *place) for time, place in zip(times, places, strict=True))
-                seen = seen.merge(Evidence(records=len(indices), texts={schema: Seen(min(places), last)}))
+                seen = seen.merge(
+                    Evidence(records=len(indices), texts={schema: FirstAndLast(min(places), last)})
+                )
         return seen.within(growth.max_fields_seen)
 
     def _read_changes(self, records: Chunk) -> ReadChanges:

@@ -13,11 +13,11 @@ from spark_jobs.formats.connect.documents import Documents, KeyNotReadError, Not
 from spark_jobs.formats.connect.events import (
     NAMELESS,
     TRUNCATE,
-    Beside,
     Change,
     Events,
-    beside,
+    NonChange,
     change_of,
+    non_change,
     read_enveloped,
     read_upsert,
 )
@@ -47,10 +47,10 @@ class ReadChanges(NamedTuple):
 
 
 # What one record says in JSON, None of one that says nothing. Raises ``NotReadError``.
-ReadEvent = Callable[[Events, "Chunk", int], Change | Beside | None]
+ReadEvent = Callable[[Events, "Chunk", int], Change | NonChange | None]
 
 
-def debezium(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
+def debezium(documents: Events, records: Chunk, index: int) -> Change | NonChange | None:
     """Read an event with or without a schema; a tombstone repeats the delete before it."""
     value = records.values[index]
     return None if value is None else documents.read(records.keys[index], value)
@@ -82,7 +82,7 @@ class JsonEvents:
         for index in range(len(records.offsets)):
             try:
                 change = self.read(documents, records, index)
-                if isinstance(change, Beside):
+                if isinstance(change, NonChange):
                     result.passed[change].append(index)
                 elif change is not None:
                     _refuse_own_names(change, self.own.names)
@@ -140,7 +140,7 @@ class AvroEvents:
         wrong = {each.index: each.of_key(each.index) for each in bad_keys}
         result = ReadChanges({}, bad, defaultdict(list))
         for index, event in values.items():
-            if (kind := beside(event.names, event.value_of)) is not None:
+            if (kind := non_change(event.names, event.value_of)) is not None:
                 result.passed[kind].append(index)
             elif index in wrong:
                 bad.append(wrong[index])

@@ -15,12 +15,12 @@ from spark_jobs.formats.connect.events import (
     DELETE,
     TRUNCATE,
     WITH_A_ROW,
-    Beside,
     Change,
     Events,
-    beside,
+    NonChange,
     commit_position,
     identity_of,
+    non_change,
     position,
     time_us,
     transaction,
@@ -36,7 +36,7 @@ from spark_jobs.schema.column_source import KnownSchemas
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
 
-def plain_debezium(documents: Events, records: Chunk, index: int) -> Change | Beside | None:
+def plain_debezium(documents: Events, records: Chunk, index: int) -> Change | NonChange | None:
     """See ``debezium``."""
     key, value = records.keys[index], records.values[index]
     try:
@@ -60,15 +60,15 @@ def _respelled(change: Change, key: bytes | None, spelling: Spelling) -> Change:
     return change if key is None else replace(change, row_id=plain_key(key, spelling))
 
 
-def _change(key: bytes | None, value: bytes, spelling: Spelling) -> Change | Beside:
+def _change(key: bytes | None, value: bytes, spelling: Spelling) -> Change | NonChange:
     event, schema = read_exactly(value), None
     if isinstance(event, dict) and event.keys() == {"schema", "payload"}:
         schema = None if event["schema"] is None else json.dumps(_object(event["schema"]), default=str)
         event = event["payload"]
     if event is None:
-        return Beside.NOTHING
+        return NonChange.NOTHING
     event = _object(event)
-    if (kind := beside(event, event.get)) is not None:
+    if (kind := non_change(event, event.get)) is not None:
         return kind
     return _plain_change(event, schema, None if key is None else plain_object_key(key, spelling))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.config.iceberg_terms import LEVEL, codec_of
 from spark_jobs.protocol.errors import fault
 from spark_jobs.upkeep.figures import MEDIUM, MIN_FILES_TO_MERGE, SMALL, TableFigures, Tier
-from spark_jobs.upkeep.kind import Done, State, UpkeepKind
+from spark_jobs.upkeep.kind import State, UpkeepKind, UpkeepOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ def _mergeable(figures: TableFigures) -> dict[Tier, int]:
     return {SMALL: figures.mergeable_small_files, MEDIUM: figures.mergeable_medium_files}
 
 
-def compact(work: TableWork) -> Done:
+def compact(work: TableWork) -> UpkeepOutcome:
     """Merge the table's small files, or drop deleted rows, then make main the anchor again.
 
     Does what is due; where nothing is, every tier that has files to merge, and the deleted rows. Killed at
@@ -79,7 +79,7 @@ def compact(work: TableWork) -> Done:
     stays.
     """
     if not work.figures.shows_history:
-        return Done(note="the catalog shows no snapshot history, which compaction needs")
+        return UpkeepOutcome(note="the catalog shows no snapshot history, which compaction needs")
     cold_before = dt.datetime.fromtimestamp(work.connections.now_us() / 1e6 - COLD_AFTER_SECONDS, dt.UTC)
     figures = work.figures
     least = work.settings.compact_above if full_tiers(figures, work.settings.compact_above) else 1
@@ -104,7 +104,7 @@ def compact(work: TableWork) -> Done:
             figures = work.read_figures()
         failed_files += failed_of_tier  # the last pass tries what failed in the first one, too
     if not counts:
-        return Done(note="no partition has enough small files to merge")
+        return UpkeepOutcome(note="no partition has enough small files to merge")
     if is_of_deletes or are_deletes_due(figures):
         _forget_dangling(work)
     if counts["rewritten_files"] or not failed_files:
@@ -117,7 +117,7 @@ def compact(work: TableWork) -> Done:
             merged=counts["rewritten_files"],
             table=work.identifier,
         )
-    return Done(dict(counts))
+    return UpkeepOutcome(dict(counts))
 
 
 KIND = UpkeepKind(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.upkeep.kind import Done, State, UpkeepKind
+from spark_jobs.upkeep.kind import State, UpkeepKind, UpkeepOutcome
 
 if TYPE_CHECKING:
     from spark_jobs.upkeep.table_work import TableWork
@@ -20,18 +20,18 @@ def find_reason(state: State) -> str | None:
     return next((f"{count:,} small manifests" for count in counts if count >= MANIFESTS_DUE), None)
 
 
-def rewrite_manifests(work: TableWork) -> Done:
+def rewrite_manifests(work: TableWork) -> UpkeepOutcome:
     """Merge the table's manifests by partition; data files are not touched."""
     if work.figures.small_manifests < MIN_MANIFESTS:
-        return Done(note="the table has no manifests to merge")
+        return UpkeepOutcome(note="the table has no manifests to merge")
     if not work.figures.shows_history:
-        return Done(note="the catalog shows no snapshot history, which a rewrite needs")
+        return UpkeepOutcome(note="the catalog shows no snapshot history, which a rewrite needs")
     work.say(f"{work.identifier}: rewriting {work.figures.manifests:,} manifests")
     # Spark's cache would keep the whole metadata in memory for one pass over it.
     found = work.call("rewrite_manifests", use_caching=False)
     work.connections.fail_points.reach("manifests.after-procedure")
     work.make_anchor()
-    return Done({name.removesuffix("_count"): number for name, number in found.items()})
+    return UpkeepOutcome({name.removesuffix("_count"): number for name, number in found.items()})
 
 
 KIND = UpkeepKind(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.upkeep.kind import Done, State, UpkeepKind
+from spark_jobs.upkeep.kind import State, UpkeepKind, UpkeepOutcome
 
 if TYPE_CHECKING:
     from spark_jobs.upkeep.table_work import TableWork
@@ -22,7 +22,7 @@ def find_reason(state: State) -> str | None:
     return f"orphans were last looked for {seconds / 3600:.0f} h ago"
 
 
-def tidy(work: TableWork) -> Done:
+def tidy(work: TableWork) -> UpkeepOutcome:
     """Delete what ``spark_jobs.upkeep.remove_orphans`` finds; a dry run only finds it."""
     from spark_jobs.upkeep.remove_orphans import remove_orphans  # noqa: PLC0415  (imports the lake)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.sections import UpkeepSettings
 from spark_jobs.protocol.texts import count
 from spark_jobs.upkeep.figures import TableFigures
-from spark_jobs.upkeep.kind import Done, State, UpkeepKind
+from spark_jobs.upkeep.kind import State, UpkeepKind, UpkeepOutcome
 
 if TYPE_CHECKING:
     from spark_jobs.upkeep.table_work import TableWork
@@ -29,19 +29,21 @@ def find_reason(state: State) -> str | None:
     return next(filter(None, reasons), None)
 
 
-def expire_snapshots(work: TableWork) -> Done:
+def expire_snapshots(work: TableWork) -> UpkeepOutcome:
     """Expire snapshots beyond ``upkeep.keep_snapshots`` or older than ``upkeep.keep_snapshots_for``.
 
     Files that no other snapshot names go with them; a query that reads an expired snapshot may fail.
     """
     if work.figures.keeps_garbage:
-        return Done(note="gc.enabled is false: snapshots stay, unless the catalog expires them itself")
+        return UpkeepOutcome(
+            note="gc.enabled is false: snapshots stay, unless the catalog expires them itself"
+        )
     from spark_jobs.health.table_facts import main_history  # noqa: PLC0415  (the sensor asks only what is due)
 
     times_ms = [snapshot.timestamp_ms for snapshot in reversed(main_history(work.table))]
     cutoff_ms = expiry_cutoff_ms(times_ms, work.settings, work.connections.now_us() // 1000)
     if cutoff_ms is None:
-        return Done(note="no snapshot is beyond what is kept")
+        return UpkeepOutcome(note="no snapshot is beyond what is kept")
     # Expiry may cut the chain from main to the anchor, which is how a rollback is noticed.
     work.make_anchor()
     work.connections.fail_points.reach("expire.after-reanchor")
@@ -52,7 +54,7 @@ def expire_snapshots(work: TableWork) -> Done:
     deleted = {name.removesuffix("_count"): number for name, number in found.items() if number}
     left = {snapshot.snapshot_id for snapshot in work.reload().metadata.snapshots}
     expired = sum(snapshot.snapshot_id not in left for snapshot in work.table.metadata.snapshots)
-    return Done({"expired_snapshots": expired, **deleted})
+    return UpkeepOutcome({"expired_snapshots": expired, **deleted})
 
 
 def expiry_cutoff_ms(newest_first_ms: Sequence[int], settings: UpkeepSettings, now_ms: int) -> int | None:
