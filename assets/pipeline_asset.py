@@ -25,7 +25,7 @@ from dagster import (
 
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
-from spark_jobs.config.secrets import scrub, told_by
+from spark_jobs.config.secrets import log_to, scrub
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError
 
@@ -205,7 +205,7 @@ class _Forward(logging.Handler):
 
 def _forward_log(log: logging.Logger) -> AbstractContextManager[None]:
     """Copy Sluice's log lines into the Dagster run's log, as a command prints them in the terminal."""
-    return told_by(_Forward(log))
+    return log_to(_Forward(log))
 
 
 # Errors become Dagster failures only here: with code and hint, without secrets, never retried by Dagster.

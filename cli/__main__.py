@@ -1,4 +1,4 @@
-"""``python -m cli``: what the launcher runs once the environment stands, and a wheel's ``sluice``."""
+"""Entry point: ``python -m cli`` behind the launcher, and a wheel's ``sluice``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from spark_jobs.spark.environment import reach_loopback
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Being terminated ends a command as Ctrl-C does: servers and Spark work are stopped on the way out."""
+    """Handle termination like Ctrl-C, so that servers and Spark work are stopped."""
     raise KeyboardInterrupt
 
 
 def _stay_deaf(_number: int, _frame: FrameType | None) -> None:
-    """Do what ignoring would do, here only: a handler is not handed on to the processes that are started."""
+    """Ignore a signal here only: unlike SIG_IGN, a handler is not inherited by child processes."""
 
 
 def run() -> None:

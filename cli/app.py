@@ -16,7 +16,7 @@ import click
 
 from cli.listing import COMMANDS, NEXT, SUMMARY, no_such_command
 from spark_jobs import __version__
-from spark_jobs.config.secrets import LEVELS, VARIABLE, told_by, use_log_level
+from spark_jobs.config.secrets import LEVELS, VARIABLE, log_to, use_log_level
 from spark_jobs.protocol.errors import SluiceError
 
 EXIT_INTERRUPTED = 130
@@ -128,7 +128,7 @@ def main(arguments: list[str]) -> int:
     """Run one command line and return its exit code; print an error as message, hint and anchor."""
     debug = "--debug" in arguments
     try:
-        with told_by(_ToTerminal()):
+        with log_to(_ToTerminal()):
             result: Any = sluice.main(args=arguments, prog_name="./sluice", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show(file=sys.stdout)

@@ -1,1 +1,1 @@
-"""One file a command (and one for the developers'): what a person types, and what is printed."""
+"""Commands: one file each, and one for all developers' commands."""

@@ -1,1 +1,1 @@
-"""The servers of ``up`` and ``demo``, who runs them, and the sample stream into them."""
+"""Servers of ``up`` and ``demo``, the record of who runs them, and the sample data."""

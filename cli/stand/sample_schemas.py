@@ -1,4 +1,4 @@
-"""Planes in Avro and airports in Protobuf, framed as Confluent's serializers do, for ``demo --formats``.
+"""Sample topics of ``demo --formats``: planes in Avro and airports in Protobuf, framed with schema ids.
 
 The second half of each is written by a newer version of its schema.
 """
@@ -51,7 +51,7 @@ _ZONE = "  optional string tzone = 6;\n"
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """Writes a topic's rows, the first half by the ``old`` schema, the others by the ``new`` one."""
+    """Encoder of a topic's rows: the first half by the ``old`` schema, the rest by the ``new`` one."""
 
     records: int
     old: Callable[[Mapping[str, Any]], bytes]
@@ -62,7 +62,7 @@ class _Versions:
 
 
 def samples_with_schemas(url: str) -> tuple[SampleTopic, ...]:
-    """Register the schemas there, and return the topics whose values name them.
+    """Register the schemas and return the topics whose values use them.
 
     The order is always the same, and so are the ids that a registry gives which was empty.
     """
@@ -106,7 +106,7 @@ def _frame(schema_id: int) -> bytes:
 
 
 def _register(url: str, subject: str, language: Language, text: str) -> int:
-    """Return the id of the schema, which is registered once."""
+    """Register the schema, unless it is registered, and return its id."""
     try:
         answer = requests.post(
             f"{url}/subjects/{subject}/versions",

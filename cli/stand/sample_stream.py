@@ -1,4 +1,4 @@
-"""The sample stream of ``up``: flights and weather, a little every tenth of a second, as a child process.
+"""Sample stream of ``up``: a child process that produces flights and weather every 100 ms.
 
 ``python -m cli.stand.sample_stream STATE_FOLDER``. Ends with its parent, or on SIGTERM.
 """
@@ -29,14 +29,14 @@ RECORDS_PER_TICK = {FLIGHTS: 20, WEATHER: 2}
 
 
 def endless_sample(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleRecord]:
-    """Return what the topic lacks of the sample, then the sample again and again."""
+    """Yield the sample records that the topic lacks, then the sample repeatedly."""
     yield from lacking(sample, ends if sum(ends.values()) < sample.records else {})
     for _ in itertools.count():
         yield from read_sample(sample)
 
 
 def stream(properties: Mapping[str, str]) -> None:
-    """Produce until the parent is gone."""
+    """Produce until the parent process ends."""
     parent = os.getppid()
     delivery = Delivery(properties)
     sources = {

@@ -1,4 +1,4 @@
-"""docs/reference/commands.md, from what ``--help`` says: ``python -m docs.pages.commands`` writes it."""
+"""Generator of docs/reference/commands.md from ``--help``: ``python -m docs.pages.commands``."""
 
 from __future__ import annotations
 

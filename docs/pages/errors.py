@@ -1,4 +1,4 @@
-"""docs/reference/errors.md, made from the errors' catalogue: ``python -m docs.pages.errors`` writes it."""
+"""Generator of docs/reference/errors.md from the error catalogue: ``python -m docs.pages.errors``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_TREE = re.compile(r"── (?P<kind>\w+) +.*?: (?P<answer>.+)$", re.MULTILIN
 
 
 def entries() -> dict[str, dict[str, str]]:
-    """Return what each error of the catalogue says, by code and way."""
+    """Return message and hint of each error by code and way."""
     catalogue = tomllib.loads(CATALOGUE.read_text(encoding="utf-8"))
     del catalogue["coordinates"]
     ways = {
@@ -42,7 +42,7 @@ def entries() -> dict[str, dict[str, str]]:
 
 
 def render() -> str:
-    """Return the whole page."""
+    """Return the page."""
     parts = [_HEAD]
     answers = {found["kind"]: found["answer"] for found in _IN_TREE.finditer(error_kinds.__doc__ or "")}
     for name, kind in KINDS.items():
@@ -56,7 +56,7 @@ def render() -> str:
 
 
 class _Word(str):
-    """A place as it is shown, however a text would write its value."""
+    """Placeholder that prints its name, regardless of the format that a text uses."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The generator of docs/reference/metrics.md: run ``python -m docs.pages.metrics``."""
+"""Generator of docs/reference/metrics.md: ``python -m docs.pages.metrics``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ gauges have no label.
 
 
 def render() -> str:
-    """Return the whole page."""
+    """Return the page."""
     served = f"{_SERVED}{_TABLE}" + "".join(map(_row, SERVE_FAMILIES.values()))
     gateway = f"{_GATEWAY}{_TABLE}" + "".join(map(_row, GATEWAY_FAMILIES.values()))
     return _HEAD + _TABLE + "".join(map(_row, FAMILIES.values())) + served + gateway

@@ -1,4 +1,4 @@
-"""docs/reference/retries.md, the table of what is tried again: ``python -m docs.pages.retries`` writes it."""
+"""Generator of docs/reference/retries.md, the table of retries: ``python -m docs.pages.retries``."""
 
 from __future__ import annotations
 

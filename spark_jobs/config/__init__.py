@@ -1,1 +1,1 @@
-"""``sluice.yaml``: from its text to settings, with every mistake at once. Opens nothing but files."""
+"""Configuration: from the text of ``sluice.yaml`` to settings, with every mistake at once."""

@@ -1,4 +1,4 @@
-"""From written files to the configuration in force: defaults, a pipeline a topic, clashes. Pure."""
+"""From file models to the effective configuration: defaults, pipelines per topic, clashes. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
 
 @dataclass(frozen=True, slots=True)
 class ConfigReading:
-    """``problems`` are the main file's: with any, ``config`` is what was understood and must not be run.
+    """Result of reading; ``problems`` are the main file's. With any, ``config`` is partial and must not run.
 
     ``notes`` are what it had better say otherwise.
     """
@@ -45,7 +45,7 @@ class ConfigReading:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A pipeline or template and where it is written; ``own`` is what stands there, without defaults."""
+    """A pipeline or template and its place in a file; ``own`` are its keys without defaults."""
 
     entry: PipelineConfig | PipelineTemplate
     path: Path
@@ -62,7 +62,7 @@ def build_config(
     judge_apart: Callable[[Sequence[Sequence[PipelineSettings]]], Iterable[Iterable[Iterable[Finding]]]]
     | None = None,
 ) -> ConfigReading:
-    """Put the main file and the team files together.
+    """Combine the main file and the team files.
 
     ``folder`` is the main file's folder (absolute): a relative ``state`` is meant from there. A team file
     with any mistake, or with a pipeline that clashes with one named before, is left out as a whole; its
@@ -134,7 +134,7 @@ def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings
 
 
 def _overlay(below: Any, above: Any) -> Any:
-    """Return ``below`` with what is written ``above`` on top; maps and sections merge key by key."""
+    """Return ``below`` overridden by ``above``; maps and sections are merged key by key."""
     if isinstance(above, Frozen) and isinstance(below, Frozen):
         keys = above.model_fields_set & type(below).model_fields.keys()
         return below.model_copy(
@@ -146,7 +146,7 @@ def _overlay(below: Any, above: Any) -> Any:
 
 
 def _entries(placed: list[_Placed]) -> dict[Path, PipelineSettings]:
-    """Return one by the place where it is written: of the topics of one each has the same settings."""
+    """Return the entries by the place where they are written; topics of one entry share settings."""
     return {each.path: each.entry for each in placed}
 
 
@@ -179,7 +179,7 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
 
 
 def _clash_with_itself(entry: PipelineConfig) -> Finding | None:
-    """Return which routed table is one that the pipeline writes otherwise."""
+    """Return a routed table that the pipeline also writes otherwise, or None."""
     beside = {entry.table.lower(): "the pipeline's own table in another spelling"}
     beside |= {entry.dead_letter_table.lower(): "the pipeline's dead-letter table"}
     for value, routed in entry.route.tables.items():
@@ -230,7 +230,7 @@ def _check_columns(entry: PipelineSettings) -> Finding | None:
 
 
 def _check_gates(entry: PipelineSettings) -> Iterator[Finding]:
-    """Yield what does not go with a gate, nor with ``route``, and what ``route`` lacks but an expression."""
+    """Yield settings that conflict with a gate or with ``route``, and missing parts of ``route``."""
     layout = entry.layout
     rejecting = [each.name for each in entry.quality if each.on_failure is OnFailure.DEAD_LETTERS]
     if rejecting and layout.no_row_may_go:
@@ -254,7 +254,7 @@ def _absolute(state: str, folder: str) -> str:
 
 
 def _own_properties(written: WrittenFile, main: Document) -> dict[str, str] | None:
-    """Return what opens the log where it is written as a map, be there nothing in it but the address."""
+    """Return the log's own FileIO properties if ``state`` is a map, even an empty one."""
     is_map = isinstance(main.content.get("state"), dict)
     return dict(written.state.model_extra or {}) if written.state and is_map else None
 
@@ -265,7 +265,7 @@ def _catalog(written: WrittenCatalog, home: str) -> CatalogSettings:
 
 
 def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
-    """Orphan removal, ours or another engine's, deletes under a table's location what no snapshot names."""
+    """Return the problem of a log inside a table's location, where orphan removal would delete it."""
     path = ("state",) if "state" in main.content else ("catalog", "warehouse")
     warehouse = config.catalog.properties.get("warehouse", "")
     if is_inside(config.state, warehouse):
@@ -291,35 +291,35 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def first_clash(pipeline: PipelineConfig, others: Iterable[PipelineConfig]) -> PipelineConfig | None:
-    """Return a pipeline of the same name or that writes the same table."""
+    """Return a pipeline with the same name or table, if any."""
     tables = every_table(pipeline)
     same = (other for other in others if other.name == pipeline.name or tables & every_table(other))
     return next(same, None)
 
 
 def every_table(pipeline: PipelineConfig) -> set[str]:
-    """Return the tables of a pipeline and those that it routes rows to, in lower case."""
+    """Return a pipeline's tables and routed tables in lower case."""
     return tables_written(pipeline.table).union(each.lower() for each in pipeline.routed_tables)
 
 
 def settings_of(settings: Mapping[str, Any], topic: str) -> dict[str, Any]:
-    """Return the settings of one of several topics: ``{topic}`` stands for it in routed tables too."""
+    """Return the settings for one of several topics, with ``{topic}`` replaced in routed tables too."""
     route = settings["route"]
     tables = {value: table_of(table, topic) for value, table in route.tables.items()}
     return {**settings, "route": route.model_copy(update={"tables": tables})}
 
 
 def safe_name(topic: str) -> str:
-    """Return the topic as a pipeline's name and as ``{topic}`` in a table's."""
+    """Return the topic as a valid pipeline name, also used for ``{topic}``."""
     name = _UNSAFE.sub("_", topic)
     return f"_{name}" if name[0].isdigit() else name
 
 
 def table_of(table: str, topic: str) -> str:
-    """Return the table of a topic: ``{topic}`` stands for the topic, safe as a name."""
+    """Return the table of a topic, with ``{topic}`` replaced by its safe name."""
     return table.replace("{topic}", _UNSAFE.sub("_", topic))
 
 
 def tables_written(table: str) -> set[str]:
-    """Return the tables of a pipeline in lower case: some catalogs fold case, and would have one of two."""
+    """Return a pipeline's tables in lower case, because some catalogs fold case."""
     return {table.lower(), table.lower() + DEAD_LETTERS_SUFFIX}

@@ -1,4 +1,4 @@
-"""Keys that contradict each other or that Sluice fixes itself, found in parsed content of any shape. Pure.
+"""Checks for contradictory and fixed keys in parsed content of any shape. Pure.
 
 These look at the raw content, so that a file with a wrong type elsewhere still has all its mistakes named.
 """
@@ -27,7 +27,7 @@ _CATALOG_KINDS = ("uri", "type", "py-catalog-impl")
 
 
 def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
-    """Return everything that can contradict in ``sluice.yaml``."""
+    """Yield the contradictions in ``sluice.yaml``."""
     kafka = {key: value for key, value in _map(content, "kafka").items() if isinstance(value, str)}
     for finding in validate_kafka_properties(kafka):
         yield replace(finding, path=("kafka", *finding.path))
@@ -43,7 +43,7 @@ def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
 
 
 def check_team_file(content: dict[str, Any]) -> Iterator[Finding]:
-    """Return everything that can contradict in a file of pipelines."""
+    """Yield the contradictions in a team file."""
     yield from _check_table_properties(("defaults",), _map(content, "defaults"))
     for name, pipeline in _map(content, "pipelines").items():
         if isinstance(pipeline, dict):
@@ -130,7 +130,7 @@ _ORIGIN = re.compile(r"(https?://[A-Za-z0-9.-]+(?::\d+)?)(?:[/?#][^\\\s]*)?")
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """Secrets as between ``${`` and ``}``; hosts as ``[http://]host[:port]``, https without a scheme."""
+    """Resources that a team file may use: secret names, hosts as ``[http://]host[:port]``, and others."""
 
     secrets: frozenset[str] = frozenset()
     webhook_hosts: frozenset[str] = frozenset()
@@ -139,7 +139,7 @@ class Lent:
 
     @classmethod
     def of(cls, entry: object) -> Lent:
-        """Return what one entry of ``include`` lends; a plain glob lends nothing."""
+        """Return the resources granted by one entry of ``include``; a plain glob grants none."""
         given = entry if isinstance(entry, Mapping) else {}
         return cls(*(_texts(given.get(each.name)) for each in fields(cls)))
 
@@ -149,7 +149,7 @@ class Lent:
 
 
 def check_borrowed(team: Document, lent: Lent) -> Iterator[Finding]:
-    """Give a finding for every registry, source, secret of webhooks and host that is not lent."""
+    """Yield a finding for every registry, source, secret and host that the team file may not use."""
     for path, name in _said(team.content, "(value|key)/registry|mirror/source"):
         kind = "sources" if path[-1] == "source" else "registries"
         if name not in getattr(lent, kind):
@@ -178,13 +178,13 @@ def _is_lent(origin: str, hosts: frozenset[str]) -> bool:
 
 
 def _exact(origin: str) -> str:
-    """Return the origin without the port that its scheme has anyway."""
+    """Return the origin without its scheme's default port."""
     lower = origin.lower()
     return lower.removesuffix(":443" if lower.startswith("https:") else ":80")
 
 
 def _said(content: dict[str, Any], keys: str) -> Iterator[tuple[Path, str]]:
-    """Give the texts under keys of this pattern, of the file's defaults and of each pipeline."""
+    """Yield the texts under keys of this pattern, in defaults and in each pipeline."""
     return _texts_at(rf"(defaults|pipelines/[^/]+)/({keys})", content)
 
 
@@ -204,7 +204,7 @@ _TOKENS = tuple((listener, "tokens") for listener in LISTENERS)
 
 
 def plain_secrets(document: Document) -> Iterator[ConfigProblem]:
-    """Give a note for each, with its line; none quotes a value."""
+    """Yield a note for each secret written in the file, without quoting its value."""
     for path, value in _texts_by_key(document.content, ()):
         if is_plain_secret(_property_of(path), value):
             yield document.locate(mistake("plain-secret", path))
@@ -220,7 +220,7 @@ def _property_of(path: Path) -> str:
 
 
 def _texts_at(places: str, content: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Give the texts whose keys, with / between them, are of that pattern."""
+    """Yield the texts whose key path (joined by /) matches the pattern."""
     return (each for each in _texts_by_key(content, ()) if re.fullmatch(places, "/".join(each[0])))
 
 

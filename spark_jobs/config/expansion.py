@@ -1,4 +1,4 @@
-"""A pipeline for each topic that a template matches."""
+"""Expansion of ``topics_regex`` templates to one pipeline per matching topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Clash: TypeAlias = "tuple[PipelineTemplate, PipelineConfig, PipelineConfig]"
 
 
 def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
-    """Replace what the templates gave before by one pipeline for each topic that matches now.
+    """Replace the pipelines of templates by one for each topic that matches now.
 
     A topic that a pipeline of its own drains is left to it. Two topics whose safe names or tables are equal
     become a problem and only the first, in the order given, is drained. Idempotent.
@@ -32,7 +32,7 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
 
 
 def contested(config: SluiceConfig, topics: Iterable[str]) -> set[str]:
-    """Return the tables of pipelines of which only one of several topics can have the name or the table."""
+    """Return tables for which several topics compete by name or table."""
     return {pipeline.table for _, *pair in _expanded(config, topics)[1] for pipeline in pair}
 
 

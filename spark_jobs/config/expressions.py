@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline's expressions, as far as that can be told without a record."""
+"""Checks of a pipeline's expressions that need no record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AS_COMPARED = {"DATE": "TIMESTAMPTZ", "TIMESTAMP": "TIMESTAMPTZ"}
 
 
 def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
-    """Yield every mistake in the expressions of columns, filter and route; types where all are known.
+    """Yield every mistake in column, filter and route expressions; types only if all are known.
 
     Regular expressions, conditions on rows and the dead-letter table's columns come first. Without ``folds``
     no constant is looked at that need not be.
@@ -51,7 +51,7 @@ def judge_expressions(entry: PipelineSettings, *, folds: bool = True) -> Iterato
 
 
 def _tried(path: Path, check: Callable[[], None]) -> Iterator[Finding]:
-    """Yield why what stands there is refused."""
+    """Yield the reason if the expression is refused."""
     try:
         check()
     except (ExpressionError, UnreadableValueError) as error:
@@ -59,7 +59,7 @@ def _tried(path: Path, check: Callable[[], None]) -> Iterator[Finding]:
 
 
 def _judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
-    """Yield what RE2 cannot read of ``topics_regex`` and of expectations: they are judged by RE2 as well."""
+    """Yield regular expressions that RE2 cannot parse, in ``topics_regex`` and expectations."""
     if isinstance(entry, PipelineTemplate):
         yield from _tried(("topics_regex",), partial(check_regex, entry.topics_regex))
     for path, expectation in _expectations(entry):
@@ -68,7 +68,7 @@ def _judge_regexes(entry: PipelineSettings) -> Iterator[Finding]:
 
 
 def judge_row_conditions(entry: PipelineSettings, *, folds: bool = True) -> Iterator[Finding]:
-    """Yield every mistake in expectations' conditions on rows; types where all are declared."""
+    """Yield every mistake in row conditions of expectations; types only if all are declared."""
     declared = {name: duckdb_type(column.type) for name, column in entry.columns.items()}
     known = {**KAFKA_NAMES, **{name: _AS_COMPARED.get(kind, kind) for name, kind in declared.items()}}
     if entry.record_key.is_binary:
@@ -137,7 +137,7 @@ class _Judging:
         return self.entry.value.format is ValueFormat.JSON and self.entry.envelope is None
 
     def check_column(self, name: str, column: ColumnSettings) -> None:
-        """Raise ``ExpressionError`` for what can give no column."""
+        """Raise ``ExpressionError`` if the expression cannot compute the column."""
         format_name = "change events" if self.entry.envelope else self.entry.value.format
         if column.jmespath is not None:
             compiled(column.jmespath)
@@ -159,19 +159,19 @@ class _Judging:
             check_result(result, column_type(duckdb_type(column.type)), column.type)
 
     def check(self, text: str, check_type: Callable[[Any], None]) -> None:
-        """Raise ``ExpressionError`` for what is none, or whose result is of another type."""
+        """Raise ``ExpressionError`` if the expression is invalid or of another type."""
         result = self._bound(judge(text), None)
         if result is not None:
             check_type(result)
 
     def _bound(self, expression: Expression, own: str | None) -> object:
-        """Return the Arrow type of the result, None while a column's type is known by records alone."""
+        """Return the Arrow type of the result, or None while a column's type is unknown."""
         types = {name: self._type(name, own) for name in expression.names}
         known = {name: kind for name, kind in types.items() if kind is not None}
         return bound_type(expression, known, folds=self.folds) if len(known) == len(types) else None
 
     def _type(self, name: str, own: str | None) -> str | None:
-        """Return DuckDB's type of a name in the expression of the column ``own``, None in a filter."""
+        """Return the DuckDB type of a name in the expression of column ``own`` (None in a filter)."""
         lower = name.lower()
         declared = {each.lower(): column for each, column in self.entry.columns.items() if each != own}
         if lower in declared:

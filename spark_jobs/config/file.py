@@ -1,4 +1,4 @@
-"""Finds and reads ``sluice.yaml`` and its team files; what they mean is decided in its neighbours.
+"""Finding and reading of ``sluice.yaml`` and its team files.
 
 Loading a configuration asks no broker: for ``topics_regex`` its topics are those last listed. The list lies
 under ``state:``, where every machine has the same; Dagster's sensor of topics, ``up``, ``validate`` and
@@ -53,7 +53,7 @@ MOST_TEAM_BYTES = 128 << 10
 
 
 def load_config(path: Path | None = None) -> SluiceConfig:
-    """Return what is in force, with a pipeline for each topic of ``topics_regex`` as last listed.
+    """Return the effective configuration, with ``topics_regex`` expanded by the last list of topics.
 
     It is the file of ``path``, else of ``SLUICE_CONFIG``, else the text of ``SLUICE_CONFIG_YAML``, else
     ``./sluice.yaml``, else that of the demo that ran here, else the demo's. Raises ``ConfigError`` with every
@@ -64,7 +64,7 @@ def load_config(path: Path | None = None) -> SluiceConfig:
 
 
 def load_written(path: Path | None = None) -> SluiceConfig:
-    """Do as ``load_config`` with what is written alone: nothing is asked, no ``topics_regex`` is expanded."""
+    """Return the configuration like ``load_config``, without expanding ``topics_regex``."""
     reading = read_config(path)
     if reading.config is None or reading.problems:
         lines = "\n".join(f"  {problem}" for problem in reading.problems)
@@ -74,7 +74,7 @@ def load_written(path: Path | None = None) -> SluiceConfig:
 
 
 def read_config(path: Path | None = None) -> ConfigReading:
-    """Do as ``load_written``, with the mistakes as values; raises only for a missing file, or two sources."""
+    """Return configuration and mistakes like ``load_written``; raises only for no file or two sources."""
     file = find_config_file(path)
     text = os.environ.get(ENVIRONMENT_TEXT) if file is None else None
     main, problems = _read(file) if file else parse_document("", text or _demo_text())
@@ -101,7 +101,7 @@ def _tokens_in_clear(main: Document, config: SluiceConfig) -> Iterator[ConfigPro
 
 
 def with_listed_topics(config: SluiceConfig) -> SluiceConfig:
-    """Expand ``topics_regex`` by the broker's topics as last listed; by none before the first listing.
+    """Expand ``topics_regex`` by the last stored list of topics; by none before the first.
 
     Raises as the storage under ``state:`` does, and ``ConfigError`` for a missing secret.
     """
@@ -111,13 +111,13 @@ def with_listed_topics(config: SluiceConfig) -> SluiceConfig:
 
 
 def listed_topics(config: SluiceConfig) -> list[str]:
-    """Return the broker's topics as last listed, those that have a name or a table first."""
+    """Return the last stored list of topics, those that have a name or table first."""
     topics: list[str] = json.loads(read_latest(_store(config), LISTING) or "[]")
     return topics
 
 
 def write_topics(config: SluiceConfig, topics: Iterable[str]) -> None:
-    """Remember a listing of the broker's topics, unless it is the one that is remembered."""
+    """Store a list of the broker's topics, unless it is unchanged."""
     store, listing = _store(config), json.dumps([*topics])
     if read_latest(store, LISTING) != listing:
         write_latest(store, LISTING, listing)
@@ -130,7 +130,7 @@ def _store(config: SluiceConfig) -> CreateOnlyStore:
 
 
 def find_config_file(path: Path | None) -> Path | None:
-    """Return the absolute path of the file in force; None when there is none and none was asked for."""
+    """Return the absolute path of the configuration file; None if there is none and none was named."""
     asked = path or (Path(os.environ[ENVIRONMENT_CONFIG]) if os.environ.get(ENVIRONMENT_CONFIG) else None)
     if path is None and os.environ.get(ENVIRONMENT_TEXT):
         if asked is None:
@@ -145,14 +145,14 @@ def find_config_file(path: Path | None) -> Path | None:
 
 
 def config_files(path: Path | None = None) -> list[Path]:
-    """Return the file in force and its team files; none where the first cannot be read."""
+    """Return the configuration file and its team files; none if the first is unreadable."""
     file = find_config_file(path)
     main = _read(file)[0] if file else None
     return [file, *_team_files(main, file.parent)[0]] if file and main else []
 
 
 def home_folder(file: Path | None) -> Path:
-    """``SLUICE_HOME``, else ``.sluice`` beside the file, else in the working directory; absolute."""
+    """Return the absolute state folder: ``SLUICE_HOME``, else ``.sluice`` next to the file or in the cwd."""
     named = os.environ.get(ENVIRONMENT_HOME)
     if named:
         return Path(named).expanduser().absolute()
@@ -194,7 +194,7 @@ def _read_teams(main: Document, folder: Path) -> tuple[list[Document], list[Conf
 
 
 def _team_files(main: Document, folder: Path) -> tuple[dict[Path, Lent], list[ConfigProblem]]:
-    """In the order of ``include``, each glob's files by name; a file named twice has what both lend."""
+    """Return the team files in the order of ``include``; a file matched twice gets both grants."""
     found: dict[Path, Lent] = {}
     missing = []
     include = main.content.get("include") or []
@@ -237,7 +237,7 @@ _TYPED_BY_THE_MODELS = ("bool", "int", "float", "timestamp")
 
 
 class _TextLoader(yaml.SafeLoader):
-    """Leaves scalars as written: YAML 1.1 would make ``0123`` of a password 83 and ``on`` of a name True."""
+    """YAML loader that keeps scalars as text: YAML 1.1 would read ``0123`` as 83 and ``on`` as True."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
         first: [
@@ -248,7 +248,7 @@ class _TextLoader(yaml.SafeLoader):
 
 
 def parse_document(file: str, text: str) -> tuple[Document | None, list[ConfigProblem]]:
-    """Parse one file; ``file`` is how messages name it. No document when it is not YAML or not a map."""
+    """Parse one file, named ``file`` in messages; no document if it is not YAML or not a map."""
     loader = _TextLoader(text)
     try:
         root = loader.get_single_node()
@@ -273,7 +273,7 @@ def parse_document(file: str, text: str) -> tuple[Document | None, list[ConfigPr
 
 
 def _bomb(file: str, root: yaml.Node) -> ConfigProblem | None:
-    """Return what is wrong with aliases of aliases, which come to more values than anybody writes."""
+    """Return the problem of nested aliases that expand to too many values, or None."""
     sizes: dict[int, int] = {}
 
     def first_too_large(node: yaml.Node) -> yaml.Node | None:
@@ -293,14 +293,14 @@ def _bomb(file: str, root: yaml.Node) -> ConfigProblem | None:
 
 
 def parts(node: yaml.Node) -> Iterable[yaml.Node]:
-    """Return the nodes of a map's keys and values, or of a list; a text has none."""
+    """Return the child nodes of a map or list; none for a scalar."""
     if isinstance(node, yaml.MappingNode):
         return chain.from_iterable(node.value)
     return node.value if isinstance(node, yaml.SequenceNode) else ()
 
 
 class _NodeReader:
-    """Collects the lines of all keys and the keys given twice."""
+    """Collector of the lines of all keys, and of duplicate keys."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -336,7 +336,7 @@ class _NodeReader:
 
 
 def _type_arguments(node: yaml.Node) -> None:
-    """Let unquoted numbers and truth values be what they look like: an expectation's arguments have types."""
+    """Convert unquoted numbers and booleans in the arguments of expectations."""
     if isinstance(node, yaml.ScalarNode):
         kinds = (tag for tag, form in _ARGUMENT_TYPES.items() if form.fullmatch(node.value))
         node.tag = next(kinds, node.tag) if node.style is None else node.tag

@@ -1,4 +1,4 @@
-"""Iceberg's terms as written: types, partition transforms, orders, Parquet codecs and sizes. Pure."""
+"""Parsing of Iceberg types, partition transforms, sort orders, codecs and sizes. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RULES = (
 
 
 def wrong_property(key: str, properties: Mapping[str, str]) -> Finding | None:
-    """Return what is wrong with the value of ``key``, its path, or None; any other key is none of ours."""
+    """Return the problem of the value of ``key``, its path, or None; other keys are not checked."""
     value = properties[key]
     if key == CODEC and value.lower() not in CODECS:
         brotli, others = value.lower() == "brotli", ", ".join(CODECS)
@@ -51,12 +51,12 @@ def wrong_property(key: str, properties: Mapping[str, str]) -> Finding | None:
 
 
 def with_fitting_values(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without those, another engine's maybe, that a writer would fail over."""
+    """Return the properties without values that a writer would fail on."""
     return {key: value for key, value in properties.items() if wrong_property(key, properties) is None}
 
 
 def codec_of(properties: Mapping[str, str]) -> str:
-    """Return the codec that the properties name; Iceberg's own default where they name none."""
+    """Return the configured codec, or Iceberg's default."""
     return properties.get(CODEC, "zstd").lower()
 
 
@@ -87,7 +87,7 @@ _HINT = (
 
 
 def check_type_name(text: str) -> None:
-    """Return when ``text`` is a type of an Iceberg v2 table; raises ``UnreadableValueError`` otherwise."""
+    """Return if ``text`` is an Iceberg v2 type. Raises ``UnreadableValueError`` otherwise."""
     name = text.strip()
     if name in PRIMITIVES or _FIXED.fullmatch(name):
         return
@@ -118,7 +118,7 @@ def split_arguments(text: str, at: str = ",", most: int = -1) -> list[str]:
 
 
 def split_field(text: str) -> tuple[str, str] | None:
-    """Return the name, as it is meant, and the type of ``name: type``; None when there is no name or type."""
+    """Return the name and type of ``name: type``; None if either is missing."""
     name, *rest = split_arguments(text, ":", 1)
     if not rest:
         return None
@@ -130,7 +130,7 @@ def split_field(text: str) -> tuple[str, str] | None:
 
 
 def field_text(name: str, type_name: str) -> str:
-    """Return ``name: type`` as ``split_field`` reads it; names with signs of types stand in backticks."""
+    """Return ``name: type`` as ``split_field`` reads it, with backticks if needed."""
     if _PLAIN.fullmatch(name):
         return f"{name}: {type_name}"
     return f"{_QUOTE}{name.replace(_QUOTE, _QUOTE * 2)}{_QUOTE}: {type_name}"
@@ -174,7 +174,7 @@ _TRANSFORM_HINT = "Write a column, year|month|day|hour(column), bucket(16, colum
 
 @dataclass(frozen=True, slots=True)
 class PartitionTerm:
-    """One partition field; ``width`` is the number of buckets or the truncation width, None for the others.
+    """A partition field; ``width`` is the number of buckets or truncation width, else None.
 
     ``column`` names a top-level column, or a field inside structs with dots.
     """
@@ -191,7 +191,7 @@ class PartitionTerm:
 
 
 def parse_partition_term(text: str) -> PartitionTerm:
-    """Read one term; a bare column is its identity. Raises ``UnreadableValueError``."""
+    """Parse one term; a bare column is the identity transform. Raises ``UnreadableValueError``."""
     term = text.strip()
     if _COLUMN.fullmatch(term):
         return PartitionTerm("identity", term)
@@ -215,7 +215,7 @@ def parse_partition_term(text: str) -> PartitionTerm:
 
 
 def misfit(term: PartitionTerm, type_name: str) -> tuple[str, str] | None:
-    """Return why a column of this type cannot be partitioned so, and what to do; None where it can."""
+    """Return why a column of this type cannot have this transform, and a hint; None if it can."""
     if type_name.partition("(")[0].partition("[")[0].strip() in _TAKES[term.transform]:
         return None
     told = f"{term.transform} cannot be used with {term.column}, which is {type_name}"
@@ -228,7 +228,7 @@ def misfit(term: PartitionTerm, type_name: str) -> tuple[str, str] | None:
 
 
 def check_partition_by(terms: Iterable[str], types: Mapping[str, str]) -> Finding | None:
-    """Return what cannot be of the columns whose types are declared."""
+    """Return the problem of partitioning by declared columns, or None."""
     for term in map(parse_partition_term, terms):
         if term.column in types and (wrong := misfit(term, types[term.column])) is not None:
             return Finding(("partition_by",), *wrong)
@@ -242,7 +242,7 @@ _UNSORTED = ("struct", "list", "map")
 
 
 def check_sort_by(sort_by: Sequence[str], columns: Mapping[str, str]) -> Finding | None:
-    """Return what speaks against sorting by these; ``columns`` are declared types."""
+    """Return the problem of sorting by these columns, or None; ``columns`` are declared types."""
     if twice := next((name for name in sort_by if sort_by.count(name) > 1), None):
         return mistake("sorted-twice", ("sort_by",), name=twice)
     for name in sort_by:

@@ -1,4 +1,4 @@
-"""Judges the expressions of team files in a process of its own, started clean, which costs a second at most.
+"""Checks of team files' expressions in a separate process, which starts in about a second.
 
 DuckDB evaluates some constants when it binds (a pattern, a format), and nothing ends that but its process.
 Time is the processor's, so that a busy machine refuses nobody.
@@ -30,7 +30,7 @@ _known: dict[bytes, list[list[Finding]]] = {}
 
 
 def judge(entry: PipelineSettings, *, folds: bool = True) -> Iterable[Finding]:
-    """Return what ``judge_expressions`` does; DuckDB is not loaded for a pipeline that has none of it."""
+    """Return the result of ``judge_expressions``, without loading DuckDB if there is no expression."""
     others = (
         isinstance(entry, PipelineTemplate),
         any(column.source for column in entry.columns.values()),
@@ -45,7 +45,7 @@ def judge(entry: PipelineSettings, *, folds: bool = True) -> Iterable[Finding]:
 
 
 def has_expressions(entry: PipelineSettings) -> bool:
-    """True if it has any of SQL or JMESPath."""
+    """True if the pipeline has SQL or JMESPath."""
     return (
         any(column.is_computed for column in entry.columns.values())
         or bool(entry.dead_letters.columns)
@@ -55,7 +55,7 @@ def has_expressions(entry: PipelineSettings) -> bool:
 
 
 def judge_apart(files: Sequence[Sequence[PipelineSettings]]) -> list[list[Sequence[Finding]]]:
-    """Return the mistakes of each pipeline of each file; of one that takes too long, that it does."""
+    """Return the mistakes of each pipeline of each file; for a slow file, that it takes too long."""
     found: list[list[Sequence[Finding]]] = [
         [() if has_expressions(entry) else tuple(judge(entry)) for entry in entries] for entries in files
     ]
@@ -80,7 +80,7 @@ def judge_apart(files: Sequence[Sequence[PipelineSettings]]) -> list[list[Sequen
 
 
 def _answers(asked: bytes, whole: int) -> list[list[Finding]]:
-    """Return what was found of one after the other, as far as the process came."""
+    """Return the results one after the other, up to where the process ended."""
     if (known := _known.get(asked)) is not None:
         return known
     said = b""
@@ -103,7 +103,7 @@ def _answers(asked: bytes, whole: int) -> list[list[Finding]]:
 
 
 def _work() -> None:
-    """Judge what stands at the input; ends by the signal of its timer where a file takes too long."""
+    """Check the expressions on standard input; a timer's signal ends it if a file takes too long."""
     from spark_jobs.config.expressions import judge_expressions  # noqa: PLC0415  (before time counts)
     from spark_jobs.expressions import judging  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Durations, sizes, times, schedules and starts as people write them; a bare number is refused. Pure."""
+"""Parsing of durations, sizes, times, schedules and starts; numbers without a unit are refused. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def format_duration(seconds: int) -> str:
 
 
 def _shortest(quantity: int, units: dict[str, int]) -> str:
-    """Return it in the largest unit, the smallest being 1, that it is a whole number of."""
+    """Return the number in the largest unit that divides it."""
     unit = next(
         unit for unit, factor in units.items() if factor == 1 or (quantity and quantity % factor == 0)
     )
@@ -66,7 +66,7 @@ def _parse(text: str, units: dict[str, int], kind: str, examples: str) -> int:
 
 
 class StartKind(StrEnum):
-    """Where a table that does not exist yet begins to read."""
+    """Kind of start of a new table."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -76,7 +76,7 @@ class StartKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """``timestamp_ms`` (since the epoch) with TIMESTAMP only, ``offsets`` by partition with OFFSETS only."""
+    """Start of a new table; ``timestamp_ms`` only with TIMESTAMP, ``offsets`` only with OFFSETS."""
 
     kind: StartKind = StartKind.EARLIEST
     timestamp_ms: int | None = None
@@ -84,7 +84,7 @@ class Start:
 
 
 def parse_start(value: object) -> Start:
-    """Return the start that a text or a map of offsets means; raises ``UnreadableValueError``."""
+    """Return the start given as text or map of offsets; raises ``UnreadableValueError``."""
     if isinstance(value, Start):
         return value
     if isinstance(value, dict):
@@ -121,7 +121,7 @@ _FOLD = timedelta(hours=2)  # longer than any hour that comes twice
 
 
 def parse_cron(text: str) -> str | None:
-    """Return the expression, None for ``off``; raises ``UnreadableValueError`` for one that never ticks."""
+    """Return the cron expression, None for ``off``; raises ``UnreadableValueError`` if it never ticks."""
     from croniter import croniter  # noqa: PLC0415  (Spark workers read settings and have no use for it)
 
     cron = " ".join(text.split())
@@ -146,9 +146,9 @@ def parse_timezone(text: str) -> str:
 
 
 def next_tick_ms(cron: str, timezone: str, after_ms: int) -> int:
-    """Return the first tick later than ``after_ms``, both milliseconds since the epoch.
+    """Return the first tick later than ``after_ms`` (epoch ms).
 
-    In an hour that comes twice Dagster takes the second, unless the schedule ticks in every hour.
+    In a repeated hour Dagster uses the second one, unless the schedule ticks every hour.
     """
     from croniter import croniter  # noqa: PLC0415  (as above)
 

@@ -1,4 +1,4 @@
-"""Which keys hold secrets, how values are shown instead, and references to secrets in them. Pure."""
+"""Rules for secret keys, masked values, and references to secrets. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/\s]+)(?=@)")
 
 
 def wrong_reference(value: str) -> str | None:
-    """Return what is wrong with ``${ENV}`` or ``${file:/path}`` in the value, else None; never quotes it."""
+    """Return the problem of a ``${ENV}`` or ``${file:/path}`` reference, or None; never quotes the value."""
     if "${" in REFERENCE.sub("", value):
         return "a ${ has no closing brace"
     for reference in REFERENCE.findall(value):
@@ -65,49 +65,49 @@ def is_secret_key(key: str) -> bool:
 
 
 def is_identity_key(key: str) -> bool:
-    """True if the property says who asks, and nothing that proves it."""
+    """True if the property identifies the client without proving it."""
     return bool(_IDENTITY.search(key))
 
 
 def is_plain_secret(key: str, value: str) -> bool:
-    """True if a secret is written out here that ``${…}`` could give."""
+    """True if a secret is written directly where ``${…}`` could be used."""
     written = [*url_passwords(value), *([value] if value and is_secret_key(key) else ())]
     return any(not REFERENCE.search(each) for each in written)
 
 
 def url_passwords(value: str) -> tuple[str, ...]:
-    """Passwords (``scheme://user:password@host``, ``?password=``) and Spark Connect tokens in URLs.
+    """Return passwords (``scheme://user:password@host``, ``?password=``) and Spark Connect tokens in URLs.
 
-    Also percent-decoded.
+    Includes their percent-decoded forms.
     """
     found = [match[2] for match in _USERINFO.finditer(value)] + _URL_TOKEN.findall(value)
     return tuple(dict.fromkeys([*found, *map(unquote, found)]))
 
 
 def is_bare_url(url: str) -> bool:
-    """True if it has no user, query or fragment, where secrets hide; references count as text."""
+    """True if the URL has no user, query or fragment, which may hold secrets; references count as text."""
     return not set("@?#\\") & set(url)
 
 
 def redact_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return a copy fit to be shown; ``${…}`` references stay, they name a place and hold nothing."""
+    """Return a copy with secrets masked; ``${…}`` references are kept."""
     return {key: redact_value(key, value) for key, value in properties.items()}
 
 
 def redact_value(key: str, value: str) -> str:
-    """Return the value, or a mask where the key is secret; passwords inside URLs are masked under any key."""
+    """Return the value, masked if the key is secret; passwords in URLs are always masked."""
     if is_secret_key(key) and not _REFERENCES_ONLY.fullmatch(value):
         return MASK
     return redact_urls(value)
 
 
 def redact_urls(value: str) -> str:
-    """Return the text with the passwords inside its URLs masked."""
+    """Return the text with passwords in its URLs masked."""
     return _URL_TOKEN.sub(MASK, _USERINFO.sub(rf"\1:{MASK}", value))
 
 
 def mask(secret: str, text: str) -> str:
-    """Return the text without the secret; a short one, which is part of other words, where it stands alone.
+    """Return the text with the secret masked; a short secret only where it stands alone.
 
     A short word or number, `orders` as well, is other things too: it goes where it is written as a secret.
     """

@@ -1,4 +1,4 @@
-"""Files that say what an earlier version had otherwise: found, and written as it is said now.
+"""Rewriting of configuration files of earlier versions (``validate --fix``).
 
 A mend finds what to change in the nodes of a file, and what to write there. Nothing else of the file changes:
 comments, quotes, order and layout stay. What is written needs no mend, so a second time changes nothing.
@@ -31,7 +31,7 @@ _REST_OF_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(?:\r?\n|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a file said otherwise, and what it says now."""
+    """A change of a file: the old and the new text."""
 
     file: str
     line: int
@@ -45,7 +45,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A part of a file's text, what is to stand there, and what is told: line, keys, what was, what is."""
+    """An edit of a file's text: range, new text, and the change to report (line, keys, old, new)."""
 
     start: int
     end: int
@@ -62,7 +62,7 @@ _Lists = dict[str, list[str]]  # of checks, by ``warn`` and ``off``
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A key of a map and its value, which no alias stands for; ``path`` leads to it."""
+    """A key of a map with its value, not from an alias; ``path`` is its key path."""
 
     path: KeyPath
     holder: yaml.MappingNode
@@ -71,7 +71,7 @@ class _Entry:
 
 
 def _row_conditions(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterator[Edit]:
-    """Conditions that were read as Python, as the SQL that keeps the same rows."""
+    """Yield edits of row conditions in Python to equivalent SQL."""
     for each in _entries(root, (), set()):
         path, node = each.path, each.value
         is_condition = path[-1:] == (ROW_CONDITION,) and path[-4:-3] == ("expectations",)
@@ -86,7 +86,7 @@ def _row_conditions(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iter
 
 
 def _retired_keys(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterator[Edit]:
-    """Keys that there are no more, as what says the same now, or left out."""
+    """Yield edits of retired keys to their replacement, or to nothing."""
     for each in _entries(root, (), set()):
         gone = retired(each.path, each.value.value)
         if gone is None or _is_shared(text, each.value, 0):
@@ -101,7 +101,7 @@ def _retired_keys(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterat
 
 
 def _severities(text: str, root: yaml.Node, main: yaml.Node | None) -> Iterator[Edit]:
-    """Severities of checks, as the lists that come to the same over the layer below; limits alone."""
+    """Yield edits of check severities to equivalent lists; limits stay."""
     of_main = _lists(_defaults(main), {"warn": [*WARNING], "off": []})
     of_file = _lists(_defaults(root), of_main)
     for each in _entries(root, (), set()):
@@ -132,14 +132,14 @@ def _listed(text: str, path: KeyPath, checks: yaml.MappingNode, below: _Lists) -
 
 
 def _defaults(root: yaml.Node | None) -> yaml.MappingNode | None:
-    """Return what a file's defaults say of the checks."""
+    """Return the checks in a file's defaults."""
     entries = _entries(root, (), set()) if root else ()
     checks = (each.value for each in entries if each.path == ("defaults", "checks"))
     return next((each for each in checks if isinstance(each, yaml.MappingNode)), None)
 
 
 def _lists(checks: yaml.MappingNode | None, below: _Lists, *, are_maps: bool = True) -> _Lists:
-    """Return which checks warn and which are off, by lists and, if ``are_maps`` count, by severities."""
+    """Return the checks that warn and are off, by lists and, if ``are_maps``, by severities."""
     lists = dict(below)
     for key, value in checks.value if checks else ():
         if key.value in lists:
@@ -157,7 +157,7 @@ MENDS: tuple[Mend, ...] = (_row_conditions, _retired_keys, _severities)
 
 
 def rewrite(file: Path, main: Path | None = None) -> tuple[list[Change], list[ConfigProblem]]:
-    """Write what a file says otherwise as it is said now; what cannot be read or written is a problem.
+    """Rewrite a file in today's form; a file that cannot be read or written is a problem.
 
     ``main`` is the main file, written before, of a team's file.
     """
@@ -174,7 +174,7 @@ def rewrite(file: Path, main: Path | None = None) -> tuple[list[Change], list[Co
 
 
 def rewritten(file: str, text: str, main: str = "") -> tuple[str, list[Change]]:
-    """Return a file's text as it is said now, and what is changed; of what is no YAML nothing is."""
+    """Return a file's text in today's form and the changes; without YAML, unchanged."""
     changes = []
     for mend in MENDS:
         while edits := _edits(mend, text, main):
@@ -186,7 +186,7 @@ def rewritten(file: str, text: str, main: str = "") -> tuple[str, list[Change]]:
 
 
 def _edits(mend: Mend, text: str, main: str) -> list[Edit]:
-    """Return what a mend finds, by place; of two that meet the second is found again, later."""
+    """Return edits by position; of two overlapping edits the second is found in the next pass."""
     try:
         root, below = (yaml.compose(each, Loader=yaml.SafeLoader) for each in (text, main))
     except (yaml.YAMLError, RecursionError):
@@ -199,7 +199,7 @@ def _edits(mend: Mend, text: str, main: str) -> list[Edit]:
 
 
 def _entries(node: yaml.Node, path: KeyPath, seen: set[int]) -> Iterator[_Entry]:
-    """Give every key with its value, in the order of the text; what aliases repeat comes once."""
+    """Yield every key with its value in text order; aliased content comes once."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -215,20 +215,20 @@ def _entries(node: yaml.Node, path: KeyPath, seen: set[int]) -> Iterator[_Entry]
 
 
 def _said(holder: yaml.Node, name: str) -> Any:
-    """Return what a map has under the name, as its node holds it; None where it has nothing."""
+    """Return the node under the name in a map, or None."""
     entries = holder.value if isinstance(holder, yaml.MappingNode) else ()
     return next((value.value for key, value in entries if key.value == name), None)
 
 
 def _is_shared(text: str, node: yaml.Node, after: int) -> bool:
-    """True if an alias stands in it, or elsewhere for a part of it: it is left to a person."""
+    """True if the node contains or is shared by an alias; such nodes are left to the user."""
     start = node.start_mark.index
     is_alias, is_anchor = start < after, text.startswith("&", start)
     return is_alias or is_anchor or any(_is_shared(text, part, start) for part in parts(node))
 
 
 def _extent(text: str, node: yaml.Node) -> tuple[int, int]:
-    """Return where a value begins, behind its anchor, and ends, without what is between it and the next."""
+    """Return start and end of a value, after its anchor and without trailing space."""
     start, end = node.start_mark.index, node.end_mark.index
     if kept := _ANCHOR_AND_TAG.match(text, start, end):
         start = kept.end()
@@ -239,7 +239,7 @@ def _extent(text: str, node: yaml.Node) -> tuple[int, int]:
 
 
 def _with_its_place(text: str, holder: yaml.MappingNode, start: int, end: int) -> tuple[int, int, str]:
-    """Return from where to where the text of an entry goes: its line, or its comma; a comment stays."""
+    """Return the range of an entry's text with its line or comma; comments stay."""
     if holder.flow_style:
         if comma := _COMMA.match(text, end):
             return start, comma.end(), ""
@@ -252,7 +252,7 @@ def _with_its_place(text: str, holder: yaml.MappingNode, start: int, end: int) -
 
 
 def _quoted(value: str) -> str:
-    """Return a text as YAML has it within any map or list, on one line."""
+    """Return a text quoted for YAML in any map or list, on one line."""
     if value.isprintable() and not {'"', "\\"} & set(value):
         return f'"{value}"'
     if value.isprintable():

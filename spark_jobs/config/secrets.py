@@ -1,8 +1,7 @@
-"""Resolves ``${ENV}`` and ``${file:…}`` when a run starts, and takes what it resolved out of any text after.
+"""Resolution of ``${ENV}`` and ``${file:…}``, masking of secrets in text, and the log level.
 
-The remembered values live in this process only and are never written. A value is remembered when a secret
-could stand there: everything a reference gave except under plainly public keys, literals under secret keys,
-and passwords inside URLs under any key.
+Remembered values live only in this process and are never written. A value is remembered if it may be secret:
+reference values except under public keys, literals under secret keys, and passwords in URLs under any key.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _remembered: set[str] = set()
 
 
 def resolve(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return a copy with every reference replaced by its value, read now.
+    """Return a copy with every reference replaced by its current value.
 
     Raises ``ConfigError`` (``missing-secret``) naming the key and the reference, never a value.
     """
@@ -46,14 +45,14 @@ def resolve(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def scrub(text: str) -> str:
-    """Return the text with every remembered value masked, also where it stands URL-encoded."""
+    """Return the text with every remembered value masked, also in URL-encoded form."""
     for secret in sorted(_remembered, key=len, reverse=True):
         text = mask(secret, text)
     return text
 
 
 def remember(secret: str) -> None:
-    """Have ``scrub`` take this value out from now on."""
+    """Remember a value, so that ``scrub`` masks it."""
     if len(secret) >= _MIN_SECRET_LENGTH:
         _remembered.update({secret, quote(secret, safe=""), quote(secret)})
 
@@ -72,7 +71,7 @@ def _resolve(key: str, value: str) -> str:
 
 
 def _read(key: str, reference: str) -> str:
-    """Return what the reference stands for now."""
+    """Return the current value of the reference."""
     try:
         if reference.startswith(FILE):
             return Path(reference.removeprefix(FILE)).read_text(encoding="utf-8").rstrip("\r\n")
@@ -94,15 +93,15 @@ _LOGGERS = tuple(logging.getLogger(f"{WITHIN}{name}") for name in _TOLD)
 
 
 class ScrubbedLines(logging.Formatter):
-    """A record's line without secrets: an error's text may carry what a broker or catalog was told."""
+    """Log formatter that masks secrets, which an error's text may contain."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message; of an exception its traceback too."""
+        """Return the message, with the traceback of an exception."""
         return scrub(super().format(record))
 
 
 def use_log_level() -> None:
-    """Take over the level that the environment names, ``info`` without one. Raises ``ConfigError``."""
+    """Set the log level of the environment, ``info`` by default. Raises ``ConfigError``."""
     level = os.environ.get(VARIABLE, "").lower() or "info"
     if level not in LEVELS:
         raise fault("log-level", level=level, levels=", ".join(LEVELS))
@@ -111,8 +110,8 @@ def use_log_level() -> None:
 
 
 @contextmanager
-def told_by(handler: logging.Handler) -> Iterator[None]:
-    """Give ``handler`` what Sluice says on its way, for as long as the body runs. Raises ``ConfigError``."""
+def log_to(handler: logging.Handler) -> Iterator[None]:
+    """Attach ``handler`` to Sluice's log within the block. Raises ``ConfigError``."""
     before = [logger.level for logger in _LOGGERS]
     handler.setFormatter(ScrubbedLines())
     for logger in _LOGGERS:

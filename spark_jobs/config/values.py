@@ -1,7 +1,7 @@
-"""The kinds of value ``sluice.yaml`` knows: how each is read, and how an editor is told about it. Pure.
+"""Types of values in ``sluice.yaml``: their parsing and their JSON Schema. Pure.
 
-The YAML reader hands over every scalar as its text; types are decided here. A value of the kind itself, which
-a program gives, stays as it is.
+The YAML reader returns every scalar as text; types are decided here. Values of the right type, as programs
+give them, are kept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _POSTGRES = ("postgresql://", "postgres://", "${")
 
 
 def parsed(parse: Callable[[str], object], kind: type | tuple[type, ...] = ()) -> BeforeValidator:
-    """Read a text by ``parse``; a value of ``kind`` has been read."""
+    """Return a validator that parses text by ``parse``; values of ``kind`` are kept."""
 
     def read(value: object) -> object:
         if isinstance(value, kind):
@@ -157,7 +157,7 @@ def _matches(pattern: str) -> WithJsonSchema:
 
 
 def choice(kind: type[StrEnum]) -> WithJsonSchema:
-    """Show an editor the values of ``kind`` in place."""
+    """Return a JSON Schema annotation with the values of ``kind``."""
     return WithJsonSchema({"type": "string", "enum": [str(value) for value in kind]})
 
 
@@ -276,7 +276,7 @@ class Frozen(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_empty_keys(cls, content: Any) -> Any:
-        """Drop keys without a value: a key or section whose every line is commented out is not written."""
+        """Drop keys without a value, such as sections whose lines are all comments."""
         if not isinstance(content, dict):
             return content
         fields = cls.model_fields.items()
@@ -285,10 +285,10 @@ class Frozen(BaseModel):
 
 
 def key(default: Any, text: str, *, alias: str | None = None, shown: str | None = None) -> Any:
-    """Return the field of a key: its default as a person would write it, and one sentence about it.
+    """Return the model field of a key: its default in written form, and its description.
 
-    ``alias`` is the written name of a field that has its unit in its own name. ``shown`` says in words what
-    a ``default`` that cannot be written stands for.
+    ``alias`` is the written name of a field that has its unit in its own name. ``shown`` is the written form
+    of a ``default`` that is not text.
     """
     return Field(
         default=default,

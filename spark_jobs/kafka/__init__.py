@@ -1,1 +1,1 @@
-"""Reading Kafka: ends and ids of topics, offset-exact chunks of messages, what its errors mean."""
+"""Access to Kafka: offsets and ids of topics, chunks of messages, errors."""

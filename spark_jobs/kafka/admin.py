@@ -1,4 +1,4 @@
-"""Questions to a broker about topics, many at once: ends, earliest offsets, identities. Reads no records."""
+"""Requests to a broker about many topics at once: offsets, ids, settings. Reads no records."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class _Position:
 
 
 class KafkaAdmin:
-    """Keeps its connections between questions; thread-safe as librdkafka's client is."""
+    """Admin client that keeps its connections; thread-safe like librdkafka's client."""
 
     def __init__(self, properties: Mapping[str, str], *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Connect lazily: only wrong properties are refused here, with ``ConfigError``."""
+        """Create the client without connecting. Raises ``ConfigError`` for wrong properties."""
         self._timeout_seconds = timeout_seconds
         self._properties = properties
         self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
@@ -71,14 +71,14 @@ class KafkaAdmin:
         self._connected: AdminClient | None = self._connect()
 
     def source_state(self, topic: str) -> SourceState:
-        """Look at one topic. Raises what ``source_states`` gives instead of a state."""
+        """Return the state of one topic. Raises the errors that ``source_states`` returns."""
         state = self.source_states([topic])[topic]
         if isinstance(state, SluiceError):
             raise state
         return state
 
     def source_states(self, topics: Iterable[str]) -> dict[str, SourceState | SluiceError]:
-        """Look at many topics in four rounds of requests, whatever their number; one's error is its own.
+        """Return the states of many topics in four rounds of requests; an error concerns its topic only.
 
         Raises ``RetryableError`` when the broker is away and ``ConfigError`` when it refuses the client.
         """
@@ -123,7 +123,7 @@ class KafkaAdmin:
         return states
 
     def identity(self, topic: str) -> SourceState:
-        """Return whose offsets these are, and no offsets, in two rounds. Raises as ``source_state``."""
+        """Return cluster and topic ids without offsets, in two rounds. Raises like ``source_state``."""
         described, cluster_id = self._described(topic, "looking up a topic"), self._cluster_id(topic)
         there = dict.fromkeys((info.id for info in described.partitions), 0)
         return SourceState(topic, _topic_id(described), cluster_id, low=there, end=there)
@@ -137,7 +137,7 @@ class KafkaAdmin:
         return {partition: first.offset for partition, first in found.items() if first.offset >= 0}
 
     def log_end(self, topic: str, partition: int) -> int:
-        """Return where a partition ends, what transactions hold back included."""
+        """Return a partition's end offset, including open transactions."""
         position = _Position(topic, partition, _LATEST, _UNCOMMITTED)
         found = self._offsets([position])[position]
         if isinstance(found, KafkaError):
@@ -153,12 +153,12 @@ class KafkaAdmin:
         return described
 
     def rights(self, topic: str) -> frozenset[str]:
-        """Return the operations that the broker lets this user do on a topic, as it names them (READ)."""
+        """Return the operations that the broker allows this user on a topic, by its names (READ)."""
         described = self._described(topic, "asking for rights", include_authorized_operations=True)
         return frozenset(operation.name for operation in described.authorized_operations or ())
 
     def topics(self) -> frozenset[str]:
-        """Return the names of all topics this user may see, Kafka's internal ones left out."""
+        """Return the names of all visible topics without Kafka's internal ones."""
         # A refusal is heard here, at once: what follows waits out its time and says nothing. Any topic does.
         asked = self._client.describe_topics(
             TopicCollection([_ANY_TOPIC]), request_timeout=self._timeout_seconds
@@ -168,7 +168,7 @@ class KafkaAdmin:
         return frozenset(name for name in names if not name.startswith("__"))
 
     def make_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic, of as many replicas as the broker makes by default; one that is there stays.
+        """Create a topic with the broker's default replication; an existing topic is kept.
 
         Raises ``ConfigError`` where the broker refuses it, and as ``source_states``.
         """
@@ -178,14 +178,14 @@ class KafkaAdmin:
             raise self._error(answer, "making a topic", right="Create", topic=topic)
 
     def topic_config(self, topic: str) -> dict[str, str]:
-        """The topic's settings, the broker's defaults included (``retention.ms``, ``cleanup.policy``)."""
+        """Return the topic's settings with the broker's defaults (``retention.ms``, ``cleanup.policy``)."""
         settings = self.topic_configs([topic])[topic]
         if isinstance(settings, SluiceError):
             raise settings
         return settings
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str] | SluiceError]:
-        """Settings of many topics in one round of requests; one's error is its own."""
+        """Return the settings of many topics in one round of requests; an error concerns its topic only."""
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(set(topics))]
         if not resources:
             return {}
@@ -216,16 +216,16 @@ class KafkaAdmin:
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """Let go of the connections; the object cannot be used any more."""
+        """Drop the connections; the object cannot be used afterwards."""
         del self._connected
 
     @property
     def _client(self) -> AdminClient:
-        """The client, another one after a refusal, and when nobody answered.
+        """Return the client, a new one after a refusal or when no broker answered.
 
-        What the old one goes on trying, and is told late, is no answer to what is asked once a certificate
-        or a password is mended. And librdkafka drops every broker that a fenced one does not name: left with
-        none, a client asks nobody any more, for ever (its issue 5301).
+        The old client may retry for long and report stale errors after a certificate or password is fixed.
+        And librdkafka drops every broker that a fenced one does not name: left with none, a client never asks
+        any broker again (its issue 5301).
         """
         if self._connected is None:
             self._troubles = ClientTroubles()
@@ -236,7 +236,7 @@ class KafkaAdmin:
         return new_client(AdminClient, admin_properties(self._properties), self._troubles)
 
     def _cluster_id(self, topic: str) -> str | None:
-        """Return which cluster it is, of which a topic that is there is asked after.
+        """Return the cluster id, from a request about an existing topic.
 
         Never by ``describe_cluster``: a broker that stood still for longer than its session is fenced for
         some heartbeats and names no broker, not even itself. Librdkafka 2.16 then ends the whole process.
@@ -251,7 +251,7 @@ class KafkaAdmin:
             raise self._error(error.args[0], doing) from error
 
     def _offsets(self, positions: Iterable[_Position]) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
-        """Ask for all at once; ask again for those whose leader is just moving or just made."""
+        """Request all offsets; repeat for partitions whose leader is moving or new."""
         found: dict[_Position, ListOffsetsResultInfo | KafkaError] = {}
         missing: Collection[_Position] = list(positions)
         deadline = time.monotonic() + SETTLING_SECONDS
@@ -298,7 +298,7 @@ class KafkaAdmin:
         return answer
 
     def _ask(self, futures: Mapping[_Key, Future[_Answer]], doing: str) -> dict[_Key, _Answer | KafkaError]:
-        """Wait for all answers; raise at once what no waiting mends, and when no broker answers at all."""
+        """Wait for all answers; raise permanent errors at once, and if no broker answers."""
         self._client.poll(0)
         started = time.monotonic()
         while wait(futures.values(), timeout=_POLL_SECONDS).not_done:
@@ -346,7 +346,7 @@ class KafkaAdmin:
 
 
 def _leader_epochs(ends: Mapping[int, ListOffsetsResultInfo]) -> dict[int, int]:
-    """Brokers that do not count their leaders answer nothing, or -1."""
+    """Return leader epochs by partition; brokers without them answer nothing, or -1."""
     epochs = {partition: found.leader_epoch for partition, found in ends.items()}
     return {partition: epoch for partition, epoch in epochs.items() if epoch is not None and epoch >= 0}
 

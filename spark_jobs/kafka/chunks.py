@@ -1,4 +1,4 @@
-"""Messages into columns, in chunks that stay small when messages grow, and how far that is of a range."""
+"""Chunks of messages in columns, bounded in memory, and the position within a range."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Chunk:
 
     @property
     def columns(self) -> tuple[list[Any], ...]:
-        """The columns in the order in which they are declared."""
+        """Return the columns in their declared order."""
         return (
             self.offsets,
             self.timestamps_ms,
@@ -65,12 +65,12 @@ class Chunk:
 
     @property
     def counts(self) -> dict[int, int]:
-        """The number of records by partition, in their order."""
+        """Return the number of records by partition, in order."""
         return dict(self.runs) if self.runs else {self.partition: len(self.offsets)}
 
     @property
     def partitions(self) -> np.ndarray:
-        """The partition of each record."""
+        """Return the partition of each record."""
         counts = self.counts
         return np.repeat(np.fromiter(counts, np.int32), [*counts.values()])
 
@@ -84,7 +84,7 @@ class Chunk:
             yield self
 
     def without_gaps(self) -> Iterator[Chunk]:
-        """Return the records of a chunk of one partition in chunks in which offsets follow one another."""
+        """Return a single-partition chunk split where offsets are not contiguous."""
         cuts = (np.flatnonzero(np.diff(self.offsets) != 1) + 1).tolist()
         if not cuts:
             yield self
@@ -93,7 +93,7 @@ class Chunk:
             yield Chunk(self.partition, *(column[start:end] for column in self.columns))
 
     def take(self, indices: Sequence[int]) -> Chunk:
-        """Return a chunk of the records at these positions, which ascend."""
+        """Return a chunk of the records at these ascending positions."""
         taken = Chunk(self.partition, *([column[i] for i in indices] for column in self.columns))
         if self.runs:
             of_each = self.partitions
@@ -102,14 +102,14 @@ class Chunk:
         return taken
 
     def extend(self, other: Chunk) -> None:
-        """Append the records of a chunk that follows in the same partition."""
+        """Append a chunk that follows in the same partition."""
         for column, more in zip(self.columns, other.columns, strict=True):
             column.extend(more)
         self.record_bytes += other.record_bytes
 
 
 def chunk_of(partition: int, messages: list[Message], offsets: list[int]) -> Chunk:
-    """Return columns of messages whose offsets the caller has at hand."""
+    """Return a chunk of messages whose offsets the caller has."""
     types, timestamps_ms = zip(*map(Message.timestamp, messages), strict=True) if messages else ((), ())
     return Chunk(
         partition,
@@ -123,7 +123,7 @@ def chunk_of(partition: int, messages: list[Message], offsets: list[int]) -> Chu
 
 
 def by_partition(messages: Iterable[Message]) -> dict[int, list[Message]]:
-    """Return messages by their partition, in their order, events among them."""
+    """Return messages by partition in order, including events."""
     found: defaultdict[int, list[Message]] = defaultdict(list)
     for message in messages:
         found[cast("int", message.partition())].append(message)
@@ -131,7 +131,7 @@ def by_partition(messages: Iterable[Message]) -> dict[int, list[Message]]:
 
 
 def joined(chunks: Sequence[Chunk], max_records: int) -> Iterator[Chunk]:
-    """Return the records of chunks of one partition each, in few chunks of at most so many records."""
+    """Return the records of single-partition chunks in few chunks of at most that many records."""
     held: list[Chunk] = []
     for chunk in chunks:
         if held and sum(len(each.offsets) for each in held) + len(chunk.offsets) > max_records:
@@ -151,7 +151,7 @@ def _join(chunks: Sequence[Chunk]) -> Chunk:
 
 
 class ChunkBuilder:
-    """Cuts one partition's messages into chunks within both bounds (a larger message is a chunk alone)."""
+    """Builder that cuts one partition's messages into chunks within both bounds (a larger message alone)."""
 
     def __init__(self, partition: int, *, max_records: int, max_bytes: int) -> None:
         self._max_records = max_records
@@ -161,12 +161,12 @@ class ChunkBuilder:
 
     @property
     def room(self) -> int:
-        """How many messages to ask for next, judged by the size of the last ones."""
+        """Return the number of messages to request next, from the size of the last ones."""
         by_bytes = (self._max_bytes - self._chunk.record_bytes) // self._bytes_per_record
         return max(1, min(self._max_records - len(self._chunk.offsets), by_bytes, MAX_SLICE_RECORDS))
 
     def add(self, messages: list[Message], offsets: list[int]) -> Iterator[Chunk]:
-        """Take messages in; give back the chunks they fill."""
+        """Add messages and yield the chunks they fill."""
         new = chunk_of(self._chunk.partition, messages, offsets)
         self._bytes_per_record = max(1, new.record_bytes // len(messages))
         if self._fits(new):
@@ -181,7 +181,7 @@ class ChunkBuilder:
             yield from self.finish()
 
     def finish(self) -> Iterator[Chunk]:
-        """Give back what is left, if anything is."""
+        """Yield the remaining records, if any."""
         if self._chunk.offsets:
             full, self._chunk = self._chunk, Chunk(self._chunk.partition)
             yield full
@@ -202,7 +202,7 @@ QUIET_SECONDS = 3.0
 
 
 class Cursor:
-    """``position`` is the next offset; ``first`` the first record's offset, None before there is one.
+    """Position within a range; ``first`` is the first record's offset, None before there is one.
 
     ``leader_epoch`` is the latest that a record below the range can have, None when nobody knows.
     ``log_end`` is where the log was last seen to end while the range goes on, else None; past ``deadline``
@@ -229,18 +229,18 @@ class Cursor:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether nothing has arrived for so long that something is wrong."""
+        """True if nothing has arrived for longer than the deadline."""
         return self._clock() > self.deadline
 
     def is_newly_quiet(self) -> bool:
-        """True if it is time to ask why nothing arrives; true once a silence."""
+        """True once per silence, when it is time to look for its cause."""
         is_quiet = self._clock() > self._quiet_at
         if is_quiet:
             self._quiet_at = math.inf
         return is_quiet
 
     def advance(self, offsets: list[int]) -> int:
-        """Move past ascending offsets; return how many of them belong to the range.
+        """Move past ascending offsets; return how many are in the range.
 
         An offset at or past the end shows that everything below the end was delivered.
         """
@@ -255,7 +255,7 @@ class Cursor:
         return kept
 
     def saw_log_end(self, offset: int) -> None:
-        """The log ends here for now: at or past the range's end that is the end of the range too.
+        """Note that the log ends here: at or after the range's end, the range is complete.
 
         Below it, more may come only if a leader is just catching up: wait a little, not the whole timeout.
         """
@@ -270,7 +270,7 @@ class Cursor:
 
 
 def retention_passed(topic: str, cursor: Cursor, offset: int, low: int) -> SluiceError:
-    """Kafka begins at ``low`` by now, past ``offset`` that was to be read."""
+    """Return the error for an ``offset`` below Kafka's first offset ``low``."""
     return fault("retention-passed.during-read", start=offset, last=low - 1, topic=topic, range=cursor.wanted)
 
 

@@ -1,4 +1,4 @@
-"""Kafka clients: made of the user's properties, completed by what is fixed, fast and fits; and closed."""
+"""Creation and closing of Kafka clients, with checked and fixed properties."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _EXACT = {
 
 
 def consumer_properties(properties: Mapping[str, str], *, queue_bytes: int) -> dict[str, str]:
-    """Return what a ``Consumer`` is made with.
+    """Return the properties of a ``Consumer``.
 
     ``queue_bytes`` bounds what waits in librdkafka's queue, whatever the user asks for, and by default once
     more the fetch in flight when unpacked (or one batch of the producer's, when that is larger).
@@ -85,13 +85,13 @@ def consumer_properties(properties: Mapping[str, str], *, queue_bytes: int) -> d
 
 
 def admin_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return what an ``AdminClient`` is made with. Raises ``ConfigError`` like ``consumer_properties``."""
+    """Return the properties of an ``AdminClient``. Raises ``ConfigError`` like ``consumer_properties``."""
     # Librdkafka takes it for a producer, which makes the topics that it asks after.
     return _QUIET | _checked(properties) | {"allow.auto.create.topics": "false"}
 
 
 def producer_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return what a ``Producer`` is made with whose records arrive once, in order, or end it.
+    """Return the properties of a ``Producer`` whose records arrive once and in order, or that fails.
 
     Raises ``ConfigError`` like ``consumer_properties``.
     """
@@ -99,7 +99,7 @@ def producer_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def transactional_properties(properties: Mapping[str, str], transactional_id: str) -> dict[str, str]:
-    """Return what a ``Producer`` of transactions is made with; another one of the same id fences it.
+    """Return the properties of a transactional ``Producer``; a new one with the same id fences it.
 
     Raises ``ConfigError`` like ``consumer_properties``.
     """
@@ -112,7 +112,7 @@ def new_client(
     troubles: ClientTroubles,
     statistics: ClientStatistics | None = None,
 ) -> _Client:
-    """Make a client. Raises ``ConfigError`` for a value librdkafka refuses; its text names the property.
+    """Create a client. Raises ``ConfigError`` for a value that librdkafka refuses, naming the property.
 
     A client with tokens asks for its first one now: raises as ``msk_tokens``.
     """
@@ -159,7 +159,7 @@ _BROKERS_PORT = 9092  # librdkafka's, where none is given
 
 
 def certificate_ends(properties: Mapping[str, str]) -> dict[str, datetime]:
-    """Return the ends by whose certificate it is, "client" and "broker"; left out are those not to be had.
+    """Return the expiry of the "client" and "broker" certificates, without unavailable ones.
 
     The broker's is what the first address shows to anybody, whether it is to be trusted or not.
     """
@@ -173,7 +173,7 @@ def certificate_ends(properties: Mapping[str, str]) -> dict[str, datetime]:
 
 
 def ended_certificate(properties: Mapping[str, str]) -> SluiceError | None:
-    """Return the error of a certificate that has ended, the client's or the broker's; None without one."""
+    """Return the error of an expired client or broker certificate, or None."""
     now = datetime.now(UTC)
     for whose, end in certificate_ends(properties).items():
         if end < now:

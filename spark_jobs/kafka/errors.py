@@ -1,4 +1,4 @@
-"""What librdkafka reports: errors as Sluice's, by who has to do something about them, and a few figures."""
+"""Translation of librdkafka's errors into Sluice's, and its statistics."""
 
 # ruff: noqa: SLF001  (librdkafka's own codes, as against the broker's, begin with an underscore)
 
@@ -81,7 +81,7 @@ _DAMAGED = frozenset(
 
 
 class ClientTroubles:
-    """What a client reports beside its answers: given to librdkafka as ``error_cb``, read while waiting.
+    """Errors of a client outside its answers: librdkafka's ``error_cb``, read while waiting.
 
     ``refused`` concerns the whole client (credentials, TLS), ``of_topic`` a topic (no such, no right).
     A broker refuses a token that has ended, too: while nobody gives another, that is no refusal. Nor is it
@@ -98,7 +98,7 @@ class ClientTroubles:
         self.are_all_down = False
 
     def __call__(self, error: KafkaError) -> None:
-        """Keep the report."""
+        """Store the report."""
         code = error.code()
         if is_of_group(error):
             return
@@ -118,19 +118,19 @@ class ClientTroubles:
             self.unreachable = error
 
     def forget(self) -> None:
-        """The broker answered: what came before is no longer news."""
+        """Forget earlier reports, since the broker answered."""
         self._was_answered = True
         self.refused = self.of_topic = self.unreachable = None
         self.are_all_down = False
 
 
 def is_of_group(error: KafkaError) -> bool:
-    """True if a right on the group is refused, which librdkafka asks after and a read has no use for."""
+    """True if access to the group is denied, which librdkafka requests but reads do not need."""
     return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 def is_of_tls(error: KafkaError) -> bool:
-    """True if one side does not take the other's certificate; a broker says so after the handshake."""
+    """True if a certificate is rejected by either side; brokers reject after the handshake."""
     return error.code() == KafkaError._SSL or "SSL alert number" in error.str()
 
 
@@ -141,12 +141,12 @@ def is_no_token(error: KafkaError) -> bool:
 
 
 def is_no_topic(error: KafkaError) -> bool:
-    """True if the broker says that there is no such topic or partition."""
+    """True if the topic or partition does not exist."""
     return error.code() in _NO_TOPIC
 
 
 def is_settling(error: KafkaError) -> bool:
-    """True if asking again within a second is likely to be answered."""
+    """True if a retry within a second is likely to succeed."""
     return error.code() in _SETTLING
 
 
@@ -156,12 +156,12 @@ def is_of_fenced(error: KafkaError) -> bool:
 
 
 def is_damage(error: KafkaError) -> bool:
-    """True if a batch of records is not what its checksum says, or of no kind that there is."""
+    """True if a record batch has a wrong checksum or an unknown format."""
     return error.code() in _DAMAGED
 
 
 def is_no_answer(error: KafkaError) -> bool:
-    """True if nobody answered at all, as against somebody saying no."""
+    """True if no broker answered, as opposed to a refusal."""
     return error.code() in _NO_ANSWER
 
 
@@ -197,7 +197,7 @@ RTT_P99_US = "rtt_p99_us"
 
 
 class ClientStatistics:
-    """Given to librdkafka as ``stats_cb``. A consumer that lived for less than the interval tells nothing.
+    """Statistics of a client: librdkafka's ``stats_cb``; short-lived consumers report none.
 
     ``latest`` has bytes and messages received, broker errors, and the slowest round trip (99 %) in µs.
     """
@@ -206,7 +206,7 @@ class ClientStatistics:
         self.latest: dict[str, int] = {}
 
     def __call__(self, text: str) -> None:
-        """Keep the newest sums and the slowest round trip so far: an interval may be without requests."""
+        """Store the newest sums and the slowest round trip so far."""
         try:
             told = json.loads(text)
             brokers = [broker for broker in told["brokers"].values() if broker["nodeid"] >= 0]
@@ -222,7 +222,7 @@ class ClientStatistics:
 
 
 def figures_together(figures: list[dict[str, int]]) -> dict[str, Any]:
-    """Return all consumers of a batch together: sums, and of round trips the slowest."""
+    """Return the figures of all consumers of a batch: sums, and the slowest round trip."""
     names = dict.fromkeys(name for each in figures for name in each)
     return {
         name: (max if name == RTT_P99_US else sum)(each.get(name, 0) for each in figures) for name in names

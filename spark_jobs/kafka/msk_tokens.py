@@ -1,4 +1,4 @@
-"""Tokens with which Amazon MSK knows its clients by IAM. Signed here, by AWS's library: nobody is asked."""
+"""IAM tokens for Amazon MSK, signed locally by AWS's library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class _NoCollection:
-    """No garbage is collected while librdkafka asks for tokens: the thread is its own.
+    """Pause of garbage collection while librdkafka requests tokens on its own thread.
 
     A client that nobody holds any more would end in it, and a client that ends there aborts the process. What
     was allocated meanwhile has the next allocation collect: that is another thread's, a second later.
@@ -29,14 +29,14 @@ class _NoCollection:
         self._asking = 0
 
     def begin(self) -> None:
-        """Pause; before anything is allocated, and again where nobody else may go on."""
+        """Pause the collection until the last request has ended."""
         gc.disable()
         with self._lock:
             self._asking += 1
             gc.disable()
 
     def end_soon(self) -> None:
-        """Go on in a second, once nobody asks any more."""
+        """Resume in a second, unless another request begins."""
         later = Timer(_PAUSE_SECONDS, self._end)
         later.daemon = True
         later.start()
@@ -55,7 +55,7 @@ _NO_COLLECTION = _NoCollection()
 
 
 def _leave_clients_to_the_system() -> None:
-    """Keep what clients are left from ending while Python does.
+    """Keep clients from being closed while Python exits.
 
     Ending waits for the client's thread. One that asks for a token then is given no turn by Python any more:
     the process would never end.
@@ -66,7 +66,7 @@ def _leave_clients_to_the_system() -> None:
 
 
 def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
-    """Return what librdkafka asks for a token, and when that ends, in seconds; it asks well before the end.
+    """Return a callback that gives librdkafka a token and its expiry in seconds.
 
     The first is made now: librdkafka would wait for it in vain and name no reason. Raises ``ConfigError``
     (``extra-missing``), and ``RetryableError`` (``no-token``) without credentials.

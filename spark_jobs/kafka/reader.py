@@ -1,4 +1,4 @@
-"""Reads offset ranges from Kafka, each to its end or to a named error: never to a guess."""
+"""Reader of offset ranges: each is read to its end, or ends with a named error."""
 
 # ruff: noqa: SLF001  (librdkafka's own codes, as against the broker's, begin with an underscore)
 
@@ -56,7 +56,7 @@ _NO_PARTITION = -1  # of an event that concerns the whole client
 def open_reader(
     kafka: Mapping[str, str], topic: str, *, chunk_bytes: int = OPEN_READER_CHUNK_BYTES
 ) -> Iterator[RangeReader]:
-    """Give a reader whose queue holds four chunks; it is closed at the end. Raises ``ConfigError``."""
+    """Yield a reader whose queue holds four chunks. Raises ``ConfigError``."""
     reader = RangeReader(kafka, topic, max_chunk_bytes=chunk_bytes, queue_bytes=4 * chunk_bytes)
     try:
         yield reader
@@ -65,7 +65,7 @@ def open_reader(
 
 
 class RangeReader:
-    """One consumer that reads range after range of one topic. Not thread-safe.
+    """Consumer that reads ranges of one topic in sequence. Not thread-safe.
 
     Memory: what waits in librdkafka's queue (``queue_bytes`` and a fetch), the same once more when large
     messages follow small ones and one call takes the whole queue, and a chunk.
@@ -81,7 +81,7 @@ class RangeReader:
         max_chunk_records: int = MAX_CHUNK_RECORDS,
         read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
     ) -> None:
-        """Connect lazily: only wrong properties are refused here, with ``ConfigError``."""
+        """Create the consumer without connecting. Raises ``ConfigError`` for wrong properties."""
         self._topic = topic
         self._max_chunk_records = max_chunk_records
         self._max_chunk_bytes = max_chunk_bytes
@@ -138,7 +138,7 @@ class RangeReader:
 
     @property
     def statistics(self) -> dict[str, int]:
-        """What librdkafka last told of its consumer."""
+        """Return the consumer's latest statistics."""
         return self._statistics.latest
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class RangeReader:
         close_consumer(self._consumer, self._topic)
 
     def _gather(self, ranges: Sequence[OffsetRange]) -> list[Chunk] | None:
-        """Return a chunk for each range that has records; None when they are too large to be held."""
+        """Return a chunk for each range with records; None if they are too large."""
         self._consumer.assign([TopicPartition(self._topic, each.partition, each.start) for each in ranges])
         cursors = {
             each.partition: Cursor(each, self._read_timeout_seconds, time.monotonic) for each in ranges
@@ -175,7 +175,7 @@ class RangeReader:
         return [chunk for chunk in chunks.values() if chunk.offsets]
 
     def _next_records(self, room: int, cursor: Cursor) -> tuple[list[Message], list[int]]:
-        """Take at most ``room`` records that wait, or wait a moment for one; move the cursor past them."""
+        """Return at most ``room`` waiting records, or wait briefly for one; advance the cursor."""
         messages = self._consumer.consume(room, 0) or self._consumer.consume(1, _WAIT_SECONDS)
         if not messages:
             self._check_silence(cursor)
@@ -183,7 +183,7 @@ class RangeReader:
         return self._of_range(messages, cursor)
 
     def _of_range(self, messages: list[Message], cursor: Cursor) -> tuple[list[Message], list[int]]:
-        """Return the range's records among messages, with their offsets, and move the cursor past them."""
+        """Return the range's records with their offsets and advance the cursor."""
         records = self._without_events(messages, cursor)
         offsets = list(map(offset_of, records))
         if offsets:
@@ -223,7 +223,7 @@ class RangeReader:
         return records
 
     def _check_silence(self, cursor: Cursor) -> None:
-        """Nothing arrived: raise what the client says no waiting mends, or when it has lasted too long."""
+        """Raise the client's permanent error, or an error if the silence lasts too long."""
         refused = self._troubles.refused or self._troubles.of_topic
         if refused is not None:
             raise self._failure(refused, cursor, cursor.position)
@@ -249,14 +249,14 @@ class RangeReader:
         raise fault("read-stalled", position=cursor.position, topic=self._topic, range=cursor.wanted)
 
     def _check_topic(self, cursor: Cursor, *, timeout_seconds: float) -> None:
-        """Ask what a consumer does not say: without the right to see the topic it is silent for ever."""
+        """Raise if the topic is not visible: a consumer without that right stays silent."""
         topics = self._consumer.list_topics(self._topic, timeout=timeout_seconds).topics
         error = topics[self._topic].error
         if error is not None and not is_settling(error):
             raise self._failure(error, cursor, cursor.position)
 
     def _check_start(self, cursor: Cursor) -> None:
-        """Raise when it cannot be shown that nothing was lost before the first record.
+        """Raise if records before the first one may have been lost.
 
         Kafka checks every fetch against the first offset it holds, so a start that retention passed is an
         error at once and a first record above the start means markers or compaction. This is the second
@@ -300,7 +300,7 @@ class RangeReader:
 
 
 def bundles(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """Return the ranges in their order, short ones of different partitions beside each other as one list."""
+    """Return the ranges in order, with short ones of different partitions grouped in lists."""
     held: dict[int, OffsetRange] = {}
     room = MAX_RECORDS_TOGETHER
     for each in ranges:
@@ -316,7 +316,7 @@ def bundles(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
 
 
 def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:
-    """True if an event says that everything below the range's end was delivered, and nothing against it.
+    """True if an event shows that everything below the range's end was delivered.
 
     The fetcher reads on past the end. What is damaged there is not this range's, and all before it came.
     """
@@ -326,7 +326,7 @@ def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:
 
 
 def _is_beyond(error: KafkaError, message: Message, cursor: Cursor) -> bool:
-    """True if the fetcher could not go on from past the range's end, where it was for the range before."""
+    """True if the fetcher failed past the range's end, where the previous range ended."""
     return error.code() == KafkaError._AUTO_OFFSET_RESET and (message.offset() or 0) > cursor.wanted.end
 
 
@@ -340,7 +340,7 @@ def _is_beyond(error: KafkaError, message: Message, cursor: Cursor) -> bool:
 def cut_below(
     kafka: Mapping[str, str], progress: Progress, source: SourceState, partition: int
 ) -> OffsetsUnavailable | None:
-    """Return the error of a log that was cut below what the table has of the partition, or None.
+    """Return the error of a log cut below the table's offsets in the partition, or None.
 
     ``kafka`` are resolved client properties. Asks nobody while the leader is the one that the last batch was
     planned under, and where there is nothing to read yet. Raises what reading a record raises, but for what

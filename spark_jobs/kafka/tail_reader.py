@@ -1,4 +1,4 @@
-"""Follows a topic's partitions from offsets on, as records come: every readable one, or a named error."""
+"""Reader that follows a topic's partitions from given offsets, or ends with a named error."""
 
 # ruff: noqa: SLF001  (librdkafka's own codes, as against the broker's, begin with an underscore)
 
@@ -28,7 +28,7 @@ _FOLLOWING = {"fetch.wait.max.ms": "500"}
 
 @dataclass(slots=True)
 class Taken:
-    """What came, chunks of several partitions each; all that is readable below ``ends`` has come by now.
+    """Records of one call, in chunks; everything readable below ``ends`` has been returned by now.
 
     Of a partition with an end Kafka had no more than that at ``asked_at``, or later (``time.monotonic``).
     """
@@ -42,11 +42,11 @@ class Taken:
 
     @property
     def partitions(self) -> set[int]:
-        """Of which something came."""
+        """Return the partitions with records."""
         return self.ends.keys() | {partition for chunk in self.chunks for partition in chunk.counts}
 
     def before(self, stops: Mapping[int, OffsetRange]) -> Taken:
-        """Return what is before these, by partition, of which nothing further is said."""
+        """Return the records before these offsets, by partition."""
         if not stops:
             return self
         chunks = (_before(chunk, stops) for chunk in self.chunks)
@@ -63,7 +63,7 @@ def _before(chunk: Chunk, stops: Mapping[int, OffsetRange]) -> Chunk:
 def open_tail(
     properties: Mapping[str, str], topic: str, positions: Mapping[int, int]
 ) -> Iterator[TailReader]:
-    """Give a reader of each partition from its offset on; it is closed at the end. Raises ``ConfigError``."""
+    """Yield a reader of each partition from its offset. Raises ``ConfigError``."""
     reader = TailReader(properties, topic)
     try:
         reader.follow(positions)
@@ -73,10 +73,10 @@ def open_tail(
 
 
 class TailReader:
-    """One consumer over partitions of a topic, without a group. Not thread-safe."""
+    """Consumer of partitions of one topic, without a group. Not thread-safe."""
 
     def __init__(self, properties: Mapping[str, str], topic: str) -> None:
-        """Connect lazily: only wrong properties are refused here, with ``ConfigError``."""
+        """Create the consumer without connecting. Raises ``ConfigError`` for wrong properties."""
         self._topic = topic
         self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
         self._troubles = ClientTroubles()
@@ -87,7 +87,7 @@ class TailReader:
         self._consumer = new_client(Consumer, completed, self._troubles)
 
     def follow(self, positions: Mapping[int, int]) -> None:
-        """Read further partitions too, each from its offset on."""
+        """Read more partitions, each from its offset."""
         new = [TopicPartition(self._topic, p, at) for p, at in positions.items() if p not in self._positions]
         self._positions = {**positions, **self._positions}
         self._consumer.incremental_assign(new)
@@ -95,13 +95,13 @@ class TailReader:
             self._consumer.pause(new)
 
     def leave(self, partitions: Collection[int]) -> None:
-        """Read these no further, until they are followed again."""
+        """Stop reading these partitions until they are followed again."""
         for partition in partitions:
             del self._positions[partition]
         self._consumer.incremental_unassign([TopicPartition(self._topic, p) for p in partitions])
 
     def take(self, timeout_seconds: float) -> Taken:
-        """Return what waits, or what first comes within the time.
+        """Return waiting records, or the first that arrive within the time.
 
         Raises ``OffsetsUnavailable`` (``retention-passed``, ``log-truncated``), ``ConfigError`` and
         ``RetryableError``. Records that were taken before are still good, but for ``log-truncated``.
@@ -132,7 +132,7 @@ class TailReader:
         return taken
 
     def pause(self, *, is_paused: bool) -> None:
-        """Fetch nothing until told otherwise, or go on; what is here already is still given."""
+        """Pause or resume fetching; records already fetched are still returned."""
         if is_paused is not self._is_paused:
             self._is_paused = is_paused
             every = [TopicPartition(self._topic, partition) for partition in self._positions]
@@ -151,7 +151,7 @@ class TailReader:
         return chunk_of(partition, records, offsets)
 
     def _heed(self, error: KafkaError, message: Message, taken: Taken) -> None:
-        """Take in an event: an end, or what is wrong."""
+        """Process an event: an end of partition or an error."""
         partition = message.partition()
         if error.code() == KafkaError._PARTITION_EOF and partition is not None:
             taken.ends[partition] = offset_of(message)
@@ -177,7 +177,7 @@ class TailReader:
         return fault("log-truncated.followed", position=position, high=high, **where)
 
     def _check_silence(self) -> None:
-        """Nothing came, as is usual where nothing is produced: raise what the client says against it."""
+        """Raise the client's permanent error, if any; silence itself is normal."""
         told = self._troubles.refused or self._troubles.of_topic
         if told is None and time.monotonic() - self._heard_at > _SILENCE_SECONDS:
             down = KafkaError(KafkaError._ALL_BROKERS_DOWN) if self._troubles.are_all_down else None

@@ -1,4 +1,4 @@
-"""The time of the record a table would read next: one record a partition, by one short-lived consumer."""
+"""Time of the next record of each partition, by one short-lived consumer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def first_record_times(
     *,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> dict[int, int]:
-    """Milliseconds since the epoch of the first record at or after each position, by partition.
+    """Return the time (epoch ms) of the first record at or after each position, by partition.
 
     Records of open and aborted transactions count: Kafka keeps them no longer than others.
     A partition is left out when its record has no time, when nothing readable came in time, or when the

@@ -37,7 +37,7 @@ from requests import RequestException
 
 from spark_jobs.lake.rest_catalog import PatientRestCatalog
 from spark_jobs.protocol.errors import ConfigError, SluiceError, fault, first_line
-from spark_jobs.storage.errors import manifest_error, told_by_store
+from spark_jobs.storage.errors import known_store_error, manifest_error
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -141,7 +141,7 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
     said = _describe(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
         return fault("catalog-refused", action=action, why=said, **where)
-    if (told := told_by_store(error, f"the catalog {action}", said, **where)) is not None:
+    if (told := known_store_error(error, f"the catalog {action}", said, **where)) is not None:
         return told
     if isinstance(error, FileNotFoundError):
         return fault("metadata-gone", action=action, why=said, **where)

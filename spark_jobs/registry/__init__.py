@@ -1,1 +1,1 @@
-"""Schemas from a registry that speaks Confluent's API: asked once, kept, the same for ever after."""
+"""Schemas from a registry with Confluent's API, requested once and stored."""

@@ -1,4 +1,4 @@
-"""A schema registry that speaks Confluent's API: four questions, all of them GETs.
+"""Client of a schema registry with Confluent's API: four GET requests.
 
 Only drivers ask; tasks get schemas with their work. What is answered is believed in the documented form
 alone: a 404 of a wrong address must not turn records into dead letters, nor a login page become a schema.
@@ -29,7 +29,7 @@ class _Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What all three kinds of address say of a schema; ``id`` with a subject's version alone."""
+    """Schema fields common to all three endpoints; ``id`` only for a subject's version."""
 
     schema: str
     schemaType: str | None = None  # noqa: N815  (the registry's word)
@@ -41,7 +41,7 @@ _ANSWER = JsonCodec(_Answer)
 
 
 class RegistryClient:
-    """Asks one registry; nothing is remembered here."""
+    """Client of one registry, without a cache."""
 
     def __init__(self, access: RegistryAccess) -> None:
         self._http = HttpGet(access)
@@ -49,12 +49,12 @@ class RegistryClient:
         self._answers = f"{access.url} answers requests {access.user}"
 
     def try_out(self) -> str:
-        """Ask something harmless; return in words who answered whom. Raises as ``schema`` does."""
+        """Send a harmless request and return server and user as text. Raises like ``schema``."""
         self._http.get("subjects?limit=1")
         return self._answers
 
     def schema(self, schema_id: SchemaId) -> SchemaText | None:
-        """Return the schema of an id with all it refers to, None when the registry says it has none.
+        """Return the schema of an id with its references; None if the registry has none.
 
         Raises ``RetryableError`` (``registry-away``) and ``ConfigError`` (``registry-refused``,
         ``registry-moved``, ``registry-no-api``, ``registry-tls``, ``registry-references``, ...).
@@ -64,7 +64,7 @@ class RegistryClient:
         return None if answer is None else self._whole(answer)
 
     def version(self, subject: str, version: int | None) -> tuple[SchemaId, SchemaText]:
-        """Return a subject's schema of that version and its id; None: the latest one.
+        """Return a subject's schema of that version (None: latest) and its id.
 
         Raises as ``schema`` does, and ``ConfigError`` (``registry-no-version``) when there is none.
         """
@@ -102,7 +102,7 @@ class RegistryClient:
     def _references(
         self, answer: _Answer, around: tuple[_Reference, ...], seen: dict[_Reference, str]
     ) -> Iterator[tuple[str, str]]:
-        """Give names and texts, each after those it refers to; each is asked for once."""
+        """Yield names and texts of references, each after its own references, each requested once."""
         for reference in answer.references or ():
             if (reference.subject, reference.version) in {(each.subject, each.version) for each in around}:
                 raise self._tangled(f"refers to itself by {reference.name}")

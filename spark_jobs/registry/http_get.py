@@ -1,4 +1,4 @@
-"""One question to a registry over HTTP: tried again a little, bounded, credentials told to nobody else."""
+"""HTTP requests to a registry: few retries, bounded, credentials only for its own address."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 class HttpGet:
-    """Asks below one address, in one thread."""
+    """HTTP client for one base address, for one thread."""
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
@@ -46,7 +46,7 @@ class HttpGet:
         )
 
     def get(self, path: str) -> str | None:
-        """Return what is answered below the address, None for what the registry says it does not have."""
+        """Return the response below the address; None if the registry says that it does not exist."""
         for pause in PAUSES_SECONDS:
             try:
                 return self._get(path)
@@ -102,7 +102,7 @@ class HttpGet:
             raise garbage(self._access.name, "something that is not text") from None
 
     def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
-        """Give the body as it comes; one that trickles in for ever, or never ends, is no answer."""
+        """Yield the body in chunks; raises if it is too slow or too large."""
         deadline, size_bytes = time.monotonic() + self._access.timeout_seconds, 0
         while chunk := answer.raw.read1(_CHUNK_BYTES):
             yield chunk
@@ -114,7 +114,7 @@ class HttpGet:
 
 
 def garbage(name: str, what: str) -> SluiceError:
-    """Return the error of an answer that is no answer: a gateway may have given it."""
+    """Return the error of an invalid answer, as from a gateway in between."""
     return _away(name, f"answers {what}")
 
 
@@ -131,7 +131,7 @@ def _away(name: str, how: str) -> SluiceError:
 
 
 def _mistrust(error: BaseException) -> str:
-    """Return what is wrong with a certificate, in OpenSSL's words; empty when something else is."""
+    """Return OpenSSL's reason for rejecting a certificate; empty for other errors."""
     causes = [error]
     for cause in causes:
         match cause:
@@ -159,7 +159,7 @@ _USER = re.compile(r"((?:\$\{[^}]*\}|[^:$])+):")
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """Where a registry is and who asks it, secrets resolved; ``headers`` hold them, ``user`` is in words."""
+    """Resolved address and credentials of a registry; ``headers`` hold secrets, ``user`` is text."""
 
     name: str
     url: str
@@ -171,7 +171,7 @@ class RegistryAccess:
 
 
 def access_of(name: str, settings: RegistrySettings) -> RegistryAccess:
-    """Resolve what the configuration says of a registry, now.
+    """Return the registry's access with secrets resolved now.
 
     Raises ``ConfigError`` (``missing-secret``, ``registry-access``), which shows no secret.
     """

@@ -1,4 +1,4 @@
-"""Schemas as they were when they were first asked for: kept under ``state:``, never changed, always checked.
+"""Store of a registry's schemas: kept under ``state:``, never changed, always verified.
 
 ``schemas/<registry>/<id>-<digest>.json``. What is kept is never asked for again, so that work with known ids
 goes on while the registry is away, and after it is gone. ``versions/<registry>/`` has which schema a numbered
@@ -35,20 +35,20 @@ _SCHEMA, _VERSION = JsonCodec(SchemaText), JsonCodec(_Version)
 
 
 class Registry(Protocol):
-    """Who is asked: ``RegistryClient``."""
+    """Interface of ``RegistryClient``."""
 
     def try_out(self) -> str:
-        """Ask something harmless; return in words who answered whom."""
+        """Send a harmless request; return server and user as text."""
 
     def schema(self, schema_id: SchemaId) -> SchemaText | None:
-        """Return the schema of an id, None when there is none."""
+        """Return the schema of an id, or None."""
 
     def version(self, subject: str, version: int | None) -> tuple[SchemaId, SchemaText]:
-        """Return a subject's schema of that version, None: the latest, and its id."""
+        """Return a subject's schema of that version (None: latest) and its id."""
 
 
 class SchemaStore:
-    """The schemas of one registry, ``name``; each is read once in a process, and asked for once in all."""
+    """Schemas of the registry ``name``; each is read once per process and requested once overall."""
 
     def __init__(self, name: str, store: CreateOnlyStore, registry: Registry) -> None:
         self._name = name
@@ -59,7 +59,7 @@ class SchemaStore:
     def schemas_of(
         self, ids: Iterable[SchemaId], expected: Mapping[SchemaId, str] | None = None
     ) -> dict[SchemaId, SchemaText]:
-        """Return the schemas of these ids, without those that the registry says it does not have.
+        """Return the schemas of these ids, without those that the registry does not have.
 
         ``expected`` are digests that are known from elsewhere: with one, a schema that is not kept any more
         is taken from the registry only if it is the same. Raises ``ConfigError`` (``registry-changed``,
@@ -76,7 +76,7 @@ class SchemaStore:
     def version(
         self, subject: str, version: int | None, expected: Mapping[SchemaId, str] | None = None
     ) -> tuple[SchemaId, SchemaText]:
-        """Return a subject's schema of that version; None: the latest, for which the registry is asked.
+        """Return a subject's schema of that version; None requests the latest.
 
         Raises as ``schemas_of``, and ``ConfigError`` (``registry-no-version``).
         """
@@ -94,11 +94,11 @@ class SchemaStore:
         return schema_id, schema
 
     def try_out(self) -> str:
-        """Ask the registry something harmless; return in words who answered whom."""
+        """Send a harmless request; return server and user as text."""
         return self._registry.try_out()
 
     def check(self, expected: Mapping[SchemaId, str]) -> tuple[SchemaId, ...]:
-        """Ask for all of these, by id with their digests, again; return those that are not there any more.
+        """Request all of these schemas again; return those that no longer exist.
 
         Raises ``ConfigError`` (``registry-changed``) for the first that is another schema now.
         """
@@ -112,7 +112,7 @@ class SchemaStore:
         return tuple(gone)
 
     def kept(self) -> dict[SchemaId, str]:
-        """Return the digests of all that is kept; one listing, nothing is read."""
+        """Return the digests of all stored schemas, by one listing."""
         digests = self._digests()
         return {each: digest for each in digests if (digest := self._one_of(each, digests))}
 
@@ -161,7 +161,7 @@ class SchemaStore:
         return schema
 
     def _kept_version(self, subject: str, version: int) -> _Version | None:
-        """Return what is kept of it; one that cannot be read, or is another's, is asked for again."""
+        """Return the stored version; an unreadable or foreign one is requested again."""
         text = self._store.read(self._version_path(subject, version))
         with suppress(ValueError):
             found = _VERSION.from_json(text or "")

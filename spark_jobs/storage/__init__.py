@@ -1,1 +1,1 @@
-"""Files: paths and how they compare, listings, what an error of a store means, the state folder."""
+"""Storage: paths and their comparison, listings, errors, and the state folder."""

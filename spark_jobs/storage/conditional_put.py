@@ -1,7 +1,7 @@
-"""Putting an object where there is none and nowhere else, which S3 decides (``If-None-Match: *``).
+"""Conditional put on S3: create an object only if it does not exist (``If-None-Match: *``).
 
-PyIceberg's and Arrow's writers look first and then replace: of two at once the second wins. So it stays where
-this cannot be had: on other stores, and with credentials that only Arrow's client can get.
+PyIceberg's and Arrow's writers check first and then replace, so of two concurrent writers the second wins.
+That stays so on other stores, and with credentials that only Arrow's client can get.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ConditionalStore:
         self._store = store
 
     def create(self, path: str, content: bytes) -> None:
-        """Put the object; raises ``FileExistsError`` when there is one, else what Arrow's client would."""
+        """Create the object. Raises ``FileExistsError`` if it exists, else like Arrow's client."""
         try:
             put(self._store, path, content, mode="create")
         except AlreadyExistsError as error:
@@ -61,7 +61,7 @@ class ConditionalStore:
 
 
 def conditional_store(bucket: str, properties: Mapping[str, str]) -> ConditionalStore | None:
-    """Open a bucket of S3's; None where that cannot be done. ``properties`` are the FileIO's.
+    """Open an S3 bucket; None if conditional puts are not possible. ``properties`` are the FileIO's.
 
     Raises ``OSError`` when the region is not given and cannot be found out.
     """
@@ -93,5 +93,5 @@ def conditional_store(bucket: str, properties: Mapping[str, str]) -> Conditional
 
 
 def _said(error: Exception) -> str:
-    """Return what it says to people: the rest are the client's own structures."""
+    """Return the readable part of an error, without the client's own structures."""
     return str(error).partition("\n\nDebug source")[0].strip()

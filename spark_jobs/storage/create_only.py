@@ -1,8 +1,8 @@
-"""Small objects that are written once and never changed, below a root of any storage PyIceberg knows.
+"""Store of small immutable objects below a root in any storage that PyIceberg supports.
 
-Nothing is ever rewritten: a rewrite truncates first, and object stores cannot append. On a local disk
-and on S3 the storage itself sees to it, of two writers at once too; elsewhere the second replaces what the
-first wrote. Nothing that is true depends on it: the table is the truth. It lists what is there, too.
+Objects are never rewritten, because a rewrite truncates first and object stores cannot append. On a local
+disk and on S3 the storage prevents a second write; elsewhere a concurrent second writer replaces the first.
+No correctness depends on it: the table is the truth. The module lists files too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.protocol.errors import fault
-from spark_jobs.storage.errors import in_a_line, told_by_store
+from spark_jobs.storage.errors import in_a_line, known_store_error
 
 if TYPE_CHECKING:
     from spark_jobs.storage.conditional_put import ConditionalStore
@@ -33,7 +33,7 @@ _S3 = frozenset({"s3", "s3a", "s3n"})
 
 
 class CreateOnlyStore:
-    """What lies under ``state:``; ``properties`` are the FileIO's, secrets resolved.
+    """Objects under ``state:``; ``properties`` are the FileIO's with secrets resolved.
 
     Every method raises ``RetryableError`` (``log-store-away``, ``disk-full``, ``credentials-expired``) or
     ``ConfigError`` (``log-store-refused``, ``no-bucket``).
@@ -47,7 +47,7 @@ class CreateOnlyStore:
         self._io = load_file_io(self._properties, self.root)
 
     def use(self, properties: Mapping[str, str]) -> None:
-        """Go on with these where they are others: a key that was rotated."""
+        """Use these properties if they changed, as after a key rotation."""
         if dict(properties) != self._properties:
             self.__dict__.pop("_conditional", None)
             self._properties = dict(properties)
@@ -57,7 +57,7 @@ class CreateOnlyStore:
         return type(self), (self.root, self._properties)  # another process connects anew
 
     def create(self, path: str, content: str | bytes) -> bool:
-        """Write one object; False when there is one already, which is kept as it is."""
+        """Create one object; return False if it exists, unchanged."""
         location = f"{self.root}/{path}"
         content = content.encode() if isinstance(content, str) else content
         with _translated("writing", location):
@@ -75,7 +75,7 @@ class CreateOnlyStore:
         return True
 
     def refuses_a_second(self) -> bool:
-        """Try with an object that goes again whether of two writers at once the first one's would stay."""
+        """Return True if the storage refuses a second write, tried with a temporary object."""
         if self._local_root is not None or self._conditional is None:
             return self._local_root is not None
         path = f".sluice-check-{uuid.uuid4().hex}"
@@ -94,12 +94,12 @@ class CreateOnlyStore:
         return conditional_store(self._bucket, self._properties)
 
     def read(self, path: str) -> str | None:
-        """Return an object's text, its bad bytes replaced; None when there is none."""
+        """Return an object's text with invalid bytes replaced; None if it does not exist."""
         content = self.read_bytes(path)
         return None if content is None else content.decode("utf-8", errors="replace")
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Return what an object holds; None when there is none."""
+        """Return an object's bytes; None if it does not exist."""
         location = f"{self.root}/{path}"
         with _translated("reading", location):
             try:
@@ -115,19 +115,19 @@ class CreateOnlyStore:
             return list(list_files(location, self._properties))
 
     def delete(self, file: StoredFile) -> None:
-        """Delete an object; one that is gone is no error."""
+        """Delete an object; a missing one is not an error."""
         with _translated("deleting", file.location), contextlib.suppress(FileNotFoundError):
             self._io.delete(file.location)
 
     def remove_folder(self, path: str) -> None:
-        """Remove an empty folder, where there are folders; one that is not empty stays."""
+        """Remove an empty folder, on storages with folders; others stay."""
         if self._local_root is not None:
             with contextlib.suppress(OSError):
                 (self._local_root / path).rmdir()
 
 
 def _create_local(path: Path, content: bytes) -> None:
-    """Create durably and in one step: a reader sees the whole object or none."""
+    """Create a file durably and atomically: readers see the whole object or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{uuid.uuid4().hex}"
     try:
@@ -152,7 +152,7 @@ def _translated(action: str, location: str) -> Iterator[None]:
         yield
     except OSError as error:
         doing, why = f"{action} files under `state:` failed", in_a_line(error)
-        told = told_by_store(error, doing, why, location=location)
+        told = known_store_error(error, doing, why, location=location)
         if told is not None and told.code == "storage-refused":
             raise fault("log-store-refused", doing=doing, why=why, location=location) from error
         if told is not None:
@@ -168,7 +168,7 @@ def _translated(action: str, location: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file; ``location`` is spelled as PyIceberg spells it, ``modified_us`` by the storage's clock."""
+    """A stored file; ``location`` in PyIceberg's spelling, ``modified_us`` by the storage's clock."""
 
     location: str
     size_bytes: int
@@ -176,12 +176,12 @@ class StoredFile:
 
     @property
     def name(self) -> str:
-        """The part after the last slash."""
+        """Return the part after the last slash."""
         return self.location.rpartition("/")[2]
 
 
 def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
-    """Yield every file below the location, none when it does not exist; ``properties`` are the FileIO's.
+    """Yield every file below the location, none if it does not exist; ``properties`` are the FileIO's.
 
     Raises ``OSError`` where not even its bucket does: nothing can be told of what lay there.
     """
@@ -192,7 +192,7 @@ def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredF
 
 
 def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
-    """Yield the files below the location with ``fragment`` in names that a location provider may add to.
+    """Yield files below the location whose names contain ``fragment``.
 
     Goes folder by folder: a whole table's listing would have to be held in memory. Raises as ``list_files``.
     """
@@ -207,7 +207,7 @@ def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> I
 
 
 def modified_us(locations: Sequence[str], properties: Mapping[str, str]) -> dict[str, int | None]:
-    """Return when each file was last modified, in µs by the storage's clock; None for one that is gone."""
+    """Return each file's last modification in µs by the storage's clock; None if it does not exist."""
     file_io = PyArrowFileIO(dict(properties))
     found: dict[str, int | None] = {}
     for location in locations:

@@ -1,4 +1,4 @@
-"""What an error of the storage means: Arrow has one kind for all of S3's, and tells the rest in words."""
+"""Classification of storage errors: Arrow has one type for all of S3's, with details in text."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LONGEST = 400
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return the error's words: a store's answer has ten lines where it is no answer of S3's."""
+    """Return the error's text in one line."""
     return " ".join(str(error).split())[:_LONGEST]
 
 
-def told_by_store(error: BaseException, doing: str, why: str, **where: object) -> SluiceError | None:
-    """Return the error of a missing bucket, of expired credentials, of a refusal; None of others."""
+def known_store_error(error: BaseException, doing: str, why: str, **where: object) -> SluiceError | None:
+    """Return the error of a missing bucket, expired credentials or denied access; None for others."""
     if _EXPIRY.search(str(error)):
         return fault("credentials-expired", doing=doing, why=why, **where)
     if _NO_BUCKET.search(str(error)):
@@ -40,25 +40,25 @@ def told_by_store(error: BaseException, doing: str, why: str, **where: object) -
 
 
 def is_refusal(error: BaseException) -> bool:
-    """True if the storage refused what was asked, which only other rights or credentials mend."""
+    """True if the storage denied access; retrying with the same credentials cannot succeed."""
     return isinstance(error, PermissionError) or bool(
         isinstance(error, OSError) and _REFUSAL.search(str(error))
     )
 
 
 def storage_error(error: OSError, doing: str, **where: object) -> SluiceError:
-    """Return the error of a table's files: what is ``told_by_store``, or ``storage-failed``.
+    """Return the error of a table's files: like ``known_store_error``, or ``storage-failed``.
 
     ``doing`` begins the message: "writing data files".
     """
     why = in_a_line(error)
-    if (told := told_by_store(error, f"{doing} failed", why, **where)) is not None:
+    if (told := known_store_error(error, f"{doing} failed", why, **where)) is not None:
         return told
     return fault("storage-failed", doing=doing, type=type(error).__name__, why=why, **where)
 
 
 def manifest_error(error: OSError, doing: str, table: Table) -> SluiceError:
-    """Return the error of manifests: ``manifest-unreadable`` for one that is gone, or ``storage_error``."""
+    """Return the error of manifests: ``manifest-unreadable`` for a missing one, else ``storage_error``."""
     name = ".".join(table.name())
     if not isinstance(error, FileNotFoundError):
         return storage_error(error, doing, table=name)
@@ -67,7 +67,7 @@ def manifest_error(error: OSError, doing: str, table: Table) -> SluiceError:
 
 @contextmanager
 def manifests_readable(table: Table) -> Iterator[None]:
-    """Name what ends the reading of manifests: one that is gone was replaced or expired meanwhile.
+    """Translate errors within the block; a missing manifest was replaced or expired meanwhile.
 
     Raises ``RetryableError`` then (``manifest-unreadable``), and ``storage_error`` for all else.
     """

@@ -1,4 +1,4 @@
-"""Texts under ``state:`` of which the newest counts: what every process on every machine is to know.
+"""Shared texts under ``state:`` of which the newest counts.
 
 ``<folder>/<number>.json``: each is a create-only object, like all that lies there; the highest number is in
 force, and those before it are deleted.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_latest(store: CreateOnlyStore, folder: str) -> str | None:
-    """Return the text in force, None when there is none. Raises as the store does."""
+    """Return the newest text, or None. Raises like the store."""
     while numbered := _numbered(store, folder):
         # One that went between listing and reading has a successor.
         text = store.read(f"{folder}/{numbered[-1].name}")
@@ -23,7 +23,7 @@ def read_latest(store: CreateOnlyStore, folder: str) -> str | None:
 
 
 def write_latest(store: CreateOnlyStore, folder: str, text: str) -> None:
-    """Put a text in force; of two at once the one with the higher number. Raises as the store does."""
+    """Write a new text; of two concurrent writes the higher number counts. Raises like the store."""
     earlier = _numbered(store, folder)
     number = int(earlier[-1].name.removesuffix(".json")) + 1 if earlier else 1
     while not store.create(f"{folder}/{number:012d}.json", text):

@@ -1,4 +1,4 @@
-"""Small files of the state folder that several processes read: written whole or not at all."""
+"""Small shared files in the state folder, written atomically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EARLIER = frozenset(
 
 
 def make_state_folder(home: Path) -> None:
-    """Make the folder, this user's alone, and mark it unless it holds what others put there."""
+    """Create the folder for this user only, and mark it unless it holds foreign files."""
     make_private(home)
     if os.access(home, os.W_OK) and not (home / _MARKER).exists() and not foreign_entries(home):
         with suppress(OSError):  # a full disk is for the work itself to name
@@ -27,13 +27,13 @@ def make_state_folder(home: Path) -> None:
 
 
 def foreign_entries(home: Path) -> list[str]:
-    """Return what others put into the state folder; nothing is foreign in one that Sluice made."""
+    """Return the foreign entries of the state folder; a marked folder has none."""
     entries = {entry.name for entry in home.iterdir()}
     return [] if _MARKER in entries else sorted(entries - _EARLIER)
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, or what others may do in it, this user's alone: it holds records as they came.
+    """Create the folder, or restrict it to this user: it holds records.
 
     Where it cannot be written nothing comes to lie in it: a run with a lake elsewhere needs none.
     """
@@ -47,7 +47,7 @@ def make_private(folder: Path) -> None:
 
 
 def secret_of(path: Path) -> bytes:
-    """Return the file's 32 random bytes, which the first to ask puts there; only this user reads them."""
+    """Return the file's 32 random bytes, created on first use; only this user can read them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -60,7 +60,7 @@ def secret_of(path: Path) -> bytes:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Replace the file in one step, so that a reader sees the old or the new content; makes its folder."""
+    """Replace the file atomically and create its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -77,7 +77,7 @@ def test_preview_and_check_read_by_a_schema(
     seen = sluice("preview", "one", "--config", config)
     assert "2 records read, 1 row, 1 dead letter" in seen.stdout
     (line,) = [line for line in seen.stdout.splitlines() if line.startswith("id ")]
-    assert line.split()[1:] == ["long", "by", "the", "schema"]
+    assert line.split()[1:] == ["long", "from", "the", "schema"]
     assert "1 of 2 values read as protobuf" in sluice("check", "one", "--config", config).stdout
 
 
@@ -90,7 +90,7 @@ def test_check_finds_a_partitioning_that_the_table_could_not_be_made_with(
     kafka.produce(topic_name, [Record(b'{"at": "2026-01-01T00:00:00Z"}'), Record(None)])
     nowhere = "spark: {remote: 'sc://127.0.0.1:1'}\n"
     for term, line in (
-        ("at", "day(at), by 1 record"),
+        ("at", "day(at), from 1 record"),
         ("no_such", "the column no_such, which does not exist; the table has: at,"),
     ):
         config = configuration(tmp_path, kafka, topic_name, f"    partition_by: [day({term})]\n{nowhere}")
@@ -132,7 +132,7 @@ def test_preview_of_an_empty_topic_says_so(
     kafka.create_topic(topic_name)
     done = sluice("preview", "one", "--config", configuration(tmp_path, kafka, topic_name))
     assert done.returncode == 0, done.stderr
-    assert "nothing is there to be read yet" in done.stdout
+    assert "the topic has no records to read yet" in done.stdout
 
 
 @pytest.mark.kafka
