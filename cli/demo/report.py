@@ -160,7 +160,7 @@ def _landed(table: Table, connections: Connections) -> Landed:
 def _print_landed(audited: list[Audited]) -> None:
     numbers = (
         *("records", "rows", "dead letters", "tombstones", "missing", "duplicates"),
-        *("batches", "snapshots", "lag", "records/s", "Parquet MB"),
+        *("batches", "lag", "records/s", "MB"),
     )
     rows = []
     for one in audited:
@@ -170,7 +170,7 @@ def _print_landed(audited: list[Audited]) -> None:
         rows.append(
             (
                 *(result.pipeline, result.records, result.rows, result.dead_letters, result.tombstones),
-                *(result.missing, result.duplicates, landed.batches if landed else 0, result.snapshots),
+                *(result.missing, result.duplicates, landed.batches if landed else 0),
                 *(result.lag, speed, round(landed.file_bytes / 1e6, 1) if landed else None),
             )
         )
@@ -191,7 +191,6 @@ def _print_example(config: SluiceConfig) -> None:
 
 
 def _print_snippets(config: SluiceConfig) -> None:
-    output.say(f"Python interpreter: {sys.executable}\n")
+    output.say(f"Python interpreter: {sys.executable}")
     for reader, text in snippets(config.catalog.name, config.catalog.properties, EXAMPLE_TABLE).items():
-        output.say(f"# {reader}")
-        output.say(text + "\n")
+        output.say(f"\n# {reader}", text)

@@ -51,7 +51,9 @@ def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
         assert "audit after both: every record is in the table once, unchanged" in done.stdout
         assert "checks of flights: complete, " in done.stdout
         assert re.search(r"before its drain: 1 row, not in the table, watermark 1.0/0:", done.stdout)
-        assert re.search(r"after it: +1 row, in the table since \d{4}-.+, watermark 1.0/0:", done.stdout)
+        assert re.search(
+            r"after its drain: +1 row, in the table since \d{4}-.+, watermark 1.0/0:", done.stdout
+        )
     assert re.search(r"compaction: [\d,]+ files became [\d,]+", first.stdout)
     assert "already there" in second.stdout
     assert "row 4: its score was 104, in the mirror it is 5000000000" in second.stdout
