@@ -38,7 +38,7 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             *(
                 again(pipeline, is_local=is_local)
                 for pipeline in pipelines
-                for again in map(_AGAIN.__getitem__, pipeline.layout.anew)
+                for again in map(_AGAIN.__getitem__, pipeline.layout.rewrite_commands)
             ),
             *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline, is_local=is_local)),
         ],

@@ -275,8 +275,8 @@ def accept_restart(
     """
 
     def follow(progress: Progress) -> Progress:
-        cdc = (progress.cdc or Cdc()).restarted(restart.firsts)
-        return replace(progress.fenced(), cdc=cdc)
+        cdc = (progress.cdc or Cdc()).with_restart(restart.firsts)
+        return replace(progress.with_fence(), cdc=cdc)
 
     return _accept(pipeline, connections, restart.progress, follow, reason)
 

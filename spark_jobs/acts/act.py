@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
-from spark_jobs.acts.changes import passed_over
+from spark_jobs.acts.changes import skip_ranges
 from spark_jobs.commit.batch_commit import BatchIntent, ChangeCommit, batch_of_change
 from spark_jobs.commit.swap import Committed, land
 from spark_jobs.config.settings import PipelineConfig
@@ -190,7 +190,7 @@ def skip(
                     start=part.start,
                     **pipeline.where,
                 )
-        return passed_over(progress, ranges, reason)
+        return skip_ranges(progress, ranges, reason)
 
     change(progress_of(table))  # before anything is logged
     return act(pipeline.name, table, connections, SKIP, reason=reason, change=change, ranges=ranges)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, spans_after_rollback
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
-from spark_jobs.protocol.progress_parts import kept_below, shapes_after_rollback, with_skipped
+from spark_jobs.protocol.progress_parts import shapes_after_rollback, skips_below, with_skipped
 from spark_jobs.protocol.source import SourceState
 
 
-def passed_over(progress: Progress, ranges: OffsetRanges, reason: str) -> Progress:
+def skip_ranges(progress: Progress, ranges: OffsetRanges, reason: str) -> Progress:
     """Return the progress after the ranges, which are recorded as skipped for the reason."""
     return replace(
         progress,
@@ -52,7 +52,7 @@ def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, 
         shaped_by=(),
         # So are its partitions' positions, and where a rebuild began; its keys stay. Which rows the source
         # has no more is not told.
-        cdc=Cdc(progress.cdc.key).restarted(starts) if progress.cdc else None,
+        cdc=Cdc(progress.cdc.key).with_restart(starts) if progress.cdc else None,
     )
 
 
@@ -81,7 +81,7 @@ def plan_rewind(progress: Progress, next_offsets: Mapping[int, int], source: Sou
     return Rewind(back, undone, undone.before(source.low))
 
 
-def rewound(
+def rewind_progress(
     progress: Progress,
     rewind: Rewind,
     last_drain: LastDrain | None,
@@ -95,7 +95,7 @@ def rewound(
     Drains and replays that were planned before are fenced; the dead letters of what is undone are owed to go.
     """
     next_offsets = {**rewind.next_offsets, **rewind.lost.ends}
-    skipped = kept_below(progress.skipped, progress.generation, rewind.next_offsets)
+    skipped = skips_below(progress.skipped, progress.generation, rewind.next_offsets)
     pending = PendingDeadLetters(attempt, rewind.undone, (), replaces=True)
     back = replace(
         progress,
@@ -112,4 +112,4 @@ def rewound(
         schema_spans=spans_after_rollback(progress.schema_spans, rewind.next_offsets),
         shaped_by=shapes_after_rollback(progress.shaped_by, rewind.next_offsets),
     )
-    return back.owing_routes(attempt, rewind.undone, {}, replaces=True) if rewind.undone else back
+    return back.with_pending_routes(attempt, rewind.undone, {}, replaces=True) if rewind.undone else back

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
-from spark_jobs.acts.changes import passed_over
+from spark_jobs.acts.changes import skip_ranges
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.tables import progress_of
@@ -76,7 +76,7 @@ def discard(
     def change(progress: Progress) -> Progress:
         if not stands_at_starts(progress, batch):
             raise fault("held-settled", owner=pipeline.name, table=batch.table, attempt=batch.attempt)
-        return passed_over(progress, batch.ranges, f"discarded: {reason}")
+        return skip_ranges(progress, batch.ranges, f"discarded: {reason}")
 
     discarded = held_batch(chosen, batch)
     kind, ranges = DISCARD, batch.ranges

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
-from spark_jobs.acts.changes import Rewind, plan_rewind, rewound
+from spark_jobs.acts.changes import Rewind, plan_rewind, rewind_progress
 from spark_jobs.acts.past_states import EarlierState, snapshot_at, state_at
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.batch_commit import BatchIntent
@@ -100,12 +100,12 @@ class _RollbackCommit(BatchIntent):
         shaped_by = shapes_after_replay(progress.shaped_by, UNKNOWN, earlier.replayed_since)
         progress = replace(progress, shaped_by=shaped_by)
         last = earlier.last_drain, earlier.last_drain_offsets
-        back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason)
+        back = rewind_progress(progress, rewind, *last, attempt=self.attempt, reason=self.reason)
         if progress.cdc is not None:
             back = replace(back, cdc=earlier.cdc or Cdc())
         if earlier.is_before_retype:
-            back = replace(back, kept_columns=tuple(each.reopened() for each in back.kept_columns))
-        recorded = back.recorded(self.attempt, rewind.undone)
+            back = replace(back, kept_columns=tuple(each.reopen() for each in back.kept_columns))
+        recorded = back.with_attempt(self.attempt, rewind.undone)
         full = {**self.summary, **batch_summary(replace(self.batch, ranges=rewind.undone))}
         return stage_rewind(table, self.to_snapshot, recorded, full)
 

@@ -112,7 +112,7 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
                 else mends.command("audit", pipeline.name),
             )
     for hole in facts.holes:
-        names, brings = mends.command("audit", pipeline.name), progress.table_layout.anew[0]
+        names, brings = mends.command("audit", pipeline.name), progress.table_layout.rewrite_commands[0]
         mend = f"{names} names the records, ./sluice {brings} brings them"
         yield Finding("the offsets are not contiguous", hole, mend)
 

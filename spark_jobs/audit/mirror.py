@@ -74,11 +74,11 @@ def audit_mirror(
     is_whole = reading.is_whole
     emptied = None if is_whole else _emptied_at(cdc)
     rows, cut_below = fold(changes, emptied, reading.restarts, is_whole=is_whole)
-    again = told_again(reading.furthest, cdc) if cdc and not is_whole else set()
+    again = behind_recorded(reading.furthest, cdc) if cdc and not is_whole else set()
     known = {key: row for key, row in rows.items() if row[PARTITION] not in again}
     judging = _Judging(reading, known, cut_below)
     for part in _live_rows(pipeline, tables.data):
-        for held in judging.concerned(part).to_pylist():
+        for held in judging.judgeable(part).to_pylist():
             judging.judge(held)
     compared = judging.finished()
     folded = reading.told - compared.rows - compared.missing
@@ -92,7 +92,7 @@ def _emptied_at(cdc: Cdc | None) -> Place | None:
     return cdc.truncated_in, cdc.truncated_below
 
 
-def told_again(furthest: Mapping[int, tuple[int, int, int]], cdc: Cdc) -> set[int]:
+def behind_recorded(furthest: Mapping[int, tuple[int, int, int]], cdc: Cdc) -> set[int]:
     """Return partitions whose events end before the recorded position: newer changes are missing.
 
     ``furthest`` is how far each was read in its source's log.
@@ -141,7 +141,7 @@ class _Reading:
     def is_whole(self) -> bool:
         """True if all records behind the rows were read."""
         progress = progress_of(self.tables.data)
-        begun = progress.begun
+        begun = progress.first_offsets
         return all(self.first[p] <= begun.get(p, 0) for p in progress.next_offsets)
 
     @property
@@ -238,7 +238,7 @@ class _Judging:
         self.compared = [name for name in check.schema.names if name not in passed_over]
         self.is_whole, self.outdated = self.reading.is_whole, self.reading.outdated
 
-    def concerned(self, part: pa.Table) -> pa.Table:
+    def judgeable(self, part: pa.Table) -> pa.Table:
         """Return the rows that can be judged: for a topic that was cut, few of a large table."""
         if self.is_whole or self.reading.restarts:
             return part

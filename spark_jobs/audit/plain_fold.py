@@ -51,7 +51,7 @@ def fold(
         event[_PLACE] = place_of(event, restarts)
         by_partition[event[PARTITION]].append(event)
     told: defaultdict[str, list[Row]] = defaultdict(list)
-    for event in chain(*(_told_first(each, is_whole) for each in by_partition.values())):
+    for event in chain(*(_without_repeats(each, is_whole) for each in by_partition.values())):
         if event[OPERATION] == TRUNCATE:
             cut_below = max(event[_PLACE], cut_below or event[_PLACE])
         else:
@@ -79,7 +79,7 @@ def place_of(row: Row, restarts: Sequence[Mapping[int, int]]) -> Place:
     return len(before), row[SEQUENCE]
 
 
-def _told_first(events: Sequence[Row], is_whole: bool) -> list[Row]:
+def _without_repeats(events: Sequence[Row], is_whole: bool) -> list[Row]:
     """Return a partition's events without repeated ones.
 
     That is what lies below a place that was told, if it was there before, or if what was there before comes
@@ -88,7 +88,7 @@ def _told_first(events: Sequence[Row], is_whole: bool) -> list[Row]:
     seen: set[tuple[str, Place]] = set()
     furthest, below, before = _NOWHERE, [], []
     for event in events:
-        place, name = _stood(event), (event[ROW_ID], event[_PLACE])
+        place, name = _position(event), (event[ROW_ID], event[_PLACE])
         below.append(_NOWHERE < place < furthest)
         before.append(name in seen)
         if before[-1] or not below[-1]:
@@ -96,7 +96,7 @@ def _told_first(events: Sequence[Row], is_whole: bool) -> list[Row]:
         furthest = max(furthest, place)
     reached, is_end, kept = _NOWHERE, not is_whole, list[Row]()
     for event, is_below, was_there in reversed([*zip(events, below, before, strict=True)]):
-        place = _stood(event)
+        place = _position(event)
         reached = max(reached, place) if was_there else reached
         is_end = is_end and (is_below or place == _NOWHERE)
         if not is_below or not (is_end or place <= reached):
@@ -104,7 +104,7 @@ def _told_first(events: Sequence[Row], is_whole: bool) -> list[Row]:
     return kept[::-1]
 
 
-def _stood(event: Row) -> tuple[int, int, int]:
+def _position(event: Row) -> tuple[int, int, int]:
     """Return the source's position, comparable with events of the same partition."""
     identity, sequence = event[_PLACE]
     return _NOWHERE if event[COMMIT_SEQUENCE] is None else (identity, event[COMMIT_SEQUENCE], sequence)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.progress_parts import kept_names
+from spark_jobs.protocol.progress_parts import old_column_names
 from spark_jobs.records.decoder import NO_SHAPING, Decoded, PlainDecoder, Shaping
 from spark_jobs.records.reading_plan import ReadingPlan
 from spark_jobs.records.row_maker import PLACE, places_of
@@ -136,7 +136,7 @@ def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) 
     # A column that is not done yet is null where its record says something.
     undone = {each.column for each in progress.kept_columns if not each.is_done}
     ignores_more = pipeline.table_schema.growth.ignores
-    kept = kept_names(progress.kept_columns) | undone
+    kept = old_column_names(progress.kept_columns) | undone
     read, tombstones = plan.format.plain, plan.format.takes_tombstones
     return RowCheck(read, plan.origin, plan.columns, ignores_more, kept, plan.shaping, tombstones)
 

@@ -35,7 +35,7 @@ def stretches_of(table: Table, source: SourceState, newest_offsets: int | None) 
     be decoded here.
     """
     progress = progress_of(table)
-    begun = progress.begun
+    begun = progress.first_offsets
     drained = {p: end - begun.get(p, 0) for p, end in progress.next_offsets.items()}
     wanted = drained if newest_offsets is None else water_fill(drained, newest_offsets)
     for partition, end in sorted(progress.next_offsets.items()):

@@ -26,7 +26,7 @@ from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import SourceChanged, fault
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState, check_identity
-from spark_jobs.protocol.work import Told
+from spark_jobs.protocol.work import Effect
 from spark_jobs.schema.iceberg_types import KEY
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _trace(facts: Facts, spot: Spot) -> Trace:
 
 def _in_tables(facts: Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace | None:
     """Return the trace of a record that has a row or a dead letter."""
-    writing = [entry for entry in entries if entry.work.told is Told.EACH]
+    writing = [entry for entry in entries if entry.work.effect is Effect.EACH]
     newest = next(iter(writing), None)
 
     def found(where: Where, why: str, place: RowPlace, table: Table) -> Trace:
@@ -187,7 +187,7 @@ def _judge_undrained(facts: Facts, spot: Spot) -> Judgement:
 def _trace_rowless(facts: Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace:
     """Return the trace of a drained offset without a row or dead letter."""
     # A redrive's ranges hold what was none of its letters.
-    redrives = [each for each in entries if each.work.told is Told.SOME]
+    redrives = [each for each in entries if each.work.effect is Effect.SOME]
     spot, entry = unjudged.spot, next((each for each in entries if each not in redrives), None)
     passed_over = _passed_over(facts, spot, entry)
     if passed_over is not None:
@@ -228,7 +228,7 @@ def traced_record(
 
 def _passed_over(facts: Facts, spot: Spot, entry: BookEntry | None) -> str | None:
     """Return who skipped the offset and why; the table records it without batch history and log too."""
-    if entry is not None and entry.work.told is Told.PASSED_OVER:
+    if entry is not None and entry.work.effect is Effect.PASSED_OVER:
         return f"{entry.actor} skipped it ({entry.kind}): {entry.reason}"
     for skip in progress_of(facts.table).skipped:
         is_it = (skip.generation, skip.partition) == (spot.generation, spot.partition)

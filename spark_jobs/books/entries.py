@@ -12,7 +12,7 @@ from spark_jobs.config.values import BOOKS_TABLE
 from spark_jobs.protocol.batch import BatchCounts
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.protocol.work import Told, Work, work_of
+from spark_jobs.protocol.work import Effect, Work, work_of
 from spark_jobs.txlog.entries import (
     PHASE_NUMBERS,
     Attempt,
@@ -68,12 +68,12 @@ class BookEntry:
     @property
     def skipped(self) -> int:
         """Offsets that an operator skipped: they have no row, dead letter, tombstone or gap."""
-        return self.ranges.records if self.is_landed and self.work.told is Told.PASSED_OVER else 0
+        return self.ranges.records if self.is_landed and self.work.effect is Effect.PASSED_OVER else 0
 
     @property
     def offsets(self) -> int:
         """Number of offsets covered; for a redrive, of its dead letters, which lie among others."""
-        return self.counts.balance.offsets if self.work.told is Told.SOME else self.ranges.records
+        return self.counts.balance.offsets if self.work.effect is Effect.SOME else self.ranges.records
 
 
 def is_due(finished_attempts: int, *, due_attempts: int = DEFAULT_DUE_ATTEMPTS) -> bool:

@@ -72,7 +72,7 @@ def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: st
     if pipeline.notify.webhook is None:
         return log.read(table_uuid, log.finished(table_uuid)[:MAX_FOLDED_ATTEMPTS])
     warn_of_owed(pipeline, send_owed(pipeline, connections))
-    untold = frozenset(log.untold(table_uuid))
+    untold = frozenset(log.without_notice(table_uuid))
     finished = sorted(log.finished(table_uuid), key=untold.__contains__)
     attempts = log.read(table_uuid, finished[:MAX_FOLDED_ATTEMPTS])
     return tuple(attempt for attempt in attempts if not owes_notice(attempt))

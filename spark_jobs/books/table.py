@@ -123,7 +123,7 @@ class _FoldCommit:
         """Stage it on the table just loaded."""
         data_files = [to_data_file(file, table.metadata) for file in self.write(table)]
         connections.fail_points.reach("checkpoint.after-files")
-        recorded = progress_of(table).recorded(self.attempt)
+        recorded = progress_of(table).with_attempt(self.attempt)
         return stage_append(table, data_files, recorded, attempt_summary(self.attempt))
 
     def missing(self, table: Table) -> frozenset[str]:

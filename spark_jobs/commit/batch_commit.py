@@ -79,7 +79,7 @@ class ChangeCommit(BatchIntent):
         """Stage it on the table just loaded."""
         check_anchor(table)
         progress = progress_of(table)
-        changed = self.change(progress).recorded(self.attempt, self.batch.ranges)
+        changed = self.change(progress).with_attempt(self.attempt, self.batch.ranges)
         if self.pays_first:
             commit_pending(connections, self.identifier, progress, self.summary)
         return stage_append(table, (), changed, {**self.summary, **batch_summary(self.batch)})
@@ -110,7 +110,7 @@ class FilesCommit(BatchIntent):
         """Return the number of tries, lost to other commits, that may have left files."""
         return committed.retries
 
-    def moved(self, progress: Progress) -> SluiceError:
+    def conflict(self, progress: Progress) -> SluiceError:
         """Return the error for a batch that no longer fits the table."""
         return overtaken(self.batch, progress)
 
@@ -128,7 +128,7 @@ class FilesCommit(BatchIntent):
         """Return the files with this table's field ids."""
         return [to_data_file(file, table.metadata) for file in self.written.data_files]
 
-    def begun(
+    def progress_at_start(
         self, table: Table, connections: CatalogAccess, fits: Callable[[Progress, Batch], bool]
     ) -> Progress:
         """Return the progress of the table just loaded, if the batch ``fits`` it and no files are pending.
@@ -140,7 +140,7 @@ class FilesCommit(BatchIntent):
             raise fault("table-replaced.during-commit", table=self.identifier, batch=self.batch.batch_id)
         progress = progress_of(table)
         if not fits(progress, self.batch):
-            raise self.moved(progress)
+            raise self.conflict(progress)
         check_anchor(table)
         commit_pending(connections, self.identifier, progress, self.written.summary)
         return progress
@@ -156,7 +156,7 @@ class DrainCommit(FilesCommit, work=DRAIN):
         """See ``FilesCommit``: only mirrors write files here."""
         return committed.retries if committed.progress.table_layout.keeps_newest else 0
 
-    def moved(self, progress: Progress) -> SluiceError:
+    def conflict(self, progress: Progress) -> SluiceError:
         """See ``FilesCommit``."""
         is_back = self.batch.epoch < progress.rollbacks
         return fault(
@@ -170,7 +170,7 @@ class DrainCommit(FilesCommit, work=DRAIN):
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
-        progress = self.begun(table, connections, stands_at_starts)
+        progress = self.progress_at_start(table, connections, stands_at_starts)
         last_drain = LastDrain(
             self.attempt,
             self.committed_at_ms,
@@ -179,8 +179,8 @@ class DrainCommit(FilesCommit, work=DRAIN):
             CommitSummary(self.written.summary).valid_through_ms,
         )
         pending = _pending(self.batch, self.written) if self.written.dead_letter_files else None
-        advanced = progress.advanced(self.batch, pending, last_drain).read_by(self.schemas)
-        advanced = advanced.owing_routes(self.attempt, self.batch.ranges, self.written.routed_files)
+        advanced = progress.after_batch(self.batch, pending, last_drain).with_schemas(self.schemas)
+        advanced = advanced.with_pending_routes(self.attempt, self.batch.ranges, self.written.routed_files)
         swap: Swap = progress.table_layout.stage(table, self, advanced)
         return swap
 
@@ -212,17 +212,17 @@ class ReplayCommit(FilesCommit, work=REPLAY):
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
-        progress = self.begun(table, connections, may_replay)
+        progress = self.progress_at_start(table, connections, may_replay)
         # What is elsewhere of the range goes with its rows: a replay always owes these commits.
-        replayed = progress.replayed(self.batch, _pending(self.batch, self.written, replaces=True))
-        owing = replayed.owing_routes(
+        replayed = progress.after_replay(self.batch, _pending(self.batch, self.written, replaces=True))
+        owing = replayed.with_pending_routes(
             self.attempt, self.batch.ranges, self.written.routed_files, replaces=True
         )
         return stage_replace(
             table,
             ReplacedOffsets.of(self.batch.generation, self.batch.ranges),
             self.files(table),
-            progress=owing.read_by(self.schemas),
+            progress=owing.with_schemas(self.schemas),
             summary=self.summary,
             rewriter=self.rewriter,
         )
@@ -241,15 +241,17 @@ class RedriveCommit(FilesCommit, work=REDRIVE):
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
-        progress = self.begun(table, connections, may_replay)
+        progress = self.progress_at_start(table, connections, may_replay)
         if self.batch.letters is None:
             raise overtaken(self.batch, progress)
         places = saved_coordinates(connections.state, self.batch.letters)
         named = places.ranges if len(places) <= MOST_NAMED else None
-        redriven = progress.redriven(self.batch, self.written.dead_letter_files, named)
+        redriven = progress.after_redrive(self.batch, self.written.dead_letter_files, named)
         # In the epoch that it raises, as its letters: so it owes every table that, with or without a row.
-        owing = redriven.owing_routes(self.attempt, NO_RANGES, self.written.routed_files, replaces=True)
-        return stage_append(table, self.files(table), owing.read_by(self.schemas), self.summary)
+        owing = redriven.with_pending_routes(
+            self.attempt, NO_RANGES, self.written.routed_files, replaces=True
+        )
+        return stage_append(table, self.files(table), owing.with_schemas(self.schemas), self.summary)
 
 
 @dataclass(frozen=True)
@@ -265,10 +267,10 @@ class RebuildCommit(FilesCommit, work=REBUILD):
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
-        self.begun(table, connections, is_in_epoch)
+        self.progress_at_start(table, connections, is_in_epoch)
         if self.columns is None:
             return self._staged(table)
-        return self.columns.sent_with(self._staged(self.columns.on(table)), table)
+        return self.columns.as_sent(self._staged(self.columns.on(table)), table)
 
     def _staged(self, table: Table) -> Swap:
         progress, ranges = progress_of(table), self.batch.ranges
@@ -281,9 +283,11 @@ class RebuildCommit(FilesCommit, work=REBUILD):
             _pending(self.batch, self.written, replaces=True),
             ranges=OffsetRanges.between(ranges.starts, ends),
         )
-        rebuilt = progress.advanced(self.batch, pending, last_drain).fenced().read_by(self.schemas)
+        rebuilt = (
+            progress.after_batch(self.batch, pending, last_drain).with_fence().with_schemas(self.schemas)
+        )
         kept = tuple(each for each in progress.skipped if each.generation != progress.generation)
-        rebuilt = replace(rebuilt, skipped=kept, cdc=(progress.cdc or Cdc()).anew(ranges.starts))
+        rebuilt = replace(rebuilt, skipped=kept, cdc=(progress.cdc or Cdc()).at_starts(ranges.starts))
         return stage_rebuilt(table, self.attempt, self.written.data_files, rebuilt, self.summary)
 
 

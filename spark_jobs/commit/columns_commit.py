@@ -154,12 +154,12 @@ class PlannedColumns:
         as_planned = metadata.model_copy(update=changes)
         return Table(table.name(), as_planned, table.metadata_location, table.io, table.catalog)
 
-    def and_more(self, lacks: Callable[[Table], Evolution]) -> Table:
+    def plan_more(self, lacks: Callable[[Table], Evolution]) -> Table:
         """Plan further columns on top of the planned ones, and return the planned table."""
         self.evolutions.append(lacks(self.on(self.base)))
         return self.on(self.base)
 
-    def sent_with(self, swap: Swap, table: Table) -> Swap:
+    def as_sent(self, swap: Swap, table: Table) -> Swap:
         """Return a swap staged on the planned table, to be sent to the current one."""
         metadata = table.metadata
         is_as_it_was = (

@@ -14,7 +14,13 @@ from pyiceberg.table.snapshots import ancestors_of
 
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.columns_commit import commit_columns
-from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, affected_files, kept_prefix, stage_replace
+from spark_jobs.commit.replace import (
+    ReplacedOffsets,
+    Rewriter,
+    affected_files,
+    rewritten_prefix,
+    stage_replace,
+)
 from spark_jobs.commit.swap import CatalogAccess, Committed, Swap, land, stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.commit.table_creation import (
@@ -61,7 +67,7 @@ if TYPE_CHECKING:
 # Dead letters that a debt puts back into their table, beside the files it names.
 
 
-def returning(
+def restore_dead_letters(
     connections: CatalogAccess, table: Table, generation: int, pending: PendingDeadLetters, rewriter: Rewriter
 ) -> Iterator[WrittenFile]:
     """Write restored dead letters, except those that already exist. Raises as ``read_dead_letters``."""
@@ -120,7 +126,7 @@ class _PendingCommit:
         pending = self.pending
         advanced = _advanced(table, self.progress, pending)
         generation = self.progress.generation
-        back = returning(connections, table, generation, pending, self.rewriter)
+        back = restore_dead_letters(connections, table, generation, pending, self.rewriter)
         files = [to_data_file(file, table.metadata) for file in (*self._pending(table), *back)]
         full = {**self.summary, **offsets_summary(pending.attempt, pending.ranges)}
         if not pending.replaces:
@@ -275,7 +281,7 @@ def _sweep_rewritten(connections: CatalogAccess, intent: _PendingCommit) -> None
     with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, intent.identifier)
         if table is not None:
-            sweep_prefix(table, kept_prefix(intent.attempt, table))
+            sweep_prefix(table, rewritten_prefix(intent.attempt, table))
 
 
 def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progress: Progress) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
 
-def kept_prefix(attempt: str, table: Table) -> str:
+def rewritten_prefix(attempt: str, table: Table) -> str:
     """Return the file name prefix of files rewritten by any run of an attempt.
 
     The table is part of it: one sweeps its own, and several may share a folder.
@@ -111,7 +111,7 @@ class Rewriter:
             raise storage_error(error, "reading a data file", file=task.file.file_path) from error
 
     def _write(self, table: Table, rows: Iterable[pa.Table]) -> tuple[WrittenFile, ...]:
-        return write_files(table, f"{kept_prefix(self.attempt, table)}{uuid.uuid4().hex[:8]}", rows)
+        return write_files(table, f"{rewritten_prefix(self.attempt, table)}{uuid.uuid4().hex[:8]}", rows)
 
 
 def stage_replace(

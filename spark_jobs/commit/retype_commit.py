@@ -47,9 +47,9 @@ class TableChange(BatchIntent):
         check_anchor(table)
         commit_pending(connections, self.identifier, progress_of(table), self.summary)
         change, progress = self.change(table)
-        paid = replace(progress.fenced(), pending_dead_letters=None, owed_routes=None)
+        paid = replace(progress.with_fence(), pending_dead_letters=None, owed_routes=None)
         summary = {**self.summary, **batch_summary(self.batch)}
-        return stage_change(table, change, paid.recorded(self.attempt), summary)
+        return stage_change(table, change, paid.with_attempt(self.attempt), summary)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class RetypeFileCommit(BatchIntent):
 
         added = [to_data_file(file, table.metadata) for file in self._written]
         exchange = partial(exchange_files, dropped=(task.file,), added=added)
-        recorded = progress.recorded(self.attempt)
+        recorded = progress.with_attempt(self.attempt)
         return stage(table, exchange, recorded, {**self.summary, **batch_summary(self.batch)})
 
     def _write(self, table: Table, task: FileScanTask) -> tuple[WrittenFile, ...]:

@@ -127,13 +127,13 @@ def create_dead_letter_table(
                 COMMENT: f"Created by Sluice for records that could not become rows of {identifier}",
             },
             location=location,
-            progress=unknowing(progress),
+            progress=receiving_progress(progress),
         )
     _refuse_older_dead_letters(catalog, table, identifier, progress)
     return table
 
 
-def unknowing(progress: Progress) -> Progress:
+def receiving_progress(progress: Progress) -> Progress:
     """Return the initial progress of a table that receives rows of a table with this progress."""
     return replace(
         progress,
@@ -272,7 +272,7 @@ def create_routed_table(
                 COMMENT: f"Created by Sluice for rows that are routed here from {'.'.join(own.name())}",
             },
             location=location,
-            progress=replace(unknowing(progress_of(own)), routed_from=str(own.metadata.table_uuid)),
+            progress=replace(receiving_progress(progress_of(own)), routed_from=str(own.metadata.table_uuid)),
             order=sort_order(columns, sort_by),
         )
     refuse_other_origin(table, str(own.metadata.table_uuid))

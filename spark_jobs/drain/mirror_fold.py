@@ -127,7 +127,7 @@ def live_rows(run: BatchRun, table: Table, written: Written, columns: Sequence[s
 def _folded(run: BatchRun, table: Table, written: Written) -> Folded:
     cdc = progress_of(table).cdc or Cdc()
     if run.batch.kind.kept(table) is None:
-        cdc = cdc.anew(run.batch.ranges.starts)
+        cdc = cdc.at_starts(run.batch.ranges.starts)
     return fold(events_of(table, written.data_files), cdc)
 
 

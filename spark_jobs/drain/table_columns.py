@@ -180,7 +180,7 @@ def plan_columns(
         return None
     _tell(pipeline, (f"{name} becomes {type_text(kind)}" for name, kind in types.items()))
     planned = PlannedColumns(table, types)
-    planned.and_more(_Lacks(replace(plan, takes_all_but=frozenset()), connections, evidence))
+    planned.plan_more(_Lacks(replace(plan, takes_all_but=frozenset()), connections, evidence))
     return planned
 
 
@@ -188,7 +188,7 @@ def with_columns_for(run: BatchRun, plan: ReadingPlan, evidence: Evidence) -> Ta
     """Add the columns that splits need, and return the current table."""
     lacks = _Lacks(plan, run.connections, evidence)
     if run.columns is not None:
-        return run.columns.and_more(lacks)
+        return run.columns.plan_more(lacks)
     table = lacks.committed()
     run.connections.fail_points.reach("drain.after-columns")
     return table

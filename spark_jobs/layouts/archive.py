@@ -20,8 +20,8 @@ class Archive(Flat):
     tells_source_events = False
     stored = "archive"
     clash = "column-clash"
-    anew = ("replay",)
-    dead_letters_anew = ("replay", "--all")
+    rewrite_commands = ("replay",)
+    dead_letter_commands = ("replay", "--all")
     partitions = ("_kafka_partition",)  # a file is of one of Kafka's
     key_is_binary = True
     rows = Above("records.layouts.archive.archive")

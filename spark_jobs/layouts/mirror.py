@@ -44,8 +44,8 @@ class Mirror(Changes):
         "hot": "Set hot: false: newer records in Kafka change rows that are already in the table.",
     }
     no_row_may_go = "Set on_failure: hold: without its newest change a row would be wrong."
-    anew = ("rebuild",)
-    dead_letters_anew = ("rebuild",)
+    rewrite_commands = ("rebuild",)
+    dead_letter_commands = ("rebuild",)
     own_checks = frozenset({"exact"})
     # A drain deletes rows of files that compaction writes anew, which Iceberg then refuses.
     of_drains = frozenset({"compaction"})

@@ -56,7 +56,7 @@ def source_events(pipeline: PipelineConfig, connections: Connections, newest_off
     without_rows += sum(
         each.end - each.start for each in progress.skipped if each.generation == progress.generation
     )
-    begun = progress.begun
+    begun = progress.first_offsets
     kept = {p: end - starts.get(p, end) for p, end in progress.next_offsets.items()}
     wanted = water_fill(kept, newest_offsets)
     window = {p: end - wanted[p] for p, end in progress.next_offsets.items() if wanted[p]}

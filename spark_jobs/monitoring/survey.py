@@ -23,7 +23,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import ColumnMap, Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.protocol.work import Settler
-from spark_jobs.recovery.decide import HeldBatch, held_batch, left_to
+from spark_jobs.recovery.decide import HeldBatch, attempts_of, held_batch
 from spark_jobs.txlog.entries import Attempt, is_waiting
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt
     progress = progress_from_properties(data.properties, table=".".join(data.name()))
     if progress.paused is not None:
         return ()
-    attempts = left_to(Settler.DRAIN, unfinished)
+    attempts = attempts_of(Settler.DRAIN, unfinished)
     return tuple(attempt for attempt in attempts if not is_waiting(attempt, progress))
 
 
@@ -320,7 +320,7 @@ def _owed_notices(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tup
     """Return the number of attempts without a mark of their notice, and the oldest pending one."""
     if pipeline.notify.webhook is None:
         return 0, None
-    unmarked = store.untold(uuid)
+    unmarked = store.without_notice(uuid)
     return len(unmarked), next(filter(owes_notice, store.read_each(uuid, unmarked)), None)
 
 

@@ -147,7 +147,7 @@ def send_owed(
     to_receiver = receiver_of(pipeline.notify, "webhook")
     log, table_uuid = connections.txlog, str(table.metadata.table_uuid)
     sent = NoticesSent()
-    for attempt in filter(owes_notice, log.read_each(table_uuid, log.untold(table_uuid))):
+    for attempt in filter(owes_notice, log.read_each(table_uuid, log.without_notice(table_uuid))):
         if is_over():
             return replace(sent, owing="the run ended before they were sent")
         posted = _send(to_receiver, attempt, table, connections)

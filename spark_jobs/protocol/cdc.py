@@ -89,7 +89,7 @@ class Cdc:
     source: str | None = None
     is_spelled: bool = False
 
-    def anew(self, begins: Mapping[int, int]) -> Cdc:
+    def at_starts(self, begins: Mapping[int, int]) -> Cdc:
         """Return the state for a fold that begins at these offsets, without the restarts before them."""
         later = (
             firsts
@@ -103,6 +103,6 @@ class Cdc:
         """Return the offsets of the source's last restart by partition; empty if there was none."""
         return self.restarts[-1] if self.restarts else {}
 
-    def restarted(self, firsts: Mapping[int, int]) -> Cdc:
+    def with_restart(self, firsts: Mapping[int, int]) -> Cdc:
         """Return this state with one more restart of the source, which begins at these offsets."""
         return replace(self, restarts=(*self.restarts, dict(firsts)))

@@ -191,7 +191,7 @@ class Progress(ActState):
     cdc: Cdc | None = None
 
     @property
-    def begun(self) -> dict[int, int]:
+    def first_offsets(self) -> dict[int, int]:
         """Return the first offset of the current rows, by partition."""
         return {**self.starts, **(self.cdc.began if self.cdc else {})}
 
@@ -221,7 +221,7 @@ class Progress(ActState):
         attempt, known = self.last_drain.attempt, self.last_drain_offsets
         return known.ranges if known and known.attempt == attempt else self.ranges_of(attempt)
 
-    def recorded(self, attempt: str, ranges: OffsetRanges = NO_RANGES) -> Progress:
+    def with_attempt(self, attempt: str, ranges: OffsetRanges = NO_RANGES) -> Progress:
         """Return the progress with one more landed attempt; earlier ones lose their ranges.
 
         With thousands of partitions they would be most of what every commit writes.
@@ -230,7 +230,7 @@ class Progress(ActState):
         commits = (*before, CommitRecord(attempt, ranges))
         return replace(self, last_commits=commits[-LAST_COMMITS_KEPT:])
 
-    def advanced(
+    def after_batch(
         self, batch: Batch, dead_letters: PendingDeadLetters | None, last_drain: LastDrain | None = None
     ) -> Progress:
         """Return the progress after ``batch`` lands; the caller that stages it sets ``anchor``.
@@ -244,7 +244,7 @@ class Progress(ActState):
         is_same = (batch.cluster_id, batch.topic_id) == (self.cluster_id, self.topic_id)
         epochs = {p: (ends[p], epoch) for p, epoch in batch.leader_epochs.items() if is_same}
         return replace(
-            self.recorded(batch.attempt, batch.ranges),
+            self.with_attempt(batch.attempt, batch.ranges),
             next_offsets={**self.next_offsets, **ends},
             starts={**starts, **self.starts},
             cluster_id=self.cluster_id or batch.cluster_id,
@@ -260,10 +260,10 @@ class Progress(ActState):
             ),
         )
 
-    def replayed(self, batch: Batch, dead_letters: PendingDeadLetters) -> Progress:
+    def after_replay(self, batch: Batch, dead_letters: PendingDeadLetters) -> Progress:
         """Return the progress after a replay lands: offsets stay, other replays of its epoch are fenced."""
         return replace(
-            self.recorded(batch.attempt, batch.ranges),
+            self.with_attempt(batch.attempt, batch.ranges),
             replay_epoch=self.replay_epoch + 1,
             pending_dead_letters=dead_letters,
             owed_routes=None,
@@ -271,7 +271,7 @@ class Progress(ActState):
             shaped_by=kept.shapes_after_replay(self.shaped_by, batch.shaped_by, batch.ranges),
         )
 
-    def owing_routes(
+    def with_pending_routes(
         self,
         attempt: str,
         ranges: OffsetRanges,
@@ -290,7 +290,7 @@ class Progress(ActState):
             owed_routes=PendingRoutes(attempt, ranges, every, replaces) if every else None,
         )
 
-    def redriven(
+    def after_redrive(
         self, batch: Batch, again: Sequence[WrittenFile], coordinates: Sequence[OffsetRange] | None
     ) -> Progress:
         """Return the progress after a redrive of ``batch``.
@@ -302,7 +302,7 @@ class Progress(ActState):
             batch.attempt, NO_RANGES, tuple(again), replaces=True, redriven=batch.letters
         )
         return replace(
-            self.recorded(batch.attempt),
+            self.with_attempt(batch.attempt),
             replay_epoch=self.replay_epoch + 1,
             redrives=self.redrives + 1,
             pending_dead_letters=pending,
@@ -310,7 +310,7 @@ class Progress(ActState):
             shaped_by=kept.shapes_after_redrive(self.shaped_by, batch.shaped_by, coordinates, batch.ranges),
         )
 
-    def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:
+    def with_schemas(self, schemas: Mapping[SchemaKey, str]) -> Progress:
         """Return the progress with these schema digests added."""
         return replace(self, schemas={**schemas, **self.schemas}) if schemas else self
 
@@ -318,7 +318,7 @@ class Progress(ActState):
         """Return the schemas of records without a schema id after ``batch`` has landed."""
         return batch.kind.spans_after(self.schema_spans, batch.read_by, batch.ranges.starts)
 
-    def fenced(self) -> Progress:
+    def with_fence(self) -> Progress:
         """Return the progress after which no earlier planned drain or replay can land."""
         return replace(self, rollbacks=self.rollbacks + 1, replay_epoch=self.replay_epoch + 1)
 

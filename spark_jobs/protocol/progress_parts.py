@@ -32,16 +32,16 @@ class KeptColumn:
     next_offsets: dict[int, int] = field(default_factory=dict)
     is_done: bool = False
 
-    def reopened(self) -> KeptColumn:
+    def reopen(self) -> KeptColumn:
         """Return the column with its change of type unfinished again, after a rollback to rows before it."""
         return replace(self, is_done=False)
 
-    def done(self) -> KeptColumn:
+    def finish(self) -> KeptColumn:
         """Return the column with its change of type finished."""
         return replace(self, is_done=True)
 
 
-def kept_names(kept: Iterable[KeptColumn]) -> frozenset[str]:
+def old_column_names(kept: Iterable[KeptColumn]) -> frozenset[str]:
     """Return the names of old columns: no record is decoded into them or compared with them."""
     return frozenset(each.kept for each in kept)
 
@@ -85,7 +85,7 @@ def with_skipped(
     return tuple(joined)
 
 
-def kept_below(skips: Iterable[Skip], generation: int, next_offsets: Mapping[int, int]) -> tuple[Skip, ...]:
+def skips_below(skips: Iterable[Skip], generation: int, next_offsets: Mapping[int, int]) -> tuple[Skip, ...]:
     """Return the skips that remain when a generation is set back to ``next_offsets``."""
     kept: list[Skip] = []
     for skip in skips:

@@ -261,4 +261,4 @@ def with_dead_letters(letters: Progress, progress: Progress, pending: PendingDea
         routed_from=letters.routed_from,
         last_drain_offsets=None,  # a drain without dead letters leaves none here
     )
-    return advanced.recorded(pending.attempt, pending.ranges)
+    return advanced.with_attempt(pending.attempt, pending.ranges)

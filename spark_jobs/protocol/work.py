@@ -66,7 +66,7 @@ class Touched(StrEnum):
     ANY = auto()
 
 
-class Told(StrEnum):
+class Effect(StrEnum):
     """Consequence of a landed commit for the offsets of its ranges."""
 
     NOTHING = auto()
@@ -116,7 +116,7 @@ class Work:
 
     name: str
     touches: Touched = Touched.ITS_FILES
-    told: Told = Told.NOTHING
+    effect: Effect = Effect.NOTHING
     checks: tuple[Check, ...] = (Check.OFFSETS, Check.DEAD_LETTERS)
     asks_anew: bool = True
     writes_files: bool = True
@@ -137,8 +137,8 @@ class Work:
         """Pickle it by name, so that each process has one instance."""
         return _named, (self.name,)
 
-    def new(self, told: _T) -> _T | None:  # noqa: ARG002  (of drains)
-        """Return ``told`` if its offsets are new to the table, otherwise None."""
+    def new(self, value: _T) -> _T | None:  # noqa: ARG002  (of drains)
+        """Return ``value`` if its offsets are new to the table, otherwise None."""
         return None
 
     def kept(self, table: _T) -> _T | None:
@@ -228,8 +228,8 @@ class Layout(str):
 
     # What makes rows anew and what mended dead letters, the acts that it refuses, and the kinds of upkeep
     # that no drain may run beside.
-    anew: ClassVar[tuple[mends.CommandName, ...]] = ("replay", "redrive")
-    dead_letters_anew: ClassVar[tuple[mends.CommandName, *tuple[str, ...]]] = ("redrive",)
+    rewrite_commands: ClassVar[tuple[mends.CommandName, ...]] = ("replay", "redrive")
+    dead_letter_commands: ClassVar[tuple[mends.CommandName, *tuple[str, ...]]] = ("redrive",)
     refused: ClassVar[Mapping[str, Callable[..., SluiceError]]] = {
         "rebuild": lambda **at: fault("not-a-mirror", **at),
         "export": lambda **at: fault("export-needs-archive", **at),

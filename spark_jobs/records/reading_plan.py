@@ -21,7 +21,7 @@ from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.progress_parts import kept_names
+from spark_jobs.protocol.progress_parts import old_column_names
 from spark_jobs.records.decoder import Decoder, Format, Shaping, configured_forms, shaping_of
 from spark_jobs.records.layouts.change_columns import ChangeColumns
 from spark_jobs.records.layouts.changes import takes_all_types
@@ -230,7 +230,7 @@ class ReadingPlan:
             {name: column for name, column in own.items() if name in letters.names},
             self.growth,
             self.format.takes_tombstones,
-            kept_names(self.progress.kept_columns),
+            old_column_names(self.progress.kept_columns),
         )
 
     def first(self, evidence: Evidence) -> tuple[Evolution, tuple[str, ...]]:

@@ -49,7 +49,7 @@ class Verdict:
     reason: str
 
 
-def left_to(settler: Settler, attempts: Iterable[Attempt]) -> list[Attempt]:
+def attempts_of(settler: Settler, attempts: Iterable[Attempt]) -> list[Attempt]:
     """Return the unfinished attempts for this settler; drains also settle unreadable ones.
 
     A replay may be alive beside a drain: the next replay settles it, and no drain waits for it.

@@ -35,9 +35,9 @@ from spark_jobs.recovery.decide import (
     LeftAttempt,
     RecoveryResult,
     Verdict,
+    attempts_of,
     decide,
     held_batch,
-    left_to,
 )
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.paths import normalise_path
@@ -74,7 +74,7 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     check_properties(table)
     recovery.commit_pending(progress_of(table))
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
-    return recovery.settle_all(left_to(Settler.DRAIN, unfinished))
+    return recovery.settle_all(attempts_of(Settler.DRAIN, unfinished))
 
 
 def settle_replays(

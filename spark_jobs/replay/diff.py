@@ -19,7 +19,7 @@ from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.record_offsets import routed_rows
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
-from spark_jobs.protocol.progress_parts import kept_names
+from spark_jobs.protocol.progress_parts import old_column_names
 from spark_jobs.records.row_maker import placed_rows
 from spark_jobs.replay.trial_rows import TrialRows
 from spark_jobs.schema.declared import check_declared
@@ -109,7 +109,7 @@ class _Differ:
         self._tables, self._table = tables, (table := tables.data)
         self._rows = TrialRows(pipeline, connections, table)
         self.found = ReplayDiff(columns_added=self._rows.columns_added)
-        self._not_compared = _NOT_COMPARED | kept_names(progress_of(table).kept_columns)
+        self._not_compared = _NOT_COMPARED | old_column_names(progress_of(table).kept_columns)
         self._not_compared |= pipeline.layout.not_compared
 
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:

@@ -118,7 +118,7 @@ def rebuild(
 def _starts(
     pipeline: PipelineConfig, progress: Progress, source: SourceState, *, force: bool
 ) -> dict[int, int]:
-    begun = progress.begun | (progress.cdc.latest_begin if progress.cdc else {})
+    begun = progress.first_offsets | (progress.cdc.latest_begin if progress.cdc else {})
     first = {p: begun.get(p, source.low.get(p, 0)) for p in source.end}
     lost = {p: low for p, low in source.low.items() if low > first.get(p, low)}
     if lost and not force:

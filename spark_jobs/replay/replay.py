@@ -25,7 +25,7 @@ from spark_jobs.protocol.source import has_passed
 from spark_jobs.protocol.work import Settler
 from spark_jobs.protocol.works.changes import CANCEL
 from spark_jobs.protocol.works.replay import REPLAY
-from spark_jobs.recovery.decide import RecoveryResult, left_to
+from spark_jobs.recovery.decide import RecoveryResult, attempts_of
 from spark_jobs.recovery.recover import settle_replays
 from spark_jobs.replay.plan import plan_replay
 from spark_jobs.replay.ranges import cut_into_batches
@@ -113,7 +113,7 @@ def settle_left_replays(
     if table is None:
         return RecoveryResult()
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
-    replays = left_to(Settler.REPLAY, unfinished)
+    replays = attempts_of(Settler.REPLAY, unfinished)
     attempts = [a for a in replays if before_us is None or a.started_at_us < before_us]
     if not attempts:
         return RecoveryResult()

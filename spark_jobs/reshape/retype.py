@@ -227,7 +227,7 @@ def _refitted(rows: pa.Table, *, kept: KeptColumn, pipeline: PipelineConfig) -> 
 
 
 def _done(column: str, progress: Progress) -> Progress:
-    columns = (each.done() if each.column == column else each for each in progress.kept_columns)
+    columns = (each.finish() if each.column == column else each for each in progress.kept_columns)
     return replace(progress, kept_columns=tuple(columns))
 
 

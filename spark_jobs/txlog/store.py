@@ -79,7 +79,7 @@ class TxlogStore:
         """Return uuids of attempts that may be folded into the batch history; one listing, no reads."""
         return tuple(attempt for attempt, names in self._names(table_uuid).items() if is_finished(names))
 
-    def untold(self, table_uuid: str) -> tuple[str, ...]:
+    def without_notice(self, table_uuid: str) -> tuple[str, ...]:
         """Return uuids of completed attempts without an entry about their notice, oldest first; no reads."""
         begun = {
             attempt: min(names.values())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.acts.changes import passed_over
+from spark_jobs.acts.changes import skip_ranges
 from spark_jobs.commit.anchor import check_anchor, check_properties
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRanges
@@ -154,7 +154,7 @@ def test_acts_on_a_table_that_drained_nothing_leave_nothing_to_look_for(sqlite_l
     lake = sqlite_lake
     lake.make_table()
     skipped = OffsetRanges.between({0: 0}, {0: 5})
-    lake.act(lambda progress: passed_over(progress, skipped, "lost"))
+    lake.act(lambda progress: skip_ranges(progress, skipped, "lost"))
     lake.compact()
     _keep_only_main(lake)
     check_anchor(lake.load())

@@ -57,7 +57,7 @@ class Replacing:
             table,
             self.replaced,
             [to_data_file(file, table.metadata) for file in self.files],
-            progress=progress_of(table).recorded(self.attempt),
+            progress=progress_of(table).with_attempt(self.attempt),
             summary={"sluice.attempt": self.attempt},
             rewriter=self.rewriter,
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _staged(planned: PlannedColumns, table: Table) -> Swap:
     to_be = planned.on(table)
     mirror = replace(progress_of(to_be), layout="mirror")
-    return planned.sent_with(stage_append(to_be, (), mirror, {}), table)
+    return planned.as_sent(stage_append(to_be, (), mirror, {}), table)
 
 
 def _names(lake: Lake, snapshot_id: int | None = None) -> set[str | None]:

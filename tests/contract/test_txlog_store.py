@@ -162,10 +162,10 @@ def test_word_of_a_notice_after_the_fold_is_no_unfinished_attempt(store: TxlogSt
     """A sender that was slower than the fold leaves a mark alone: the next fold takes it away."""
     batch = make_batch()
     write(store, batch)
-    assert store.untold(TABLE_UUID) == ("attempt-a",)
+    assert store.without_notice(TABLE_UUID) == ("attempt-a",)
     store.delete_attempts(TABLE_UUID, ["attempt-a"])
     store.append(TABLE_UUID, batch, Notified("delivered", "r", 1), reached=6)
-    assert (uuids(store), store.untold(TABLE_UUID)) == ([], ())
+    assert (uuids(store), store.without_notice(TABLE_UUID)) == ([], ())
     assert store.finished(TABLE_UUID) == ("attempt-a",)
     store.delete_attempts(TABLE_UUID, ["attempt-a"])
     assert store.finished(TABLE_UUID) == ()

@@ -179,7 +179,7 @@ def test_letters_that_an_earlier_version_put_back_come_in(lab: Lab) -> None:
             connections,
             CANCEL,
             reason="as a rollback left it",
-            change=lambda now: replace(now.fenced().recorded("then"), pending_dead_letters=owed),
+            change=lambda now: replace(now.with_fence().with_attempt("then"), pending_dead_letters=owed),
         )
         with pytest.raises(RetryableError) as waits:
             _places(lab)

@@ -115,7 +115,7 @@ def test_after_an_accepted_restart_positions_count_anew(seed: int) -> None:
     while taken != (ends := {p: chance.randint(taken[p], firsts[p]) for p in log}):
         taken = mirror.take(log, taken, ends)
     source.restored(backup)
-    mirror.cdc = mirror.cdc.restarted(firsts)
+    mirror.cdc = mirror.cdc.with_restart(firsts)
     tell(source.snapshot())
     tell(source.changes(20))
     while any(taken[p] < len(log[p]) for p in log):
@@ -124,7 +124,7 @@ def test_after_an_accepted_restart_positions_count_anew(seed: int) -> None:
     found = {key: (told.score, note) for key, (told, note) in mirror.rows.items()}
     assert found == {int(key): (row["score"], row["note"]) for key, row in plain.items()}
     again = Mirror()
-    again.cdc = mirror.cdc.anew(firsts)
+    again.cdc = mirror.cdc.at_starts(firsts)
     assert again.cdc.restarts == ()
     again.take(log, firsts, {p: len(log[p]) for p in log})
     assert {key: (told.score, note) for key, (told, note) in again.rows.items()} == source.rows

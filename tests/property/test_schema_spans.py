@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.acts.changes import Rewind, follow_source, rewound
+from spark_jobs.acts.changes import Rewind, follow_source, rewind_progress
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges, SchemaKey, spans_of
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
@@ -42,7 +42,7 @@ def back(progress: Progress, lengths: dict[int, int]) -> Progress:
     """Return the progress that went back so many records."""
     offsets = {p: max(0, at - lengths.get(p, 0)) for p, at in progress.next_offsets.items()}
     rewind = Rewind(offsets, NO_RANGES, NO_RANGES)
-    return rewound(progress, rewind, None, None, attempt="attempt", reason="")
+    return rewind_progress(progress, rewind, None, None, attempt="attempt", reason="")
 
 
 def reads(progress: Progress, places: list[tuple[int, int]], *, of_key: bool) -> list[SchemaKey]:
@@ -69,7 +69,7 @@ def test_every_record_is_read_by_what_it_was_drained_by(
             progress = replace(progress, next_offsets={**progress.next_offsets, **ends})
         else:
             batch = batch_of(progress, lengths, keys_of(*ids))
-            progress = progress.advanced(batch, None)
+            progress = progress.after_batch(batch, None)
             drained |= {
                 (r.partition, at): batch.read_by for r in batch.ranges for at in range(r.start, r.end)
             }
@@ -94,16 +94,16 @@ def test_a_replay_of_what_has_no_schema_yet_is_remembered(
     drained: Read = {}
     for lengths, number in drains:
         batch = batch_of(progress, lengths, keys_of(number, 1)[:1])
-        progress = progress.advanced(batch, None)
+        progress = progress.after_batch(batch, None)
         drained |= {(r.partition, at): batch.read_by for r in batch.ranges for at in range(r.start, r.end)}
-    progress = progress.replayed(replay, PendingDeadLetters("attempt", ranges, ()))
+    progress = progress.after_replay(replay, PendingDeadLetters("attempt", ranges, ()))
     assert reads(progress, [(0, 2), (0, 3)], of_key=False) == [*replay.read_by] * 2
     assert reads(progress, [*drained], of_key=False) == [keys[0] for keys in drained.values()]
 
 
 def test_another_generation_begins_without_a_schema() -> None:
     """Its offsets are counted anew; one that goes on at the same offsets keeps them."""
-    progress = Progress("t", 1, {}).advanced(batch_of(Progress("t", 1, {}), {0: 5}, keys_of(1, 2)), None)
+    progress = Progress("t", 1, {}).after_batch(batch_of(Progress("t", 1, {}), {0: 5}, keys_of(1, 2)), None)
     source = SourceState("t", "other", "other")
     assert follow_source(progress, source, None).schema_spans == progress.schema_spans
     assert follow_source(progress, source, {0: 0}).schema_spans == ()

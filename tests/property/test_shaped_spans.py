@@ -62,10 +62,10 @@ def test_every_offset_has_the_shape_it_was_last_made_by(
             ranges = [OffsetRange(partition, min(start, at[partition]), min(start + length, at[partition]))]
         batch = Batch("p", "a.b", "t", 1, OffsetRanges.of(ranges), "attempt", 0, shaped_by=shape)
         if kind == "drain":
-            progress = progress.advanced(batch, None)
+            progress = progress.after_batch(batch, None)
         elif batch.ranges:
             again = replace(batch, kind=REPLAY)
-            progress = progress.replayed(again, PendingDeadLetters("attempt", batch.ranges, ()))
+            progress = progress.after_replay(again, PendingDeadLetters("attempt", batch.ranges, ()))
         made |= {(r.partition, offset): shape for r in ranges for offset in range(r.start, r.end)}
         assert shapes_of(progress) == made
         assert progress_from_properties(progress.to_properties(), table="a.b") == progress

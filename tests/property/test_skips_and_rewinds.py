@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.acts.changes import plan_rewind, rewound
+from spark_jobs.acts.changes import plan_rewind, rewind_progress
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress, progress_from_properties
-from spark_jobs.protocol.progress_parts import Skip, cut_at_skips, kept_below, skipped_ranges, with_skipped
+from spark_jobs.protocol.progress_parts import Skip, cut_at_skips, skipped_ranges, skips_below, with_skipped
 from spark_jobs.protocol.source import SourceState
 
 PARTITIONS = st.integers(0, 3)
@@ -50,7 +50,7 @@ def test_going_back_keeps_the_skips_below_and_those_of_other_generations(
 ) -> None:
     """What will be drained again is skipped no longer."""
     skips = with_skipped(with_skipped((), 1, ranges, "old"), 2, ranges, "new")
-    kept = kept_below(skips, 2, back)
+    kept = skips_below(skips, 2, back)
     assert _offsets(kept, 1) == _offsets(skips, 1)
     assert _offsets(kept, 2) == {(p, o) for p, o in _offsets(skips, 2) if o < back.get(p, 0)}
 
@@ -63,7 +63,7 @@ def test_after_a_rollback_every_offset_is_kept_drained_again_or_skipped(
     progress = Progress("orders", 1, stood, starts=dict.fromkeys(stood, 0))
     source = SourceState("orders", None, None, {p: low.get(p, 0) for p in stood}, dict.fromkeys(stood, 100))
     rewind = plan_rewind(progress, target, source)
-    there = rewound(progress, rewind, None, None, attempt="a", reason="wrong")
+    there = rewind_progress(progress, rewind, None, None, attempt="a", reason="wrong")
     assert there.rollbacks == progress.rollbacks + 1
     assert there.replay_epoch == progress.replay_epoch + 1
     skipped = _offsets(there.skipped, 1)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_jobs.acts.changes import Rewind, follow_source, rewound
+from spark_jobs.acts.changes import Rewind, follow_source, rewind_progress
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
@@ -158,11 +158,11 @@ def progress_of(history: History) -> Progress:
     batch = batch_of(attempt)
     if batch.kind is drain.DRAIN:
         owed = PendingDeadLetters(attempt, batch.ranges, _described(dead_files_of(attempt)))
-        return before.advanced(batch, owed if owed.files else None)
+        return before.after_batch(batch, owed if owed.files else None)
     if batch.kind is replay.REPLAY:
         owed = PendingDeadLetters(attempt, batch.ranges, _described(dead_files_of(attempt)), replaces=True)
-        return before.replayed(batch, owed)
-    return _after_act(before, batch).recorded(attempt, batch.ranges)
+        return before.after_replay(batch, owed)
+    return _after_act(before, batch).with_attempt(attempt, batch.ranges)
 
 
 def dead_files_of(attempt: str) -> frozenset[str]:
@@ -178,7 +178,7 @@ def _after_act(before: Progress, batch: Batch) -> Progress:
     match batch.kind:
         case changes.ROLLBACK:
             rewind = Rewind({0: 0}, OffsetRanges.between({0: 0}, before.next_offsets), OffsetRanges(()))
-            return rewound(before, rewind, None, None, attempt=batch.attempt, reason="")
+            return rewind_progress(before, rewind, None, None, attempt=batch.attempt, reason="")
         case changes.DISCARD:
             passed = with_skipped(before.skipped, 0, batch.ranges, "")
             return replace(before, next_offsets={**before.next_offsets, **batch.ranges.ends}, skipped=passed)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.acts.changes import Rewind, rewound
+from spark_jobs.acts.changes import Rewind, rewind_progress
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 from spark_jobs.protocol.source import is_of_another_table, is_stale, still_pending, with_dead_letters
@@ -46,22 +46,22 @@ def test_what_is_owed_is_owed_until_it_landed() -> None:
     owing = replace(DATA, pending_dead_letters=pending)
     assert still_pending(DATA, None) is None
     assert still_pending(owing, None) is pending
-    assert still_pending(owing, DATA.recorded("attempt-0")) is pending
-    assert still_pending(owing, DATA.recorded("attempt-1")) is None
+    assert still_pending(owing, DATA.with_attempt("attempt-0")) is pending
+    assert still_pending(owing, DATA.with_attempt("attempt-1")) is None
 
 
 def test_dead_letters_that_a_rollback_took_out_never_come_back() -> None:
     """The offsets have come round again and their attempt is forgotten: the epoch refuses who slept."""
     batch = make_batch()
     owed = PendingDeadLetters(batch.attempt, batch.ranges, (written_file("dead.parquet"),))
-    drained = make_progress().advanced(batch, owed)
+    drained = make_progress().after_batch(batch, owed)
     letters = with_dead_letters(make_progress(), drained, owed)
     rewind = Rewind({0: 0}, batch.ranges, NO_RANGES)
-    undone = rewound(drained, rewind, None, None, attempt="rollback", reason="")
+    undone = rewind_progress(drained, rewind, None, None, attempt="rollback", reason="")
     assert undone.pending_dead_letters is not None
     emptied = replace(with_dead_letters(letters, undone, undone.pending_dead_letters), last_commits=())
     assert emptied.next_offsets == make_progress().next_offsets
     assert is_stale(emptied, drained, owed)
     again = make_batch("attempt-b")
     anew = replace(owed, attempt=again.attempt)
-    assert not is_stale(emptied, undone.advanced(again, anew), anew)
+    assert not is_stale(emptied, undone.after_batch(again, anew), anew)

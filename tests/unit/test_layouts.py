@@ -113,7 +113,7 @@ def test_a_new_layout_is_one_file(twice: Layout, tmp_path: Path, monkeypatch: py
         files=lambda table: [to_data_file(each, table.metadata) for each in written], summary={}
     )
     progress = progress_of(table)
-    send(catalog, table, progress.table_layout.stage(table, commit, progress.recorded("x")))
+    send(catalog, table, progress.table_layout.stage(table, commit, progress.with_attempt("x")))
 
     table = load_table(catalog, "l.a")
     source = SimpleNamespace(lag=lambda _: 0)
@@ -147,7 +147,7 @@ def test_no_hint_leads_to_what_the_layout_refuses(layout: Layout) -> None:
     hints = [*layout.not_said.values(), layout.no_row_may_go, unlike.hint, entries()[layout.clash]["hint"]]
     hints += [refusal(**at).hint for refusal in layout.refused.values()]
     hints += [layout.read_again("a", "0:1-2"), layout.read_again("a"), layout.compared("a")]
-    hints += [f"./sluice {name}" for name in (*layout.anew, layout.dead_letters_anew[0])]
+    hints += [f"./sluice {name}" for name in (*layout.rewrite_commands, layout.dead_letter_commands[0])]
     for hint in hints:
         assert not {*re.findall(r"\./sluice (\w+)", hint)} & layout.refused.keys(), hint
         assert not {*re.findall(r"`(\w+): ", hint)} & layout.not_said.keys(), hint
@@ -158,7 +158,7 @@ def test_what_is_not_said_of_a_layout_are_keys() -> None:
     known, commands = PipelineSettings.model_fields.keys(), {entry.name for entry in COMMANDS}
     for layout in EVERY:
         assert {*layout.not_said, *layout.sections} <= known
-        assert {*layout.refused, *layout.anew} <= commands
+        assert {*layout.refused, *layout.rewrite_commands} <= commands
 
 
 def test_only_mirrors_are_made_anew_and_only_archives_go_back() -> None:

@@ -86,7 +86,9 @@ def _take(catalog: Catalog, *events: tuple[str, str, int]) -> Table:
     """Commit a batch of events, as a drain does."""
     table = _table(catalog)
     attempt = uuid4().hex
-    swap = stage_mirror(table, attempt, _written(table, [*events]), progress_of(table).recorded(attempt), {})
+    swap = stage_mirror(
+        table, attempt, _written(table, [*events]), progress_of(table).with_attempt(attempt), {}
+    )
     send(catalog, table, swap)
     return _table(catalog)
 
@@ -121,7 +123,9 @@ def test_rows_are_found_in_whichever_row_groups_they_are(catalog: Catalog, wante
     (file,) = _written(table, [("c", f"{key:02}", key + 1) for key in range(60)], group=5)
     groups = pq.read_metadata(file.path.removeprefix("file://")).num_row_groups
     assert groups == 60 // 5
-    swap = stage_append(table, [to_data_file(file, table.metadata)], progress_of(table).recorded("other"), {})
+    swap = stage_append(
+        table, [to_data_file(file, table.metadata)], progress_of(table).with_attempt("other"), {}
+    )
     send(catalog, table, swap)
     keys = [f"{key:02}" for key in wanted]
     located = locate(_table(catalog), pa.array([*keys, "x"]))
@@ -150,7 +154,7 @@ def test_a_key_that_is_there_twice_is_not_committed_to(catalog: Catalog) -> None
     """Another writer added it: which of both is right nobody knows."""
     table = _take(catalog, ("c", "a", 1))
     files = [to_data_file(file, table.metadata) for file in _written(table, [("c", "a", 2)])]
-    send(catalog, table, stage_append(table, files, progress_of(table).recorded("other"), {}))
+    send(catalog, table, stage_append(table, files, progress_of(table).with_attempt("other"), {}))
     with pytest.raises(CorruptLog) as refused:
         _take(catalog, ("u", "a", 3))
     assert refused.value.code == "mirror-key-twice"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from prove.lab.generated_changes import RandomSource
-from spark_jobs.audit.mirror import _Judging, told_again
+from spark_jobs.audit.mirror import _Judging, behind_recorded
 from spark_jobs.audit.plain_fold import OLD_KEY, fold
 from spark_jobs.protocol.cdc import Cdc, Position
 
@@ -74,14 +74,14 @@ def test_of_a_topic_that_was_cut_nothing_right_is_named(seed: int) -> None:
         first = {p: cuts.randint(0, len(events) // PARTITIONS) for p in range(PARTITIONS)}
         left = [event for event in events if event["_kafka_offset"] >= first[event["_kafka_partition"]]]
         rows, cut_below = fold(map(dict, left), truncated_below, is_whole=False)
-        again = told_again(furthest(left), Cdc(positions=positions))
+        again = behind_recorded(furthest(left), Cdc(positions=positions))
         check = SimpleNamespace(
             schema=SimpleNamespace(names=["_kafka_offset", "score", "note"]), kept=frozenset()
         )
         reading: Any = SimpleNamespace(check=check, is_whole=False, outdated=[], first=first, restarts=())
         known = {key: row for key, row in rows.items() if row["_kafka_partition"] not in again}
         judging, compared = _Judging(reading, known, cut_below), len(known)
-        for row in judging.concerned(rows_as_table(table.values())).to_pylist():
+        for row in judging.judgeable(rows_as_table(table.values())).to_pylist():
             judging.judge(row)
         found = judging.finished()
         assert found.is_clean, found

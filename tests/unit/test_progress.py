@@ -115,7 +115,7 @@ def test_a_batch_moves_its_partitions_and_is_remembered() -> None:
     batch, earlier = _batch("b", 5, 9), _batch("a", 0, 5)
     owed = PendingDeadLetters("b", batch.ranges, (written_file("x"),))
     before = Progress("orders", 1, {0: 5, 3: 1}, last_commits=(CommitRecord("a", earlier.ranges),))
-    after = before.advanced(batch, owed)
+    after = before.after_batch(batch, owed)
     assert after.next_offsets == {0: 9, 3: 1}
     assert after.last_commits == (CommitRecord("a", NO_RANGES), CommitRecord("b", batch.ranges))
     assert (after.ranges_of("b"), after.ranges_of("c")) == (batch.ranges, NO_RANGES)
@@ -123,31 +123,31 @@ def test_a_batch_moves_its_partitions_and_is_remembered() -> None:
     assert after.has_landed("b")
     assert not after.has_landed("c")
     assert after.pending_dead_letters == owed
-    assert after.advanced(_batch("c", 9, 10), None).pending_dead_letters is None
+    assert after.after_batch(_batch("c", 9, 10), None).pending_dead_letters is None
 
 
 def test_a_batch_leaves_word_of_the_leaders_it_was_planned_under() -> None:
     """With the offset it is true of; partitions that it does not cover keep theirs."""
     before = Progress("orders", 1, {0: 5, 3: 1}, leader_epochs={0: (5, 2), 3: (1, 2)})
     batch = replace(_batch("b", 5, 9), leader_epochs={0: 4})
-    assert before.advanced(batch, None).leader_epochs == {0: (9, 4), 3: (1, 2)}
-    assert before.advanced(_batch("b", 5, 9), None).leader_epochs == before.leader_epochs
+    assert before.after_batch(batch, None).leader_epochs == {0: (9, 4), 3: (1, 2)}
+    assert before.after_batch(_batch("b", 5, 9), None).leader_epochs == before.leader_epochs
 
 
 def test_a_batch_of_another_source_leaves_no_word_of_its_leaders() -> None:
     """It was planned before the table followed its topic elsewhere, and lands after."""
     before = Progress("orders", 1, {0: 5}, cluster_id="new", topic_id="t")
     batch = replace(_batch("b", 5, 9), leader_epochs={0: 4}, cluster_id="old", topic_id="t")
-    assert before.advanced(batch, None).leader_epochs == {}
-    assert before.advanced(replace(batch, cluster_id="new"), None).leader_epochs == {0: (9, 4)}
+    assert before.after_batch(batch, None).leader_epochs == {}
+    assert before.after_batch(replace(batch, cluster_id="new"), None).leader_epochs == {0: (9, 4)}
 
 
 def test_ids_that_a_table_was_born_without_are_those_of_the_first_batch_that_has_them() -> None:
     """The broker was upgraded, or lets its cluster be described; from then on another source is noticed."""
     batch = replace(_batch("b", 5, 9), cluster_id="c", topic_id="t")
-    learned = Progress("orders", 1, {0: 5}, cluster_id="old").advanced(batch, None)
+    learned = Progress("orders", 1, {0: 5}, cluster_id="old").after_batch(batch, None)
     assert (learned.cluster_id, learned.topic_id) == ("old", "t")
-    assert learned.advanced(_batch("d", 9, 10), None).topic_id == "t"
+    assert learned.after_batch(_batch("d", 9, 10), None).topic_id == "t"
     assert has_other_ids(learned, replace(batch, cluster_id="old", topic_id="made anew"))
 
 
@@ -166,7 +166,7 @@ def test_a_mirrors_next_generation_has_neither_positions_nor_beginnings_of_the_l
     source = SourceState("orders", "t", "c", {0: 0}, {0: 9}, {0: 0})
     assert follow_source(before, source, None).cdc == cdc
     after = follow_source(before, source, {0: 5})
-    assert (before.begun, after.begun) == ({0: 400}, {0: 5})
+    assert (before.first_offsets, after.first_offsets) == ({0: 400}, {0: 5})
     assert after.cdc == Cdc(("id",), restarts=({0: 5},))
 
 
@@ -174,7 +174,7 @@ def test_only_the_last_commits_are_kept() -> None:
     """The properties do not grow with the table's age."""
     progress = Progress("orders", 1, {})
     for n in range(3 * LAST_COMMITS_KEPT):
-        progress = progress.advanced(_batch(f"attempt-{n}", n, n + 1), None)
+        progress = progress.after_batch(_batch(f"attempt-{n}", n, n + 1), None)
     attempts = [commit.attempt for commit in progress.last_commits]
     assert attempts == [f"attempt-{n}" for n in range(2 * LAST_COMMITS_KEPT, 3 * LAST_COMMITS_KEPT)]
 
@@ -182,15 +182,15 @@ def test_only_the_last_commits_are_kept() -> None:
 def test_the_offsets_of_the_last_drain_are_known_however_long_ago_it_was() -> None:
     """Also after acts; of an earlier version's table as long as they stand among the last commits."""
     last = LastDrain("b", 0, 4, 0, None)
-    drained = Progress("orders", 1, {0: 5}).advanced(_batch("b", 5, 9), None, last)
-    later = drained.recorded("act").recorded("another")
+    drained = Progress("orders", 1, {0: 5}).after_batch(_batch("b", 5, 9), None, last)
+    later = drained.with_attempt("act").with_attempt("another")
     assert later.last_drained() == drained.last_drained() == _batch("b", 5, 9).ranges
     earlier = replace(drained, last_drain_offsets=None)
-    assert (earlier.last_drained(), earlier.recorded("act").last_drained()) == (
+    assert (earlier.last_drained(), earlier.with_attempt("act").last_drained()) == (
         drained.last_drained(),
         NO_RANGES,
     )
-    overtaken = replace(drained.recorded("c"), last_drain=replace(last, attempt="c"))
+    overtaken = replace(drained.with_attempt("c"), last_drain=replace(last, attempt="c"))
     assert overtaken.last_drained() == NO_RANGES
 
 
@@ -204,7 +204,7 @@ def test_properties_of_many_partitions_stay_small() -> None:
         attempt = f"{number:036}"
         batch = replace(_batch(attempt, 0, 1), ranges=ranges, leader_epochs=dict.fromkeys(partitions, 12))
         owed = PendingDeadLetters(attempt, ranges, (written_file("x"),))
-        progress = progress.advanced(batch, owed, LastDrain(attempt, 0, 1, 1, 1))
+        progress = progress.after_batch(batch, owed, LastDrain(attempt, 0, 1, 1, 1))
     assert sum(map(len, progress.to_properties().values())) <= 150 * 1024
 
 

@@ -17,7 +17,7 @@ from spark_jobs.protocol.works.drain import DRAIN
 from spark_jobs.protocol.works.rebuild import REBUILD
 from spark_jobs.protocol.works.redrive import REDRIVE
 from spark_jobs.protocol.works.replay import REPLAY
-from spark_jobs.recovery.decide import Decision, decide, left_to
+from spark_jobs.recovery.decide import Decision, attempts_of, decide
 from spark_jobs.txlog.entries import Attempt, Held, Published, fold, is_waiting
 from tests.support.log_entries import (
     TABLE_UUID,
@@ -53,7 +53,7 @@ def phases(batch: Batch, count: int) -> tuple[Entry, ...]:
 def test_landed_is_marked() -> None:
     """The attempt's uuid in the table's last commits settles it, whatever the log has."""
     batch = make_batch()
-    progress = make_progress().advanced(batch, None)
+    progress = make_progress().after_batch(batch, None)
     for count in range(1, 6):
         assert verdict(batch, phases(batch, count), progress) is Decision.MARK
 
@@ -194,7 +194,7 @@ def test_work_behind_the_offsets_is_left_to_the_next_replay() -> None:
     works = [DRAIN, REPLAY, REBUILD, REDRIVE, RETYPE]
     attempts = [Attempt(TABLE_UUID, str(work), replace(make_batch(), kind=work), (), (), 1) for work in works]
     attempts.append(Attempt(TABLE_UUID, "unreadable", None, (), (), 0))
-    settled = {settler: [each.uuid for each in left_to(settler, attempts)] for settler in Settler}
+    settled = {settler: [each.uuid for each in attempts_of(settler, attempts)] for settler in Settler}
     assert settled == {
         Settler.DRAIN: ["drain", "unreadable"],
         Settler.REPLAY: ["replay", "rebuild", "redrive", "retype"],
@@ -237,7 +237,7 @@ def test_a_published_batch_is_adopted_by_any_recovery() -> None:
     entries = (*phases(batch, 3), HELD, held_written(batch), PUBLISHED)
     assert verdict(batch, entries, make_progress()) is Decision.ADOPT
     assert verdict(batch, entries, make_progress(), present=False) is Decision.LEAVE
-    landed = make_progress().advanced(batch, None)
+    landed = make_progress().after_batch(batch, None)
     assert verdict(batch, entries, landed) is Decision.MARK
 
 
@@ -288,7 +288,7 @@ def test_a_replay_lands_only_in_its_epoch_on_drained_offsets() -> None:
     assert not may_replay(replace(there, replay_epoch=4), batch)
     assert not may_replay(replace(there, generation=1), batch)
     assert not may_replay(replace(there, next_offsets={0: 9}), batch)
-    after = there.replayed(batch, PendingDeadLetters(batch.attempt, batch.ranges, (), replaces=True))
+    after = there.after_replay(batch, PendingDeadLetters(batch.attempt, batch.ranges, (), replaces=True))
     assert after.next_offsets == there.next_offsets
     assert not may_replay(after, batch)
     assert has_passed(after, batch)

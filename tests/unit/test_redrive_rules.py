@@ -51,7 +51,7 @@ def test_it_lands_in_its_epoch_once_and_is_never_adopted() -> None:
     assert not stands_at_starts(TABLE, BATCH)
     assert may_replay(replace(TABLE, next_offsets={0: 20}), BATCH)
     assert not may_replay(replace(TABLE, next_offsets={0: 7}), BATCH)
-    landed = TABLE.redriven(BATCH, (), PLACES)
+    landed = TABLE.after_redrive(BATCH, (), PLACES)
     assert not may_replay(landed, BATCH)
     assert has_passed(landed, BATCH)
     assert landed.has_landed(BATCH.attempt)
@@ -59,7 +59,7 @@ def test_it_lands_in_its_epoch_once_and_is_never_adopted() -> None:
 
 def test_it_moves_no_offset_and_owes_exactly_its_letters() -> None:
     """The debt is stale once the dead-letter table has the epoch; paying it moves nothing there either."""
-    landed = TABLE.redriven(BATCH, (), PLACES)
+    landed = TABLE.after_redrive(BATCH, (), PLACES)
     owed = landed.pending_dead_letters
     assert owed == PendingDeadLetters("attempt-a", NO_RANGES, (), replaces=True, redriven=LETTERS)
     assert (landed.next_offsets, landed.redrives, landed.format_version) == (TABLE.next_offsets, 1, 3)

@@ -180,7 +180,9 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
             ("sluice.replay-epoch", "sluice.compacted-files", "sluice.rollbacks", "sluice.redrives"), "0"
         ),
     }
-    routing = Progress("t", 0, {0: 1}, routes=("a.b",)).owing_routes("a", ranges, {"a.b": (WRITTEN_FILE,)})
+    routing = Progress("t", 0, {0: 1}, routes=("a.b",)).with_pending_routes(
+        "a", ranges, {"a.b": (WRITTEN_FILE,)}
+    )
     assert routing.to_properties() == Progress("t", 0, {0: 1}).to_properties() | {
         "sluice.format-version": "3",
         "sluice.routes": '["a.b"]',

@@ -9,24 +9,24 @@ import pytest
 
 from spark_jobs.protocol import works
 from spark_jobs.protocol.offsets import spans_after_drain, spans_after_replay
-from spark_jobs.protocol.work import WORKS, Check, Settler, Told, Touched, work_of
+from spark_jobs.protocol.work import WORKS, Check, Effect, Settler, Touched, work_of
 
 OFFSETS, LETTERS, LOSSES, MANY = Check.OFFSETS, Check.LETTERS, Check.LOSSES, Check.DEAD_LETTERS
 # What a commit may have changed, what it tells of offsets, what is checked before it, and its fence.
 BY_NAME = {
-    "drain": (Touched.ITS_FILES, Told.EACH, (OFFSETS, MANY), "offsets"),
-    "replay": (Touched.ANY, Told.EACH, (OFFSETS, LOSSES, MANY), "epoch"),
-    "redrive": (Touched.ITS_FILES, Told.SOME, (LETTERS,), "epoch"),
-    "rebuild": (Touched.ANY, Told.EACH, (OFFSETS, MANY), "epoch"),
-    "retype": (Touched.ANY, Told.NOTHING, (OFFSETS, MANY), "epoch"),
-    "rollback": (Touched.ANY, Told.NOTHING, (OFFSETS, MANY), "nothing"),
-    "skip": (Touched.NONE, Told.PASSED_OVER, (OFFSETS, MANY), "nothing"),
-    "discard": (Touched.NONE, Told.PASSED_OVER, (OFFSETS, MANY), "nothing"),
+    "drain": (Touched.ITS_FILES, Effect.EACH, (OFFSETS, MANY), "offsets"),
+    "replay": (Touched.ANY, Effect.EACH, (OFFSETS, LOSSES, MANY), "epoch"),
+    "redrive": (Touched.ITS_FILES, Effect.SOME, (LETTERS,), "epoch"),
+    "rebuild": (Touched.ANY, Effect.EACH, (OFFSETS, MANY), "epoch"),
+    "retype": (Touched.ANY, Effect.NOTHING, (OFFSETS, MANY), "epoch"),
+    "rollback": (Touched.ANY, Effect.NOTHING, (OFFSETS, MANY), "nothing"),
+    "skip": (Touched.NONE, Effect.PASSED_OVER, (OFFSETS, MANY), "nothing"),
+    "discard": (Touched.NONE, Effect.PASSED_OVER, (OFFSETS, MANY), "nothing"),
     **dict.fromkeys(
         ("pause", "resume", "accept", "repartition", "cancel", "reanchor"),
-        (Touched.NONE, Told.NOTHING, (OFFSETS, MANY), "nothing"),
+        (Touched.NONE, Effect.NOTHING, (OFFSETS, MANY), "nothing"),
     ),
-    "of another version": (Touched.ITS_FILES, Told.NOTHING, (OFFSETS, MANY), "offsets"),
+    "of another version": (Touched.ITS_FILES, Effect.NOTHING, (OFFSETS, MANY), "offsets"),
 }
 
 
@@ -41,7 +41,7 @@ def test_a_name_means_what_it_did(name: str) -> None:
     """Also who settles what is left of it, and by which schemas records are read after it."""
     touches, told, checks, fence = BY_NAME[name]
     work = work_of(name)
-    assert (work.touches, work.told, work.checks) == (touches, told, checks)
+    assert (work.touches, work.effect, work.checks) == (touches, told, checks)
     assert work.writes_files == (fence != "nothing")
     assert work.settler is (Settler.REPLAY if fence == "epoch" else Settler.DRAIN)
     assert work.asks_anew == (fence != "epoch")

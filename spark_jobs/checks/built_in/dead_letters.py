@@ -32,7 +32,7 @@ def judge(case: Case) -> Verdict:
         f" ({share:.2%}, limit {limit:.2%})"
     )
     look = mends.command("query", case.pipeline, "'SELECT * FROM dead_letters'")
-    name, *options = case.layout.dead_letters_anew
+    name, *options = case.layout.dead_letter_commands
     again = mends.act(name, case.pipeline, *options)
     mend = f"{look}; after fixing the cause: {again}"
     return Verdict(share <= limit, fact, numbers, mend)

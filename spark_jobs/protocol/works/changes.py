@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from spark_jobs.protocol.work import Behind, Fence, Told, Touched, Work
+from spark_jobs.protocol.work import Behind, Effect, Fence, Touched, Work
 
 # What did not land of one does no harm, whatever the table counts.
 _change = partial(Work, touches=Touched.NONE, writes_files=False, fence=Fence(lambda _: 0))
 
-SKIP = _change("skip", told=Told.PASSED_OVER)
-DISCARD = _change("discard", told=Told.PASSED_OVER)
+SKIP = _change("skip", effect=Effect.PASSED_OVER)
+DISCARD = _change("discard", effect=Effect.PASSED_OVER)
 PAUSE = _change("pause")
 RESUME = _change("resume")
 ROLLBACK = _change("rollback", touches=Touched.ANY)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spark_jobs.protocol.work import Told, Work
+from spark_jobs.protocol.work import Effect, Work
 
 _T = TypeVar("_T")
 
@@ -17,11 +17,11 @@ _T = TypeVar("_T")
 class Drain(Work):
     """The only work with offsets that are new to the table."""
 
-    told: Told = Told.EACH
+    effect: Effect = Effect.EACH
 
-    def new(self, told: _T) -> _T | None:
+    def new(self, value: _T) -> _T | None:
         """See ``Work``."""
-        return told
+        return value
 
 
 DRAIN = Drain("drain")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spark_jobs.protocol.work import Behind, Told, Touched
+from spark_jobs.protocol.work import Behind, Effect, Touched
 
 _T = TypeVar("_T")
 
@@ -22,4 +22,4 @@ class Rebuild(Behind):
         return None
 
 
-REBUILD = Rebuild("rebuild", touches=Touched.ANY, told=Told.EACH)
+REBUILD = Rebuild("rebuild", touches=Touched.ANY, effect=Effect.EACH)

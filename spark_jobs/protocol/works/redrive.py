@@ -5,6 +5,6 @@ They were dead letters before, so that no number of them stops it. Fenced and re
 
 from __future__ import annotations
 
-from spark_jobs.protocol.work import Behind, Check, Told
+from spark_jobs.protocol.work import Behind, Check, Effect
 
-REDRIVE = Behind("redrive", told=Told.SOME, checks=(Check.LETTERS,))
+REDRIVE = Behind("redrive", effect=Effect.SOME, checks=(Check.LETTERS,))

@@ -5,11 +5,11 @@ No offset moves, so that the replay epoch fences it; recovery gives up what did 
 
 from __future__ import annotations
 
-from spark_jobs.protocol.work import Behind, Check, Told, Touched
+from spark_jobs.protocol.work import Behind, Check, Effect, Touched
 
 REPLAY = Behind(
     "replay",
     touches=Touched.ANY,
-    told=Told.EACH,
+    effect=Effect.EACH,
     checks=(Check.OFFSETS, Check.LOSSES, Check.DEAD_LETTERS),
 )
