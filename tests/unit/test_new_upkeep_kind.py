@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ODD = """
-from spark_jobs.upkeep.kind import Done, UpkeepKind
+from spark_jobs.upkeep.kind import UpkeepKind, UpkeepOutcome
 
 def find_reason(state):
     return "rows wait" if any(figures.rows > 5 for figures in state.figures) else None
 
 def tidy(work):
     work.say(f"tidied {work.identifier}")
-    return Done({"odd_rows": 1})
+    return UpkeepOutcome({"odd_rows": 1})
 
 KIND = UpkeepKind("odd", place=99, effect="counts rows", description="Odd rows of `{table}`.",
                   find_reason=find_reason, tidy=tidy, fail_points=())
