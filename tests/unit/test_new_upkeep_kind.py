@@ -42,7 +42,7 @@ assert (due.kind, due.reason) == (BY_NAME["odd"], "rows wait")
 (spec,) = upkeep_assets(pipeline)[-1].specs
 assert spec.key.path == ["upkeep", "odd_orders"]
 assert spec.description.startswith("Odd rows of `lake.orders`.")
-assert "odd counts rows, log folds" in command.help
+assert "odd counts rows, log compacts" in command.help
 assert command.params[1].type.choices[-2:] == ("odd", "log"), command.params[1].type.choices
 
 upkeep.load_fresh = lambda connections, name: SimpleNamespace(name=name) if name == "lake.orders" else None
