@@ -15,7 +15,7 @@ from pyiceberg.serializers import FromInputFile
 from cli import output
 from cli.commands.config_template import proposals
 from resources.spark import CHECK, WorkSpark
-from spark_jobs.config.quantities import StartKind
+from spark_jobs.config.quantities import StartKind, format_size
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
@@ -238,10 +238,11 @@ def _retention(admin: KafkaAdmin, topic: str) -> str:
     if "delete" not in policy:
         return "compacted: Kafka keeps the newest record of each key"
     days = int(settings.get("retention.ms", -1)) / DAY_MS
-    kept = f"retention {days:.3g} days" if days >= 0 else "unlimited retention"
     size = int(settings.get("retention.bytes", -1))
-    bound = f", at most {size:,} bytes per partition" if size >= 0 else ""
-    return f"{kept}{bound}, {policy}"
+    limits = [f"{days:.3g} days"] if days >= 0 else []
+    limits += [f"{format_size(size)} per partition"] if size >= 0 else []
+    kept = f"retention {' or '.join(limits)}" if limits else "unlimited retention"
+    return f"{kept}, {policy}"
 
 
 def _values(
@@ -328,8 +329,8 @@ def _task(session: SparkSession, target: Target) -> tuple[bool, str]:
         for name, local in versions().items()
         if remote.get(name) != local
     ]
-    same = f"same versions of {output.count(len(remote) - 1, 'package')} and Python {remote[PYTHON]}"
-    return True, f"a task reaches broker and storage; {', '.join(others) or same}"
+    same = f"{output.count(len(remote) - 1, 'package')} and Python {remote[PYTHON]} match"
+    return True, f"broker and storage reached; {', '.join(others) or same}"
 
 
 def _both_catalogs(

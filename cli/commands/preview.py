@@ -44,7 +44,7 @@ def command(pipeline: str, records: int) -> int:
 
 
 def _print(seen: Preview, pipeline: PipelineConfig) -> None:
-    state = "new table" if seen.is_new else "existing table"
+    state = "new" if seen.is_new else "exists"
     output.say(
         f"{seen.topic} -> {seen.table} ({state}): {output.count(seen.balance.offsets, 'record')} read, "
         f"{output.count(seen.balance.rows, 'row')}, {output.count(len(seen.dead_letters), 'dead letter')}, "

@@ -77,6 +77,7 @@ def test_a_pipeline_that_is_well_is_one_line_of_many(
     ("policy", "told"),
     [
         ({}, "retention 7 days, delete"),
+        ({"retention.bytes": "1048576"}, "retention 7 days or 1MiB per partition, delete"),
         ({"cleanup.policy": "compact"}, "compacted: Kafka keeps the newest record of each key"),
         ({"cleanup.policy": "compact,delete"}, "retention 7 days, compact,delete"),
     ],
