@@ -176,7 +176,7 @@ def _run(
     print(f"{len(chosen)} scenarios; starting {', '.join(('kafka', *sorted(needs)))}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-prove-", ignore_cleanup_errors=True) as folder,
-        _murmuring_to(Path(folder) / "scenarios.log"),
+        _stderr_to(Path(folder) / "scenarios.log"),
         running_servers(Path(folder), needs) as testbed,
     ):
         outcomes = run_scenarios(chosen, testbed, jobs=jobs, on_outcome=tell)
@@ -188,7 +188,7 @@ def _run(
 
 
 @contextmanager
-def _murmuring_to(log: Path) -> Iterator[None]:
+def _stderr_to(log: Path) -> Iterator[None]:
     """Redirect standard error to the file: proxies and killed runs write much of it."""
     kept = os.dup(2)
     with log.open("ab") as file:

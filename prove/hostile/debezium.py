@@ -62,15 +62,15 @@ def run(testbed: Testbed, *, layout: str, telling: Telling) -> Findings:
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
         _registry(workload.folder, telling) as registry,
     ):
-        told = ToldTable(workload, source, unique_name("shop").replace("-", "_"))
-        told.begin(with_schemas=telling is not Telling.WITHOUT_SCHEMAS, registry=registry)
-        unlike = list(told.moments())
+        captured = CapturedTable(workload, source, unique_name("shop").replace("-", "_"))
+        captured.begin(with_schemas=telling is not Telling.WITHOUT_SCHEMAS, registry=registry)
+        unlike = list(captured.moments())
         audited = workload.lab.audit()
         if workload.lab.pipeline.layout == "mirror":
-            unlike += told.audits()
+            unlike += captured.audits()
         rows = workload.lab.rows().num_rows
     return Findings(
-        f"{rows} events in {len(MOMENTS) + 1} moments, {told.again} of them told again",
+        f"{rows} events in {len(MOMENTS) + 1} moments, {captured.again} of them repeated",
         lost=audited.missing + audited.differing + audited.lag,
         doubled=audited.duplicates,
         unkept="; ".join(unlike),
@@ -83,13 +83,13 @@ def run_restarts(testbed: Testbed) -> Findings:
         testbed.workload(SQLITE, layout="mirror") as workload,
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
     ):
-        told = ToldTable(workload, source, unique_name("shop").replace("-", "_"))
-        told.begin(with_schemas=True)
-        unlike = list(told.unlike("as it was"))
+        captured = CapturedTable(workload, source, unique_name("shop").replace("-", "_"))
+        captured.begin(with_schemas=True)
+        unlike = list(captured.differences("as it was"))
         for number in range(RESTARTS):
             source.run(*(each.format(number) for each in _EACH_TIME))
             source.kill_worker()
-            unlike += told.unlike(f"restart {number}")
+            unlike += captured.differences(f"restart {number}")
         audited = workload.lab.audit()
         batches = table_facts(workload.lab.table(), schema_since_ms=0).batches
     again = sum(batch.balance.get("told_again", 0) for batch in batches)
@@ -114,7 +114,7 @@ def _registry(folder: Path, telling: Telling) -> Iterator[str | None]:
         registry.process.stop()
 
 
-class ToldTable:
+class CapturedTable:
     """A pipeline over a table's changes, and a second topic whose events mark steps."""
 
     def __init__(self, workload: Workload, source: Debezium, name: str) -> None:
@@ -137,12 +137,12 @@ class ToldTable:
             more |= avro_converters(registry)
         configure(lab, f"pipelines/{lab.pipeline.name}", pipeline)
         self._source.run(*TABLES, ROWS)
-        self._source.tell(self._name, *_TOLD_TABLES, with_schemas=with_schemas, more=more)
+        self._source.capture(self._name, *_TOLD_TABLES, with_schemas=with_schemas, more=more)
 
-    def tell_anew(self) -> None:
+    def snapshot_again(self) -> None:
         """Start another connector for the same topics, with a new snapshot."""
         more = {"topic.prefix": self._name}
-        self._source.tell(f"{self._name}_anew", *_TOLD_TABLES, with_schemas=True, more=more)
+        self._source.capture(f"{self._name}_anew", *_TOLD_TABLES, with_schemas=True, more=more)
         self.wait()
 
     def wait(self) -> None:
@@ -152,7 +152,7 @@ class ToldTable:
 
     def moments(self) -> Iterator[str]:
         """Yield the steps at which rows differ from the database."""
-        yield from self.unlike("as it was")
+        yield from self.differences("as it was")
         for moment, statements in MOMENTS.items():
             before = self._count("customers")
             self._source.run(*statements)
@@ -160,7 +160,7 @@ class ToldTable:
                 self._kill_after(before)
             if moment == OVERLAPPING:
                 self._source.overlap(*OVERLAPPED)
-            yield from self.unlike(moment)
+            yield from self.differences(moment)
 
     def audits(self) -> Iterator[str]:
         """Yield errors of audits against the database: with equal and with different rows."""
@@ -188,11 +188,11 @@ class ToldTable:
         self._mark()
         self.again = self._count("customers") - before - TOLD
 
-    def unlike(self, moment: str) -> Iterator[str]:
+    def differences(self, moment: str) -> Iterator[str]:
         """Produce and drain everything; describe keys whose rows differ from the database."""
         self.wait()
         self._workload.run()
-        held = self.held()
+        held = self.database_rows()
         rows = self._workload.lab.rows().to_pylist()
         if self._workload.lab.pipeline.layout != "mirror":
             rows = list(folded(rows, COLUMNS).values())
@@ -201,7 +201,7 @@ class ToldTable:
             keys = sorted(key for key in {*found, *held} if found.get(key) != held.get(key))
             yield f"{moment}: other rows of the keys {keys[:5]}"
 
-    def held(self) -> dict[int, tuple[Any, ...]]:
+    def database_rows(self) -> dict[int, tuple[Any, ...]]:
         """Return the database's rows by key."""
         names = ", ".join(COLUMNS)
         return {row[0]: row for row in self._source.run(f"SELECT {names} FROM customers")}  # noqa: S608

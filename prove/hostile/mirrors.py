@@ -118,7 +118,7 @@ def _generated(first_seed: int, workload: Workload) -> History:
     seeds = range(first_seed, first_seed + SEEDS)
     for seed in seeds:
         with_others = workload.lab.path.with_name(f"seed-{seed}")
-        own = _beside(workload, with_others)
+        own = _similar_pipeline(workload, with_others)
         drain_and_change(own, seed)
         for _ in range(ROUNDS):
             own.produce_batch()
@@ -131,7 +131,7 @@ def _generated(first_seed: int, workload: Workload) -> History:
     return History(f"{SEEDS} sources, {SEEDS * (ROUNDS + 2)} drains: equal after each")
 
 
-def _beside(workload: Workload, folder: Path) -> Workload:
+def _similar_pipeline(workload: Workload, folder: Path) -> Workload:
     """Return a similar pipeline with its own topic and folder."""
     folder.mkdir()
     topic = workload.kafka.new_topic(PARTITIONS, retention_ms=-1)
@@ -139,7 +139,7 @@ def _beside(workload: Workload, folder: Path) -> Workload:
     return Workload(replace(lab, is_here=True), workload.kafka, folder)
 
 
-def _told_by_another(code: str, source: dict[str, str], workload: Workload) -> History:
+def _another_source(code: str, source: dict[str, str], workload: Workload) -> History:
     """Produce a change of another source or table between two batches."""
     drain_and_change(workload)
     workload.run()
@@ -166,7 +166,7 @@ CASES = (
             f"mirror/{code}",
             f"{who} tells of a key in the topic of a mirror",
             f"drains stop (`{code}`), nothing of it is committed; left out, each key is as its source has it",
-            partial(_told_by_another, code, source),
+            partial(_another_source, code, source),
             catalogs=(SQLITE, REST),
             settings=MIRROR.settings,
         )

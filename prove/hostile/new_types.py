@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.hostile.debezium import ToldTable
+from prove.hostile.debezium import CapturedTable
 from prove.lab.debezium import ends, open_debezium
 from prove.lab.debezium_moments import COLUMNS, SNAPSHOT
 from prove.lab.kafka_server import unique_name
@@ -55,37 +55,37 @@ def run(testbed: Testbed) -> Findings:
         testbed.workload(SQLITE, layout="mirror") as workload,
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
     ):
-        lab, told = workload.lab, ToldTable(workload, source, unique_name("shop").replace("-", "_"))
-        told.begin(with_schemas=True)
+        lab, captured = workload.lab, CapturedTable(workload, source, unique_name("shop").replace("-", "_"))
+        captured.begin(with_schemas=True)
         source.run(*_BEFORE)
-        unlike = [*told.unlike("before it was altered")]
-        before, held = lab.table().metadata.current_snapshot_id, told.held()
+        unlike = [*captured.differences("before it was altered")]
+        before, held = lab.table().metadata.current_snapshot_id, captured.database_rows()
         source.run(*_ALTERED)
-        told.wait()
+        captured.wait()
         unlike += _stopped(lab.drain, "schema-incompatible", "./sluice rebuild")
         _rebuild(lab)
-        unlike += told.unlike("made anew")
+        unlike += captured.differences("made anew")
         source.run(*_AFTER)
-        unlike += told.unlike("changed after that")
-        unlike += told.audits()
-        unlike += told.unlike("changed after the audit")
+        unlike += captured.differences("changed after that")
+        unlike += captured.audits()
+        unlike += captured.differences("changed after the audit")
         source.run(*_DAYS)
-        told.wait()
+        captured.wait()
         unlike += _stopped(lab.drain, "schema-incompatible", "./sluice rebuild")
         unlike += _stopped(partial(_rebuild, lab), "bad-change", "--from TIME")
-        begins = ends(testbed.kafka, told.topic("customers"))
+        begins = ends(testbed.kafka, captured.topic("customers"))
         source.run(SNAPSHOT)
-        told.wait()
+        captured.wait()
         _rebuild(lab, begins)
-        unlike += told.unlike("made anew of what was told anew")
+        unlike += captured.differences("made anew of what was told anew")
         source.run(*_NARROWED)
-        told.wait()
+        captured.wait()
         workload.run()
-        if told.audited().is_clean:
+        if captured.audited().is_clean:
             unlike.append("an audit says nothing of what nobody told")
         source.run(SNAPSHOT)
-        unlike += told.unlike("told anew in a narrower type")
-        if not (found := told.audited()).is_clean:
+        unlike += captured.differences("told anew in a narrower type")
+        if not (found := captured.audited()).is_clean:
             unlike.append(f"an audit says of what is alike: {found.examples}")
         if _as_of(lab, before) != held:
             unlike.append("the snapshot of before is read as other rows")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from prove.hostile.debezium import ToldTable
+from prove.hostile.debezium import CapturedTable
 from prove.lab.debezium import Debezium, ends, open_debezium
 from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, scenario_on
@@ -35,32 +35,32 @@ def run(testbed: Testbed, *, is_noticed: bool) -> Findings:
         open_debezium(workload.folder / "debezium", testbed.kafka) as source,
     ):
         name, backup = unique_name("shop").replace("-", "_"), workload.folder / "backup"
-        told = ToldTable(workload, source, name)
-        told.begin(with_schemas=True)
-        unlike = list(told.unlike("as it was"))
+        captured = CapturedTable(workload, source, name)
+        captured.begin(with_schemas=True)
+        unlike = list(captured.differences("as it was"))
         source.database.back_up(backup)
         source.run(_NEW_AND_LOST, *(_FURTHER,) * is_noticed, *_LOST)
-        unlike += told.unlike("before it was lost")
+        unlike += captured.differences("before it was lost")
         stood = _stands(source)
         source.database.restore(backup)
         source.run(*(_FURTHER,) * (not is_noticed))
         stands = _stands(source)
-        source.forget(name)
-        begins = ends(testbed.kafka, told.topic("customers"))
-        told.tell_anew()
+        source.remove_connector(name)
+        begins = ends(testbed.kafka, captured.topic("customers"))
+        captured.snapshot_again()
         source.run(*_AFTER)
-        told.wait()
+        captured.wait()
         error = workload.lab.start().answer().named_error
         if error != ("source-restarted" if is_noticed else None):
             unlike.append(f"the drain ended with {error}")
-        if not is_noticed and (found := told.audited()).differing != _LEFT:
+        if not is_noticed and (found := captured.audited()).differing != _LEFT:
             unlike.append(f"an audit says of {_LEFT} keys that are left: {found.examples}")
         with workload.lab.connections() as connections:
             rebuild(workload.lab.pipeline, connections, reason="restored", begins=begins)
-        unlike += told.unlike("made anew")
+        unlike += captured.differences("made anew")
         source.run(*_LATER)
-        unlike += told.unlike("changed after that")
-        unlike += told.audits()
+        unlike += captured.differences("changed after that")
+        unlike += captured.audits()
         audited = workload.lab.audit()
     return Findings(
         f"its log stood at {stood}, stands at {stands}; drained after it: {error or 'noticed nothing'}",

@@ -94,7 +94,7 @@ class Debezium:
             cursor.execute(last)
         session.close()
 
-    def tell(self, name: str, *tables: str, with_schemas: bool, more: Mapping[str, str]) -> None:
+    def capture(self, name: str, *tables: str, with_schemas: bool, more: Mapping[str, str]) -> None:
         """Start a connector for tables, to existing topics ``NAME.public.TABLE``.
 
         ``more`` are the connector's own settings.
@@ -113,7 +113,7 @@ class Debezium:
         }
         self._ask("PUT", f"/connectors/{name}/config", self._connectors[name])
 
-    def forget(self, name: str) -> None:
+    def remove_connector(self, name: str) -> None:
         """Remove a connector; its stored position stays with its name."""
         self._ask("DELETE", f"/connectors/{name}")
         del self._connectors[name]

@@ -45,7 +45,7 @@ def _record(source: Debezium, broker: KafkaBroker) -> dict[str, Any]:
     for connector in (_WITH, _WITHOUT):
         for table in _TABLES:
             broker.create_topic(f"{connector}.public.{table}", PARTITIONS, retention_ms=-1)
-        source.tell(connector, *_TABLES[:-1], with_schemas=connector == _WITH, more={})
+        source.capture(connector, *_TABLES[:-1], with_schemas=connector == _WITH, more={})
     moments = [_moment(source, broker, "as it was", 1)]
     for number, (name, statements) in enumerate(MOMENTS.items(), start=2):
         before = _ends(broker)

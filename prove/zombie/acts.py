@@ -170,7 +170,7 @@ def _forget(workload: Workload, records: Contents) -> None:
     workload.contents.tombstones -= records.tombstones
 
 
-def _make_anew(workload: Workload, state: State) -> None:
+def _recreate_topic(workload: Workload, state: State) -> None:
     """Re-create the topic empty: records that no run read completely are lost."""
     workload.recreate_topic()
     if not state.is_whole:
@@ -226,7 +226,7 @@ ACTS = (
         "accept",
         "a topic that was made anew accepted",
         "accept",
-        before=_make_anew,
+        before=_recreate_topic,
         reads={},
         ends_generation=True,
         is_source_new=True,

@@ -20,7 +20,7 @@ PLACES = {BEFORE: "before its commit", LANDED: "before its dead letters' commit"
 REFUSED = "redriven-since"
 
 
-def _beside(work: str, place: str, may_be_refused: str | None, workload: Workload) -> History:
+def _during_redrive(work: str, place: str, may_be_refused: str | None, workload: Workload) -> History:
     """Put the redrive to sleep, do the work, wake it, run the next tick and the rest of both."""
     drain_failing(workload)
     if work == "drain":
@@ -50,7 +50,7 @@ def _case(name: str, title: str, work: str, place: str, *, refused: str | None =
         f"{name}/{place}",
         f"{title} while a redrive sleeps {PLACES[place]}",
         f"{'it is refused; ' if refused else ''}each record is in one place, its row or its dead letter",
-        partial(_beside, work, place, refused),
+        partial(_during_redrive, work, place, refused),
         catalogs=(SQLITE,) if work == "compaction" else (SQLITE, REST),
         may_read_again=(read,),
         settings=FAILING,

@@ -141,7 +141,7 @@ def _drain(
         # What was left alone stood at the offsets that have moved now: its files can be swept.
         recovery = recovery.then(recover(pipeline, connections))
     if batches:
-        _tell_lag_tools(pipeline, connections, look.next_offsets)
+        _publish_group_offsets(pipeline, connections, look.next_offsets)
     stopped = "held" if held else "caught-up" if run is None else "budget"
     return DrainResult(
         pipeline.name,
@@ -213,7 +213,9 @@ def _is_due(ranges: OffsetRanges, goal: dict[int, int], pipeline: PipelineConfig
     return is_below or ranges.records >= pipeline.max_batch_records
 
 
-def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_offsets: dict[int, int]) -> None:
+def _publish_group_offsets(
+    pipeline: PipelineConfig, connections: Connections, next_offsets: dict[int, int]
+) -> None:
     """Publish consumer-group offsets for tools that show lag; Sluice never reads them."""
     try:
         connections.admin.publish_group_offsets(f"sluice-{pipeline.name}", pipeline.topic, next_offsets)

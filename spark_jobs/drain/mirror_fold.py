@@ -82,7 +82,7 @@ def fold_written(
     if whole.missing:
         _stop_at(run, whole.missing)
         return written, whole.missing
-    tell_first_source(run, progress_of(table), folded)
+    log_first_source(run, progress_of(table), folded)
     # They take the place of those in the tasks' files: the last of a place counts.
     prefix = f"{run.batch.attempt}-whole-{uuid.uuid4().hex[:8]}"
     files = (*written.data_files, *write_files(table, prefix, [whole.rows]))
@@ -281,7 +281,7 @@ def refuse_foreign(run: BatchRun, folded: Folded) -> None:
     raise error
 
 
-def tell_first_source(run: BatchRun, progress: Progress, folded: Folded) -> None:
+def log_first_source(run: BatchRun, progress: Progress, folded: Folded) -> None:
     """Log the source that a mirror accepts from now on, if an earlier version did not record one."""
     source = folded.cdc.source
     if progress.cdc is not None and progress.cdc.source is None and source is not None:
