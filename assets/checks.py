@@ -191,10 +191,12 @@ def _judged(pipeline: PipelineConfig, sluice: Sluice) -> AssetCheckResult:
     state, reason = State(seen["state"]), seen["reason"] or {}
     severity = "ERROR" if state in _NEEDS_ACTION else "WARN"
     fact = f"{state}: {reason['message']} [{reason['code']}]" if reason else state.value
-    return result(severity, fact, mend=reason.get("hint"), passed=state is State.LIVE, metadata=_shown(seen))
+    return result(
+        severity, fact, mend=reason.get("hint"), passed=state is State.LIVE, metadata=_numbers(seen)
+    )
 
 
-def _shown(seen: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers(seen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers to plot, and the watermark."""
     shown = {"rows": seen["hot_rows"], "bytes": seen["hot_bytes"], "watermark": seen["watermark"]}
     age_ms = seen["age_ms"]

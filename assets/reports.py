@@ -35,7 +35,7 @@ def report_result(home: Path, pipeline: PipelineConfig, result: Done, actor: str
     from spark_jobs.drain.drain import DrainResult
     from spark_jobs.upkeep.upkeep import UpkeepResult
 
-    key, metadata, is_news = _shown(pipeline, result)
+    key, metadata, is_news = _outcome(pipeline, result)
     with DagsterInstance.from_config(str(home)) as instance:
         if is_news or (metadata and instance.get_latest_materialization_event(key) is None):
             event = AssetMaterialization(key, metadata={**metadata, "done by": actor})
@@ -44,7 +44,7 @@ def report_result(home: Path, pipeline: PipelineConfig, result: Done, actor: str
             instance.report_runless_asset_event(table_changed(instance, pipeline, event.metadata))
 
 
-def _shown(pipeline: PipelineConfig, result: Done) -> tuple[AssetKey, Mapping[str, Any], bool]:
+def _outcome(pipeline: PipelineConfig, result: Done) -> tuple[AssetKey, Mapping[str, Any], bool]:
     """Return the asset's key, its metadata (empty without a table), and True if anything changed."""
     from assets.pipeline_asset import again_key, table_key, upkeep_key
     from assets.replays import redrive_metadata, replay_metadata

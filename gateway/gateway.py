@@ -330,7 +330,7 @@ class Gateway:
         return [lane for stream in self.streams.values() for lane in stream.lanes.values()]
 
 
-def drained_by(settings: GatewaySettings, slots: set[tuple[str, int]]) -> GatewaySettings:
+def settings_of_spool(settings: GatewaySettings, slots: set[tuple[str, int]]) -> GatewaySettings:
     """Return the settings of a gateway that sends the spool's slots and then ends."""
     topics = sorted({topic for topic, _ in slots})
     streams = {topic: StreamSettings(topic=topic) for topic in topics}

@@ -95,7 +95,7 @@ class GatewayApi:
             stream, token = self._admitted(socket)
             token.connect()
         except RefusedError as error:
-            await socket.send_denial_response(_answered(error.nack(), status=error.status))
+            await socket.send_denial_response(_response(error.nack(), status=error.status))
             return
         offered = socket.scope.get("subprotocols", [])
         self.gateway.connected += 1
@@ -118,10 +118,10 @@ class GatewayApi:
         except RefusedError as error:
             if stream is not None:
                 self.gateway.metrics.count_answer(stream.name, error.nack())
-            return _answered(error.nack(), _batch_id(message), error.status)
+            return _response(error.nack(), _batch_id(message), error.status)
         is_secure = request.url.is_secure
         if (elsewhere := await self.gateway.elsewhere(stream, batch.source, is_secure=is_secure)) is not None:
-            return _answered(elsewhere, batch.id, HTTPStatus.CONFLICT)
+            return _response(elsewhere, batch.id, HTTPStatus.CONFLICT)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def listener(answer: Answer) -> None:
@@ -133,7 +133,7 @@ class GatewayApi:
             answer = await asyncio.wait_for(answered, _ANSWER_SECONDS)
         except TimeoutError:
             answer = Nack(Reason.INTERNAL_ERROR, "the batch was not answered in time: send it again")
-        return _answered(answer, batch.id)
+        return _response(answer, batch.id)
 
     def _admitted(self, connection: HTTPConnection) -> tuple[Stream, Token]:
         token = self.tokens.find(secret_of(connection.headers))
@@ -181,7 +181,7 @@ class GatewayApi:
 
 def refusal(status: HTTPStatus, message: str) -> Response:
     """Return the response to a request that does not belong to a stream."""
-    return _answered(Nack(Reason.INVALID_FORMAT, message), status=status)
+    return _response(Nack(Reason.INVALID_FORMAT, message), status=status)
 
 
 def _message(request: Request, body: bytes) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _batch_id(message: dict[str, Any]) -> str | None:
     return None
 
 
-def _answered(answer: Answer, batch_id: str | None = None, status: HTTPStatus | None = None) -> Response:
+def _response(answer: Answer, batch_id: str | None = None, status: HTTPStatus | None = None) -> Response:
     """Return the response for an answer; ``status`` overrides that of the answer."""
     fields, is_ack = answer.to_json(), isinstance(answer, Ack)
     body = {

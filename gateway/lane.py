@@ -55,7 +55,7 @@ class Lane:
         self._is_draining = False
         self._pace = Pace()
         self._try_at = 0.0
-        self._told = ""
+        self._last_warning = ""
         self._thread = threading.Thread(target=self._run, name=f"gateway-{place[0]}-{place[1]}", daemon=True)
 
     def start(self) -> None:
@@ -123,7 +123,7 @@ class Lane:
                 return
         if tries:
             self._try_at = time.monotonic() + (0 if self._is_draining else RETRY_SECONDS)
-        self._put_away(self.intake.still_waiting(window))
+        self._spool_rest(self.intake.still_waiting(window))
 
     def _is_brought(self, window: Sequence[Waiting] = ()) -> bool:
         """Take over the slot if needed, write the batches on the disk, then the window.
@@ -144,11 +144,11 @@ class Lane:
             is_lost = isinstance(error, CommitConflict)
             if is_lost or (isinstance(error, ConfigError) and not self.intake.was_open):
                 self.intake.ended = error
-            elif error.code != self._told:  # and not again each few seconds
-                self._told = error.code
+            elif error.code != self._last_warning:  # and not again each few seconds
+                self._last_warning = error.code
                 _log.warning("%s", scrub(str(error)))
             return False
-        self._told = ""
+        self._last_warning = ""
         return True
 
     def _drain_spool(self) -> bool:
@@ -197,7 +197,7 @@ class Lane:
         self, records: Sequence[Outgoing], stands: dict[str, Stand], fits: Sequence[Waiting]
     ) -> bool:
         try:
-            with self._pace.kept(sum(each.batch.size_bytes for each in fits)):
+            with self._pace.measure(sum(each.batch.size_bytes for each in fits)):
                 self._writer.write(records, stands)
         except RecordRefusedError as error:
             if len(fits) == 1:
@@ -225,9 +225,9 @@ class Lane:
     def _answer(self, done: Sequence[Waiting], answer: Callable[[Waiting], Answer]) -> None:
         self.intake.forget(done)
         for each in done:
-            self._tell(each, answer(each))
+            self._notify(each, answer(each))
 
-    def _put_away(self, left: list[Waiting]) -> None:
+    def _spool_rest(self, left: list[Waiting]) -> None:
         """Write batches that continue their source to the disk; clients keep them until `ok`."""
         ends, fits, misfits = dict[str, int](), list[Waiting](), list[Waiting]()
         for each in left:
@@ -258,9 +258,9 @@ class Lane:
         self._on_disk |= ends
         self.intake.spooled(window)
         for each in window:
-            self._tell(each, Ack(each.sequence, Status.FALLBACK))
+            self._notify(each, Ack(each.sequence, Status.FALLBACK))
 
-    def _tell(self, waiting: Waiting, answer: Answer) -> None:
+    def _notify(self, waiting: Waiting, answer: Answer) -> None:
         self._reach("before-answer")
         for listener in waiting.listeners:
             listener(answer)

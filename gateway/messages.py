@@ -85,7 +85,7 @@ class Ack:
             "eventsProcessed": self.processed,
             "duplicatesSkipped": self.skipped,
         }
-        return _known(fields)
+        return _without_none(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ class Nack:
             "shouldRetry": self.should_retry,
             "sequenceNumber": self.sequence,
             "batchId": batch_id,
-            "details": _known(details),
+            "details": _without_none(details),
         }
-        return _known(fields)
+        return _without_none(fields)
 
     @property
     def again_ms(self) -> int | None:
@@ -141,7 +141,7 @@ class Nack:
 Answer = Ack | Nack
 
 
-def _known(words: dict[str, Any]) -> dict[str, Any]:
+def _without_none(words: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in words.items() if value is not None}
 
 
@@ -282,7 +282,7 @@ def _event(event: Any, stream: StreamSettings, sequence: int | None) -> Event:
     key = _key(event, stream)
     value = event.get("value") if stream.envelope is None else _enveloped(event, key, sequence)
     try:
-        return Event(_written_key(key), None if value is None else orjson.dumps(value), event_id)
+        return Event(_key_bytes(key), None if value is None else orjson.dumps(value), event_id)
     except (TypeError, ValueError) as error:
         raise RefusedError(f"cannot be written as JSON: {error}") from None
 
@@ -292,7 +292,7 @@ def _key(event: dict[str, Any], stream: StreamSettings) -> Any:
     return value.get(stream.key, key) if stream.key is not None and type(value) is dict else key
 
 
-def _written_key(key: Any) -> bytes | None:
+def _key_bytes(key: Any) -> bytes | None:
     if key is None:
         return None
     return key.encode() if type(key) is str else orjson.dumps(key)

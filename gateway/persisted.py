@@ -65,7 +65,7 @@ class Persisted:
         """Return the number of waiting batches."""
         return sum(len(each.requests) for each in self._waiting.values())
 
-    def tell(self, stream: Stream, source: str, tell: Callable[[], None]) -> bool:
+    def watch(self, stream: Stream, source: str, tell: Callable[[], None]) -> bool:
         """Call ``tell`` when the tables of all pipelines have the records that are in the topic now.
 
         Returns False if too many batches wait; then a later batch's notification covers this one.

@@ -116,9 +116,9 @@ class Session:
             case "connect":
                 await self._connect(message)
             case "heartbeat":
-                self._say({"type": "pong", "timestamp": _shown(message.get("timestamp")), **self._last()})
+                self._queue({"type": "pong", "timestamp": _echo(message.get("timestamp")), **self._last()})
             case "flush_request":
-                self._say({**self._status(), "flush": self.flush(self.stream)})
+                self._queue({**self._status(), "flush": self.flush(self.stream)})
             case "cdc_batch":
                 self._take(message, size)
             case _:
@@ -145,7 +145,7 @@ class Session:
         self._sender = self.gateway.senders[place] = Sender(name, self.token.name, now, self._fence)
         self._capabilities = self._granted(message.get("capabilities"))
         # Otherwise a reloaded page would send new events under numbers that are on the disk.
-        self._say({**self._status(), "lastAckSequence": self.stream.intake_of(source).accepted(source)})
+        self._queue({**self._status(), "lastAckSequence": self.stream.intake_of(source).accepted(source)})
 
     def _leave(self) -> None:
         place = self.stream.name, self._source
@@ -170,23 +170,23 @@ class Session:
         self.gateway.offer(self.stream, batch, self.token, partial(self._answer, batch.id))
 
     def _answer(self, batch_id: str | None, answer: Answer) -> None:
-        self._say(answer.to_json(batch_id))
+        self._queue(answer.to_json(batch_id))
         if isinstance(answer, Nack) and answer.is_taken:  # what is behind it may fit by chance
             self._end(answer.reason)
         is_wanted = self._ending is None and self._capabilities.get("persisted") == "supported"
         if is_wanted and isinstance(answer, Ack) and answer.status in _IN_KAFKA:
             persisted = partial(self._persisted, batch_id, replace(answer, status=Status.PERSISTED))
-            if not self.persisted.tell(self.stream, self._source, persisted):
+            if not self.persisted.watch(self.stream, self._source, persisted):
                 self.gateway.metrics.count_unwatched(self.stream.name)
 
     def _persisted(self, batch_id: str | None, answer: Ack) -> None:
-        self._say(answer.to_json(batch_id))
+        self._queue(answer.to_json(batch_id))
         if self._sender is not None:
             self._sender.persisted = max(self._sender.persisted, answer.sequence)
 
     def _nack(self, nack: Nack) -> None:
         self.gateway.metrics.count_answer(self.stream.name, nack)
-        self._say(nack.to_json())
+        self._queue(nack.to_json())
 
     def _status(self) -> dict[str, Any]:
         return {
@@ -208,7 +208,7 @@ class Session:
             return {"lastAckSequence": progress["lastOkSequence"]}
         return progress
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _queue(self, message: dict[str, Any]) -> None:
         self._unsent.put_nowait(orjson.dumps(message).decode())
 
 
@@ -221,7 +221,7 @@ def _message(text: str | None) -> dict[str, Any]:
     return message
 
 
-def _shown(value: Any) -> Any:
+def _echo(value: Any) -> Any:
     """Return a client's value for a response, None if it is not a number or short text."""
     return value if type(value) in {int, float} or _is_text(value) else None
 

@@ -64,7 +64,7 @@ class Pace:
     clock: Callable[[], float] = time.monotonic
 
     @contextmanager
-    def kept(self, size_bytes: int) -> Iterator[None]:
+    def measure(self, size_bytes: int) -> Iterator[None]:
         """Adapt the limit to the outcome of a transaction of that size."""
         began = self.clock()
         try:

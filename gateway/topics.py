@@ -142,11 +142,11 @@ class StreamTopics:
             self._admin.identity(self.topic)
             if self.states not in self._admin.topics():
                 self._admin.make_topic(self.states, SLOTS, {"cleanup.policy": "compact"})
-            if len(self._made_state().end) != SLOTS:
+            if len(self._state_when_created().end) != SLOTS:
                 raise fault("gateway-states", topic=self.states)
             self._is_made = True
 
-    def _made_state(self) -> SourceState:
+    def _state_when_created(self) -> SourceState:
         """Return the state of the new topic, which brokers may know only after a moment."""
         deadline = time.monotonic() + _MADE_SECONDS
         while True:

@@ -176,13 +176,13 @@ class Writer:
         key, value, headers = record
         while True:
             try:
-                producer.produce(topic, value, key, partition, self._told, headers=headers)  # type: ignore[arg-type]
+                producer.produce(topic, value, key, partition, self._on_delivery, headers=headers)  # type: ignore[arg-type]
                 break
             except BufferError:
                 producer.poll(_ROOM_SECONDS)
                 self._wait_no_longer(self._began, "no room for records", self._seconds)
 
-    def _told(self, error: KafkaError | None, _message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and (self._failure is None or self._failure.code() not in _REFUSED):
             self._failure = error
 

@@ -65,7 +65,9 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     if requests:
         return SensorResult(run_requests=requests, cursor=cursor, asset_events=observed)
     # Not in the cursor: open transactions are normal; the check `stall` reports one that stays open.
-    texts = {look.pipeline.name: text for look in looks if (text := _held_back(look)) is not None} | problems
+    texts = {
+        look.pipeline.name: text for look in looks if (text := _open_transaction(look)) is not None
+    } | problems
     reasons = "; ".join(f"{pipeline}: {text}" for pipeline, text in texts.items())
     reason = reasons or "No pipeline is due."
     return SensorResult(skip_reason=reason, cursor=cursor, asset_events=observed)
@@ -81,16 +83,16 @@ def drains(
     now = time.time()
     history = RunHistory(instance, drain_job.name, now)
     problems = {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
-    problems |= {look.pipeline.name: why for look in looks if (why := _pause(look)) is not None}
+    problems |= {look.pipeline.name: why for look in looks if (why := _pause_reason(look)) is not None}
     requests = []
     for look in looks:
-        if isinstance(look, Problem) or _pause(look) is not None:
+        if isinstance(look, Problem) or _pause_reason(look) is not None:
             continue
         reason = find_reason(backlog_of(look, now), look.pipeline)
         if reason is None or (request := _request(look, history, reason)) is None:
             continue
         # The log is read only for pipelines that would get a run: the run would stop at the held batch.
-        if (held := _held(look, sluice, now)) is not None:
+        if (held := _held_reason(look, sluice, now)) is not None:
             problems[look.pipeline.name] = held
         else:
             requests.append(request)
@@ -114,7 +116,7 @@ def backlog_of(look: Surveyed, now: float) -> Backlog:
     )
 
 
-def _pause(look: Surveyed | Problem) -> str | None:
+def _pause_reason(look: Surveyed | Problem) -> str | None:
     """Return why a paused pipeline gets no run, or None."""
     if isinstance(look, Problem) or look.table is None or look.table.progress.paused is None:
         return None
@@ -122,7 +124,7 @@ def _pause(look: Surveyed | Problem) -> str | None:
     return f"paused by {paused.actor}: {paused.reason}; to resume it: {mends.resume(look.pipeline.name)}"
 
 
-def _held_back(look: Surveyed | Problem) -> str | None:
+def _open_transaction(look: Surveyed | Problem) -> str | None:
     undecided = 0 if isinstance(look, Problem) else sum(look.source.undecided.values())
     return held_back(undecided) if undecided else None
 
@@ -136,7 +138,7 @@ def _request(look: Surveyed, history: RunHistory, reason: str) -> RunRequest | N
     return history.request(key, look.pipeline.name, state_key(look.pipeline, state), reason)
 
 
-def _held(look: Surveyed, sluice: Sluice, now: float) -> str | None:
+def _held_reason(look: Surveyed, sluice: Sluice, now: float) -> str | None:
     """Return why no drain could commit because a batch waits for an operator, or None."""
     try:
         held = sluice.surveyor.held(look, round(now * 1e6))

@@ -30,7 +30,7 @@ def topics_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     from spark_jobs.connections.broker_topics import refresh_topics  # noqa: PLC0415  (librdkafka, never at import)
 
     now = refresh_topics(sluice.config)
-    loaded, listed = _drained(sluice.config), _drained(now)
+    loaded, listed = _pipelines_in(sluice.config), _pipelines_in(now)
     left_out = [str(problem) for problem in now.problems if problem not in sluice.config.problems]
     if listed == loaded and not left_out:
         return SkipReason(f"No topic was added or deleted: {count(len(loaded), 'pipeline')}.")
@@ -40,7 +40,7 @@ def topics_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     return SkipReason(f"The definitions must be reloaded:{changes}{_load_again()}")
 
 
-def _drained(config: SluiceConfig) -> set[str]:
+def _pipelines_in(config: SluiceConfig) -> set[str]:
     """Return the pipelines as ``name (topic)``: if two topics map to one name, either may have it."""
     return {f"{pipeline.name} ({pipeline.topic})" for pipeline in config.pipelines}
 

@@ -143,8 +143,8 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         result = packed(
             "ActionCreatePreparedStatementResult",
             prepared_statement_handle=statement.to_handle(self._key),
-            dataset_schema=_written(columns.remove_metadata()),
-            parameter_schema=_written(parameters),
+            dataset_schema=_serialize(columns.remove_metadata()),
+            parameter_schema=_serialize(parameters),
         )
         return iter([flight.Result(result)])
 
@@ -174,7 +174,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
             return tables
         names = (".".join(map(quoted, list(row.values())[1:3])) for row in tables.to_pylist())
         every = (self._columns(context, Statement(f"FROM {name}")) for name in names)
-        schemas = [_written(columns.remove_metadata()) for columns in every]
+        schemas = [_serialize(columns.remove_metadata()) for columns in every]
         columns = [*tables.columns, pa.array(schemas, pa.binary())]
         return pa.Table.from_arrays(columns, schema=flight_info.TABLES_WITH_SCHEMAS)
 
@@ -237,6 +237,6 @@ def _distinct(tables: pa.Table, schema: pa.Schema) -> pa.Table:
     return tables.select(names).group_by(names, use_threads=False).aggregate([]).cast(schema)
 
 
-def _written(schema: pa.Schema) -> bytes:
+def _serialize(schema: pa.Schema) -> bytes:
     written: bytes = schema.serialize().to_pybytes()
     return written

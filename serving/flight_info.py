@@ -144,7 +144,7 @@ class Headers(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Rejects every call without one of the tokens; accepts all calls if there are no tokens."""
+    """Rejects every call without one of the tokens; without tokens, all calls are accepted."""
 
     def __init__(self, tokens: Collection[str]) -> None:
         self._tokens = tuple(tokens)

@@ -155,7 +155,7 @@ class HttpApi:
     def app(self) -> Starlette:
         """Return the application for a server."""
         return Starlette(
-            lifespan=self._until_told,
+            lifespan=self._until_shutdown,
             routes=[
                 Route("/", _page),
                 Route("/v1/query", self._query, methods=["POST"]),
@@ -173,7 +173,7 @@ class HttpApi:
         )
 
     @asynccontextmanager
-    async def _until_told(self, _app: Starlette) -> AsyncIterator[None]:
+    async def _until_shutdown(self, _app: Starlette) -> AsyncIterator[None]:
         yield
         await run_sync(self._service.close)
 
@@ -181,15 +181,15 @@ class HttpApi:
         self._check_lake(request)
         asked = checked(QueryRequest.model_validate_json, await _body(request))
         pipeline = self._service.pipeline(asked.pipeline)
-        return await self._answered(request, pipeline, asked.question(), asked.format)
+        return await self._respond(request, pipeline, asked.question(), asked.format)
 
     async def _lookup(self, request: Request) -> Response:
         self._check_lake(request)
         asked = checked(LookupRequest.model_validate, dict(request.query_params))
         pipeline = self._service.pipeline(request.path_params["pipeline"])
-        return await self._answered(request, pipeline, Question(RecordKey(asked.key)), asked.format)
+        return await self._respond(request, pipeline, Question(RecordKey(asked.key)), asked.format)
 
-    async def _answered(
+    async def _respond(
         self, request: Request, pipeline: PipelineConfig, question: Question, written: Format
     ) -> Response:
         stack, left = ExitStack(), threading.Event()
@@ -204,7 +204,7 @@ class HttpApi:
     async def _pipelines(self, request: Request) -> Response:
         self._check_lake(request)
         statuses = await run_sync(self._service.tails.statuses)
-        shown = [_shown(status, self._service.pipelines[status.pipeline]) for status in statuses]
+        shown = [_state_to_json(status, self._service.pipelines[status.pipeline]) for status in statuses]
         return JSONResponse({"pipelines": shown}, headers=_NOT_KEPT)
 
     def _check_lake(self, request: Request) -> None:
@@ -306,7 +306,7 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _shown(status: TailStatus, pipeline: PipelineConfig) -> dict[str, Any]:
+def _state_to_json(status: TailStatus, pipeline: PipelineConfig) -> dict[str, Any]:
     marked = status.watermark
     return {
         "pipeline": status.pipeline,
@@ -356,12 +356,12 @@ _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 async def _page(_request: Request) -> Response:
     """Return the page with a content security policy that allows its parts by their hashes."""
-    text, policy = _read()
+    text, policy = _load_page()
     return HTMLResponse(text, headers={"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"})
 
 
 @cache
-def _read() -> tuple[str, str]:
+def _load_page() -> tuple[str, str]:
     text = _FILE.read_text(encoding="utf-8")
     allowed = " ".join(f"{kind}-src {_hash(inline)};" for kind, inline in _INLINE.findall(text))
     rest = "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

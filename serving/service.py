@@ -28,7 +28,7 @@ from spark_jobs.hot.watermark import Watermark
 from spark_jobs.monitoring.metric_families import COUNTER, GAUGE, HISTOGRAM, Family
 from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 from spark_jobs.query.lookup import newest_of_key
-from spark_jobs.query.query import Answer, Asked
+from spark_jobs.query.query import Answer, SqlQuery
 
 # The metrics of a serving process: the state of its pipelines and the outcomes of its queries.
 
@@ -55,8 +55,8 @@ class ServeMetrics(Collector):
         self._tails = tails
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._queries = Counter(*_counted(_QUERIES), registry=self._registry)
-        self._seconds = Histogram(*_counted(_SECONDS), buckets=_BUCKETS, registry=self._registry)
+        self._queries = Counter(*_arguments_of(_QUERIES), registry=self._registry)
+        self._seconds = Histogram(*_arguments_of(_SECONDS), buckets=_BUCKETS, registry=self._registry)
 
     def describe(self) -> list[Metric]:
         """Return nothing, so that registering sends no request."""
@@ -78,7 +78,7 @@ class ServeMetrics(Collector):
         yield from gauges.values()
 
     @contextmanager
-    def counted(self, pipeline: str) -> Iterator[None]:
+    def count_query(self, pipeline: str) -> Iterator[None]:
         """Count the query that runs in the block."""
         began, outcome = time.monotonic(), "answered"
         try:
@@ -101,7 +101,7 @@ class ServeMetrics(Collector):
         return generate_latest(self._registry)
 
 
-def _counted(family: Family) -> tuple[str, str, Any]:
+def _arguments_of(family: Family) -> tuple[str, str, Any]:
     return family.name, family.help, ("pipeline", *family.labels)
 
 
@@ -185,19 +185,19 @@ class QueryService:
         Raises as ``Follower.pin`` and ``query``, and ``RetryableError`` (``too-many-queries``).
         """
         until = time.monotonic() + min(question.seconds or self.query_seconds, self.query_seconds)
-        with self.metrics.counted(pipeline.name), ExitStack() as stack:
+        with self.metrics.count_query(pipeline.name), ExitStack() as stack:
             prefix = self._pinned(pipeline, question, until)
             if not self._slots.acquire(timeout=SLOT_SECONDS):
                 raise fault("too-many-queries", pipeline=pipeline.name)
             stack.callback(self._slots.release)
             try:
-                answer = self._begun(stack, pipeline, question, prefix, until)
+                answer = self._start(stack, pipeline, question, prefix, until)
             except RetryableError as error:
                 if error.code != "table-unreadable":
                     raise
                 # Its snapshot may have expired since.
                 prefix = self._pinned(pipeline, question, until)
-                answer = self._begun(stack, pipeline, question, prefix, until)
+                answer = self._start(stack, pipeline, question, prefix, until)
             yield Answered(answer, prefix.watermark)
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class QueryService:
         after = question.after or None
         return self.tails.pin(pipeline.name, after=after, at=question.at, patience_seconds=patience)
 
-    def _begun(
+    def _start(
         self, stack: ExitStack, pipeline: PipelineConfig, question: Question, prefix: Prefix, until: float
     ) -> Answer:
         """Return the answer after reading its first rows; the stack closes it."""
@@ -224,9 +224,9 @@ class QueryService:
                 memory_bytes=self._share_bytes,
                 is_over=lambda: self._closed.is_set() or question.is_left() or time.monotonic() > until,
             )
-        asked = Asked(pipeline, question.asked, question.parameters, question.columns_only)
+        asked = SqlQuery(pipeline, question.asked, question.parameters, question.columns_only)
         with ExitStack() as own:
-            answer = own.enter_context(self._workers.asked(asked, prefix, until, question.is_left))
+            answer = own.enter_context(self._workers.answer(asked, prefix, until, question.is_left))
             first = next(answer.batches, None)
             stack.push(own.pop_all())
         return Answer(answer.schema, chain(() if first is None else (first,), answer.batches))

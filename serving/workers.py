@@ -29,7 +29,7 @@ from spark_jobs.hot.mapped import places
 from spark_jobs.hot.prefix import Prefix, Seam
 from spark_jobs.protocol.errors import error_from_json, fault
 from spark_jobs.query import worker
-from spark_jobs.query.query import Answer, Asked
+from spark_jobs.query.query import Answer, SqlQuery
 from spark_jobs.query.worker import REQUEST, Work
 
 _LOOK_SECONDS = 0.1
@@ -186,8 +186,8 @@ class Workers:
                 one.kill()
 
     @contextmanager
-    def asked(
-        self, asked: Asked, prefix: Prefix, until: float, is_left: Callable[[], bool]
+    def answer(
+        self, asked: SqlQuery, prefix: Prefix, until: float, is_left: Callable[[], bool]
     ) -> Iterator[Answer]:
         """Answer over the prefix until the deadline; leaving the block earlier ends the query.
 
@@ -206,7 +206,7 @@ class Workers:
                 heapq.heappush(self._free, one)
 
     def _tables(
-        self, one: _Worker, asked: Asked, prefix: Prefix, until: float, is_left: Callable[[], bool]
+        self, one: _Worker, asked: SqlQuery, prefix: Prefix, until: float, is_left: Callable[[], bool]
     ) -> Iterator[pa.Table]:
         # A process may have died since its last query, without its socket showing it yet.
         for _ in range(2):
@@ -214,7 +214,7 @@ class Workers:
                 return one.answers(asked.pipeline, until, is_left)
         raise fault("query-too-large", why=_ENDED, pipeline=asked.pipeline.name)
 
-    def _work(self, one: _Worker, asked: Asked, prefix: Prefix, until: float) -> Work:
+    def _work(self, one: _Worker, asked: SqlQuery, prefix: Prefix, until: float) -> Work:
         segments = [segment for share in prefix.shares for segment in share.segments]
         try:
             placed = iter(places(segments, one.start()))

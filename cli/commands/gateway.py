@@ -54,7 +54,7 @@ def command(port: int | None, *, insecure: bool, drain_spool: bool) -> None:
 
 
 def _drain_spool(config: SluiceConfig) -> None:
-    from gateway.gateway import Gateway, drained_by
+    from gateway.gateway import Gateway, settings_of_spool
     from gateway.spool import Spool
     from servers.gateway import LOOK_SECONDS, wait_until_taken
 
@@ -63,7 +63,7 @@ def _drain_spool(config: SluiceConfig) -> None:
         slots, first = spool.slots(), spool.size().batches
     with (
         connections_for(config, None, "gateway") as connections,
-        closing(Gateway(drained_by(settings, slots), (), connections, home=home, url="")) as gateway,
+        closing(Gateway(settings_of_spool(settings, slots), (), connections, home=home, url="")) as gateway,
     ):
         gateway.start()
         wait_until_taken(gateway, Event())

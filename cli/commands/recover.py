@@ -19,7 +19,7 @@ def command(pipeline: str | None) -> None:
     The files of all others are deleted. Every drain does this first, except for replays, which the next
     replay settles.
     """
-    from spark_jobs.notices.sender import tell_at_once
+    from spark_jobs.notices.sender import send_pending
     from spark_jobs.recovery.recover import recover
     from spark_jobs.replay.replay import settle_left_replays
 
@@ -28,7 +28,7 @@ def command(pipeline: str | None) -> None:
         with connections_for(config, chosen, "recover") as connections:
             # A replay that is alive ends with a conflict, as a drain would.
             result = settle_left_replays(chosen, connections).then(recover(chosen, connections))
-            tell_at_once(chosen, connections)
+            send_pending(chosen, connections)
         output.say(f"{chosen.name}: {summary_of(result)}")
 
 

@@ -13,7 +13,7 @@ from spark_jobs.acts.changes import skip_ranges
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.notices.sender import tell_at_once
+from spark_jobs.notices.sender import send_pending
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.progress import Progress
@@ -50,7 +50,7 @@ def publish(
     connections.txlog.append(chosen.table_uuid, batch, word, reached=chosen.reached)
     connections.fail_points.reach("held.after-published")
     result = recover(pipeline, connections)
-    tell_at_once(pipeline, connections)
+    send_pending(pipeline, connections)
     landed = _landed(connections, chosen)
     if landed is None:
         why = next((left.reason for left in result.left if left.attempt == chosen.uuid), "it was settled")

@@ -20,7 +20,7 @@ from spark_jobs.commit.swap import Swap, stage_rewind
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.notices.sender import tell_at_once
+from spark_jobs.notices.sender import send_pending
 from spark_jobs.protocol.cdc import Cdc
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import fault
@@ -73,7 +73,7 @@ def rollback(
     committed = land_act(connections, table, intent, reason)
     who = actor_summary(connections.actor, connections.run_id)
     commit_pending(connections, pipeline.table, committed.progress, who)
-    tell_at_once(pipeline, connections)
+    send_pending(pipeline, connections)
     undone = committed.progress.ranges_of(batch.attempt)
     next_offsets = committed.progress.next_offsets
     return RolledBack(to_snapshot, committed.snapshot_id, undone, undone.before(source.low), next_offsets)

@@ -94,7 +94,7 @@ def drain(
     with NoticeSender(pipeline, connections) as notices:
 
         def committed(batch: BatchResult) -> None:
-            notices.tell()
+            notices.notify()
             on_progress(batch)
 
         return _drain(pipeline, connections, budget_seconds, committed)

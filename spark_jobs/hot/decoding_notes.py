@@ -24,7 +24,7 @@ _DEATHS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
+class _Note:
     """Records ``start <= offset < end``, and the number of deaths over them if this process dies now."""
 
     topic_id: str
@@ -47,7 +47,7 @@ class DecodingNotes:
         self._file.close()
 
     @property
-    def someone_died(self) -> bool:
+    def has_suspects(self) -> bool:
         """True while a process has died over records that the table has not passed."""
         return bool(self._died)
 
@@ -66,7 +66,7 @@ class DecodingNotes:
     @contextmanager
     def decoding(self, epoch: Epoch, ranges: Iterable[OffsetRange]) -> Iterator[None]:
         """Note the ranges while the block runs; an exception does not count as a death."""
-        now = [self._noted(epoch, each) for each in ranges]
+        now = [self._note_of(epoch, each) for each in ranges]
         # Another process gets the records in other chunks: what is behind these is suspected as before.
         standing = [left for each in self._died for left in _behind(each, now)]
         self._write([*standing, *now])
@@ -78,36 +78,36 @@ class DecodingNotes:
             self._died = left
             self._write(left)
 
-    def _noted(self, epoch: Epoch, now: OffsetRange) -> _Noted:
-        mine = _Noted(epoch.topic_id, now.partition, now.start, now.end)
+    def _note_of(self, epoch: Epoch, now: OffsetRange) -> _Note:
+        mine = _Note(epoch.topic_id, now.partition, now.start, now.end)
         deaths = max((each.deaths for each in self._died if _meet(each, mine)), default=0)
         return replace(mine, deaths=deaths + 1)
 
-    def _write(self, noted: list[_Noted]) -> None:
+    def _write(self, notes: list[_Note]) -> None:
         # Not synced: it is to survive the process, and a machine that stops kills no decoder.
-        told = json.dumps([asdict(each) for each in noted]).encode() if noted else b""
+        data = json.dumps([asdict(each) for each in notes]).encode() if notes else b""
         with suppress(OSError):  # a full disk is no reason to follow nothing
             self._file.seek(0)
-            self._file.write(told)
+            self._file.write(data)
             self._file.truncate()
 
 
-def _read(told: bytes) -> list[_Noted]:
+def _read(data: bytes) -> list[_Note]:
     """Return the notes; empty if a process was killed while writing them."""
     try:
-        return [_Noted(**each) for each in json.loads(told or b"[]")]
+        return [_Note(**each) for each in json.loads(data or b"[]")]
     except (ValueError, TypeError):
         return []
 
 
-def _behind(suspected: _Noted, now: Iterable[_Noted]) -> Iterator[_Noted]:
+def _behind(suspected: _Note, now: Iterable[_Note]) -> Iterator[_Note]:
     """Yield the rest of a suspected range after the decoded ranges."""
     start = max((each.end for each in now if _meet(suspected, each)), default=suspected.start)
     if start < suspected.end:
         yield replace(suspected, start=start)
 
 
-def _meet(one: _Noted, other: _Noted) -> bool:
+def _meet(one: _Note, other: _Note) -> bool:
     is_same = (one.topic_id, one.partition) == (other.topic_id, other.partition)
     return is_same and one.start < other.end and other.start < one.end
 

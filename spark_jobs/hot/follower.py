@@ -20,7 +20,7 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.pipeline_follower import PipelineFollower
-from spark_jobs.hot.prefix import Looked, Seam, load_seam
+from spark_jobs.hot.prefix import Look, Seam, load_seam
 from spark_jobs.hot.tail_status import PATIENCE_SECONDS
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import dead_letters_of, load_table
@@ -136,7 +136,7 @@ class Follower:
         except SluiceError as error:
             sources = dict.fromkeys((each.pipeline.topic for each in following), error)
         for each in following:
-            each.saw(Looked(at, self._newer(each), sources[each.pipeline.topic]))
+            each.update(Look(at, self._newer(each), sources[each.pipeline.topic]))
 
     def _newer(self, follower: PipelineFollower) -> Seam | SluiceError | None:
         """Return the table's current state, its error, or None if it is unchanged."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.hot.prefix import Held, Prefix, look
+from spark_jobs.hot.prefix import HeldRecords, Prefix, look
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.segment_maker import SegmentMaker
-from spark_jobs.hot.tail_status import PATIENCE_SECONDS, not_yet, other_epoch, wanted_ends
+from spark_jobs.hot.tail_status import PATIENCE_SECONDS, not_yet, other_epoch, required_ends
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.kafka.reader import bundles, open_reader
 from spark_jobs.protocol.errors import fault
@@ -46,7 +46,7 @@ def read_fresh(
             "hot-not-configured" if pipeline.can_be_hot else "hot-not-configured.of-this",
             pipeline=pipeline.name,
         )
-    wanted = wanted_ends(after, at)
+    wanted = required_ends(after, at)
     deadline = time.monotonic() + patience_seconds
     while True:
         asked_at = time.monotonic()
@@ -59,7 +59,7 @@ def read_fresh(
         if time.monotonic() > deadline:
             raise not_yet(pipeline, wanted, reached)
         time.sleep(_POLL_SECONDS)
-    held = Held.at(seam, epoch, source.positions(seam.progress.next_offsets))
+    held = HeldRecords.at(seam, epoch, source.positions(seam.progress.next_offsets))
     ends = {p: min(end, at.ends.get(p, 0)) if at else end for p, end in source.end.items()}
     maker = SegmentMaker(pipeline, connections.schemas(pipeline), seam, epoch)
     ranges = [OffsetRange(p, start, ends[p]) for p, start in sorted(held.ends.items()) if start < ends[p]]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.prefix import Held, Looked, Prefix, Seam, look
+from spark_jobs.hot.prefix import HeldRecords, Look, Prefix, Seam, look
 from spark_jobs.hot.segment_maker import AskedSchemas, SegmentMaker, segments_of
 from spark_jobs.hot.tail_status import (
     PATIENCE_SECONDS,
@@ -22,8 +22,8 @@ from spark_jobs.hot.tail_status import (
     TailStatus,
     not_yet,
     other_epoch,
+    required_ends,
     stopped,
-    wanted_ends,
 )
 from spark_jobs.kafka.tail_reader import TailReader, Taken, open_tail
 from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged, fault
@@ -60,8 +60,10 @@ class PipelineFollower:
         self._connections = connections
         self._notes = notes
         self._is_tight = is_tight
-        self._held: Held | None = None  # what answers are made of; replaced, never changed
-        self._floor: Held | None = None  # how far answers went before the table was set back, without rows
+        self._held: HeldRecords | None = None  # what answers are made of; replaced, never changed
+        self._floor: HeldRecords | None = (
+            None  # how far answers went before the table was set back, without rows
+        )
         self._set_back_since = 0.0
         self._newest: Seam | None = None  # the latest state of the table that was ever seen
         self._reason: SluiceError | None = None
@@ -69,7 +71,7 @@ class PipelineFollower:
         self._asked: AskedSchemas | None = None  # where partitions wait for a registry, it has the reason
         self._complete_at: dict[int, float] = {}
         self._is_full = self._is_ready = False
-        self._looked: Looked | None = None
+        self._looked: Look | None = None
         self._closed = Event()
         self._moved = Condition()
         self._thread = Thread(target=self._run, name=f"follow-{pipeline.name}", daemon=True)
@@ -93,7 +95,7 @@ class PipelineFollower:
             self._notes.close()
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> HeldRecords | None:
         """The records that answers use now; None before the first ones."""
         return self._held
 
@@ -111,15 +113,15 @@ class PipelineFollower:
         return True
 
     @property
-    def _answered_from(self) -> Held | None:
+    def _answerable(self) -> HeldRecords | None:
         """Return the held records if they are not less than those of earlier answers in their epoch."""
         held, floor = self._held, self._floor
         is_less = held and floor and held.epoch == floor.epoch and not held.watermark.reaches(floor.ends)
         return None if is_less else held
 
-    def saw(self, looked: Looked) -> None:
+    def update(self, look: Look) -> None:
         """Record the current state of the table and the topic."""
-        self._looked = looked
+        self._looked = look
 
     def pin(
         self,
@@ -129,11 +131,11 @@ class PipelineFollower:
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> Prefix:
         """Return the records for an answer that starts now; see ``Follower.pin``."""
-        wanted = wanted_ends(after, at)
+        wanted = required_ends(after, at)
         deadline = time.monotonic() + patience_seconds
         with self._moved:
             while True:
-                held = self._answered_from
+                held = self._answerable
                 if held is not None and at is not None and not at.is_of(held.watermark):
                     raise other_epoch(self.pipeline, at, held.watermark)
                 if held is not None and held.watermark.reaches(wanted):
@@ -149,7 +151,7 @@ class PipelineFollower:
 
     def status(self) -> TailStatus:
         """Return the current state."""
-        held, age_ms = self._answered_from, self._age_ms()
+        held, age_ms = self._answerable, self._age_ms()
         reason = self._reason or self._deadly or (self._asked.error if self._asked else None)
         if held is None:
             is_waiting = reason is None or reason.is_retryable or reason.code == "no-table-yet"
@@ -183,7 +185,7 @@ class PipelineFollower:
             self._stand_still(reason)
             self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
 
-    def _pause_seconds(self, before: Held | None, worked_seconds: float) -> float:
+    def _pause_seconds(self, before: HeldRecords | None, worked_seconds: float) -> float:
         """Return the pause before the next try, longer for repeated failures: each try starts over."""
         held = self._held
         is_further = held is None or before is None or not before.watermark.reaches(held.ends)
@@ -198,7 +200,7 @@ class PipelineFollower:
             return
         self._newest = seam
         positions = source.positions(seam.progress.next_offsets)
-        held = Held.at(seam, epoch, positions)
+        held = HeldRecords.at(seam, epoch, positions)
         deadly = self._notes.deadly(epoch, positions)
         told, name, topic = ", ".join(map(str, deadly.values())), pipeline.name, pipeline.topic
         died = fault("poison-record.followed", told=told, pipeline=name, topic=topic)
@@ -227,7 +229,9 @@ class PipelineFollower:
                 if taken:
                     self._closed.wait(min(_TICK_SECONDS, _REST * (time.monotonic() - began)))
 
-    def _with_taken(self, held: Held, maker: SegmentMaker, taken: Taken) -> tuple[Held, set[int]]:
+    def _with_taken(
+        self, held: HeldRecords, maker: SegmentMaker, taken: Taken
+    ) -> tuple[HeldRecords, set[int]]:
         """Return the held records with the new ones, and the partitions that end before some of these."""
         positions = {p: tail.end for p, tail in held.tails.items()}
         segments, late = segments_of(taken.chunks, maker, self._notes, held.epoch, positions)
@@ -236,7 +240,7 @@ class PipelineFollower:
         check_identity(held.seam.progress, now, table=self.pipeline.table)
         return held.with_more(segments, {p: end for p, end in taken.ends.items() if p not in late}), late
 
-    def _under(self, held: Held, reader: TailReader, looked: Looked) -> Held | None:
+    def _under(self, held: HeldRecords, reader: TailReader, looked: Look) -> HeldRecords | None:
         """Return the held records adapted to the newest look; None if reading must restart."""
         source, seam = looked.source, looked.seam
         if isinstance(seam, SluiceError):
@@ -256,7 +260,7 @@ class PipelineFollower:
         self._show(held, complete={p: looked.at for p, end in ends.items() if held.ends[p] >= end})
         return None if held.is_overtaken else held
 
-    def _show(self, held: Held, *, complete: Mapping[int, float] | None = None) -> None:
+    def _show(self, held: HeldRecords, *, complete: Mapping[int, float] | None = None) -> None:
         """Use the records for answers, unless the current ones are further ahead."""
         shown = self._held
         if shown is not None and shown.epoch == held.epoch and not held.watermark.reaches(shown.ends):
@@ -278,11 +282,13 @@ class PipelineFollower:
             if is_lost:
                 if error.code == "table-rolled-back":  # it is followed as any, once it can be drained
                     self._newest, shown = None, self._held
-                    self._floor = Held.at(shown.seam, shown.epoch, shown.ends) if shown else self._floor
+                    self._floor = (
+                        HeldRecords.at(shown.seam, shown.epoch, shown.ends) if shown else self._floor
+                    )
                 self._held, self._complete_at = None, {}
             self._moved.notify_all()
 
-    def _bound(self, held: Held, reader: TailReader) -> None:
+    def _bound(self, held: HeldRecords, reader: TailReader) -> None:
         """Wait while the memory is full of records that no drain has committed."""
         limit = self.pipeline.hot.memory_bytes if self.pipeline.hot else 0
         self._is_full = held.size_bytes > limit or self._is_tight()

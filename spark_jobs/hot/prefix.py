@@ -113,7 +113,7 @@ def load_seam(pipeline: PipelineConfig, connections: Connections) -> Seam:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Look:
     """The result of one look at a pipeline: the table if it is newer, the topic, and the time."""
 
     at: float
@@ -208,7 +208,7 @@ class Prefix:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldRecords:
     """The records held for answers; ``tails`` cover all known partitions of the topic."""
 
     seam: Seam
@@ -216,7 +216,7 @@ class Held:
     tails: Mapping[int, Tail]
 
     @classmethod
-    def at(cls, seam: Seam, epoch: Epoch, positions: Mapping[int, int]) -> Held:
+    def at(cls, seam: Seam, epoch: Epoch, positions: Mapping[int, int]) -> HeldRecords:
         """Return an empty one that continues from the positions."""
         return cls(seam, epoch, {p: Tail.at(epoch, p, offset) for p, offset in positions.items()})
 
@@ -240,7 +240,7 @@ class Held:
         """True if the lake has records of a partition that were not read here yet."""
         return any(tail.end < self._seam_of(p) for p, tail in self.tails.items())
 
-    def with_more(self, segments: Iterable[Segment], ends: Mapping[int, int]) -> Held:
+    def with_more(self, segments: Iterable[Segment], ends: Mapping[int, int]) -> HeldRecords:
         """Return it with further segments; no other record below ``ends`` is readable."""
         tails = dict(self.tails)
         for segment in segments:
@@ -249,7 +249,7 @@ class Held:
             tails[partition] = tails[partition].up_to(end)
         return replace(self, tails=tails)
 
-    def with_partitions(self, positions: Mapping[int, int]) -> Held:
+    def with_partitions(self, positions: Mapping[int, int]) -> HeldRecords:
         """Return it with further partitions, each starting at its position."""
         new = {p: Tail.at(self.epoch, p, offset) for p, offset in positions.items() if p not in self.tails}
         return replace(self, tails={**self.tails, **new})
@@ -265,7 +265,7 @@ class Held:
         """True if records become the same rows with the newer state of the lake."""
         return _what_makes_rows(self.seam) == _what_makes_rows(seam)
 
-    def under(self, seam: Seam) -> Held:
+    def under(self, seam: Seam) -> HeldRecords:
         """Return it with a newer state of the lake of the same epoch, without the records in it."""
         offsets = seam.progress.next_offsets
         tails = {p: tail.covered(offsets.get(p, tail.start)) for p, tail in self.tails.items()}

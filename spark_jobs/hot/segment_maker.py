@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.writer_schemas import RecordSchemas
     from spark_jobs.hot.decoding_notes import DecodingNotes
-    from spark_jobs.hot.prefix import Held
+    from spark_jobs.hot.prefix import HeldRecords
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.kafka.tail_reader import TailReader, Taken
     from spark_jobs.protocol.offsets import SchemaKey
@@ -97,7 +97,7 @@ class AskedSchemas:
         if not self._waiting:
             self.error = None
 
-    def try_again(self, reader: TailReader, held: Held) -> None:
+    def try_again(self, reader: TailReader, held: HeldRecords) -> None:
         """Resume the left-out partitions at their ends, if their schemas may be known now."""
         if self._left and not self._is_asking:
             reader.follow({partition: held.tails[partition].end for partition in self._left})
@@ -214,7 +214,7 @@ def segments_of(
     while left:
         chunk = left.popleft()
         # Over which partition's records someone died, one by one tells.
-        if chunk.runs and (waiting or notes.someone_died):
+        if chunk.runs and (waiting or notes.has_suspects):
             left.extendleft(reversed([*chunk.parts()]))
         elif chunk.partition not in waiting:
             try:

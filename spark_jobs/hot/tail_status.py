@@ -13,7 +13,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 PATIENCE_SECONDS = 10.0
 
 
-def wanted_ends(after: Mapping[int, int] | None, at: Watermark | None) -> Mapping[int, int]:
+def required_ends(after: Mapping[int, int] | None, at: Watermark | None) -> Mapping[int, int]:
     """Return the ends (exclusive) that include the offsets ``after``, or those of the watermark ``at``."""
     return at.ends if at else {partition: offset + 1 for partition, offset in (after or {}).items()}
 

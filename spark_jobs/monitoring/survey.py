@@ -97,7 +97,7 @@ class Surveyor:
         # Tables first: a run may commit in between, and no table is beyond what its topic holds later.
         tables = self.for_each_table(state_of)
         sources = self.sources()
-        return [_joined(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
+        return [_combine(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
 
     def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
         """Return one ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is since the epoch."""
@@ -117,7 +117,7 @@ class Surveyor:
             return UpkeepState(
                 pipeline,
                 finished=len(store.finished(uuid)),
-                unfinished=_left_by_drains(store.unfinished(uuid, now_us=now_us), data),
+                unfinished=_attempts_for_drains(store.unfinished(uuid, now_us=now_us), data),
                 figures=tuple(
                     self._figures.figures(name, table, pipeline.upkeep.compact_above)
                     for name, table in tables.items()
@@ -304,7 +304,7 @@ def held_batches(store: TxlogStore, table: TableState, now_us: int) -> tuple[Hel
     return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
 
 
-def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
+def _attempts_for_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
     """Return the attempts that a drain's recovery settles: neither replays nor held batches.
 
     Drains of a paused pipeline settle nothing.
@@ -324,7 +324,7 @@ def _owed_notices(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tup
     return len(unmarked), next(filter(owes_notice, store.read_each(uuid, unmarked)), None)
 
 
-def _joined(
+def _combine(
     pipeline: PipelineConfig, source: SourceState | SluiceError, table: TableState | SluiceError | None
 ) -> Surveyed | Problem:
     if isinstance(source, SluiceError):

@@ -165,7 +165,7 @@ def send_owed(
     return sent
 
 
-def tell_at_once(pipeline: PipelineConfig, connections: Connections) -> None:
+def send_pending(pipeline: PipelineConfig, connections: Connections) -> None:
     """Send the pending notices within the time that a drain's end takes; failures are only logged."""
     with NoticeSender(pipeline, connections):
         pass
@@ -196,7 +196,7 @@ class NoticeSender:
         if self._thread.ident is not None:
             self._thread.join(FAREWELL_SECONDS)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Start sending the notices of finished commits; return at once."""
         self._something_landed.set()
 

@@ -39,9 +39,9 @@ def csv_parts(answer: Answer) -> Iterator[str]:
     writer = csv.writer(line, lineterminator="\n")
     writer.writerow(answer.schema.names)
     for row in rows_of(answer):
-        yield _taken(line)
+        yield _take(line)
         writer.writerow([cell(value) for value in row])
-    yield _taken(line)
+    yield _take(line)
 
 
 def arrow_parts(answer: Answer) -> Iterator[bytes]:
@@ -50,8 +50,8 @@ def arrow_parts(answer: Answer) -> Iterator[bytes]:
     with pa.ipc.new_stream(sink, answer.schema) as writer:
         for batch in answer.batches:
             writer.write_batch(batch)
-            yield _taken(sink)
-    yield _taken(sink)
+            yield _take(sink)
+    yield _take(sink)
 
 
 def cell(value: Any) -> Any:
@@ -85,7 +85,7 @@ def _text(value: Any) -> str:
         return value.hex()
 
 
-def _taken(buffer: Any) -> Any:
+def _take(buffer: Any) -> Any:
     part = buffer.getvalue()
     buffer.seek(0)
     buffer.truncate()

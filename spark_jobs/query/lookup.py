@@ -48,7 +48,7 @@ def newest_of_key(
     for name in (KEY, GENERATION, TIMESTAMP, OFFSET):
         if name not in columns.names:  # another tool took or renamed it
             raise fault("query-refused.column", name=name, **pipeline.where)
-    schema, taken = answered_schema(columns), 0
+    schema, taken = answer_schema(columns), 0
     every: list[pa.Table] = []
     try:
         for rows in pipeline.layout.rows_of_key(prefix, pipeline, key):
@@ -95,9 +95,9 @@ def rows_of_text(prefix: Prefix, _pipeline: PipelineConfig, key: str) -> Iterato
 # Rows of a table in the types that DuckDB answers with, for answers that it had no part in.
 
 
-def answered_schema(schema: pa.Schema) -> pa.Schema:
+def answer_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema of an answer with these columns of a table."""
-    return pa.schema([pa.field(field.name, _answered(field.type)) for field in schema])
+    return pa.schema([pa.field(field.name, _in_schema(field.type)) for field in schema])
 
 
 def as_answered(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -105,17 +105,17 @@ def as_answered(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([_column(rows.column(f.name), f.type) for f in schema], schema=schema)
 
 
-def _answered(kind: pa.DataType) -> pa.DataType:
+def _in_schema(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(kind) or kind == pa.uuid():
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(pa.field("l", _answered(kind.value_type)))
+        return pa.list_(pa.field("l", _in_schema(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _answered(field.type)) for field in kind])
+        return pa.struct([(field.name, _in_schema(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_answered(kind.key_type), _answered(kind.item_type))
+        return pa.map_(_in_schema(kind.key_type), _in_schema(kind.item_type))
     return kind
 
 
@@ -125,15 +125,15 @@ def _column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if "arrow.uuid" not in str(column.type):
         return column.cast(kind)
     # Arrow would take a UUID's bytes for its text.
-    return pa.chunked_array([pa.array(map(_told, column.to_pylist()), kind)])
+    return pa.chunked_array([pa.array(map(_plain, column.to_pylist()), kind)])
 
 
-def _told(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     match value:
         case UUID():
             return str(value)
         case list() | tuple():
-            return type(value)(map(_told, value))
+            return type(value)(map(_plain, value))
         case dict():
-            return {name: _told(inner) for name, inner in value.items()}
+            return {name: _plain(inner) for name, inner in value.items()}
     return value

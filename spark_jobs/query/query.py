@@ -95,14 +95,14 @@ class Engine:
         mine = self._idle_of(key) or self._new(key)
         is_kept = False
         try:
-            with self._kept(mine.own, seconds) as is_over:
+            with self._timed(mine.own, seconds) as is_over:
                 yield mine.own, is_over, mine.prepared
                 is_kept = key is not None and not is_over.is_set()
         finally:
             with suppress(duckdb.Error):
                 mine.own.execute("ROLLBACK")  # within a transaction a catalog stays
             if is_kept:
-                self._put_back(mine)
+                self._release(mine)
             else:
                 mine.close()
 
@@ -119,7 +119,7 @@ class Engine:
                 self._idle.remove(found)
             return found
 
-    def _put_back(self, mine: _Own) -> None:
+    def _release(self, mine: _Own) -> None:
         with self._lock:
             self._idle.append(mine)
             longest_idle = self._idle.popleft() if len(self._idle) > _MOST_IDLE else None
@@ -132,7 +132,7 @@ class Engine:
             end()
 
     @contextmanager
-    def _kept(self, own: DuckDBPyConnection, seconds: float | None) -> Iterator[threading.Event]:
+    def _timed(self, own: DuckDBPyConnection, seconds: float | None) -> Iterator[threading.Event]:
         is_over, is_done, is_woken = threading.Event(), threading.Event(), threading.Event()
 
         def end() -> None:
@@ -200,7 +200,7 @@ _TABLES = "SELECT name FROM (SHOW TABLES) WHERE NOT ends_with(name, ' in files')
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SqlQuery:
     """SQL over a pipeline's tables; ``parameters`` are the values of its question marks.
 
     With ``columns_only`` the answer has columns and no rows, for any parameters, and its schema has their
@@ -240,14 +240,14 @@ def query(
     seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
     with (
         closing(Engine()) as engine,
-        answered(Asked(pipeline, sql), seam, engine, as_of=as_of, prefix=prefix) as answer,
+        answer_query(SqlQuery(pipeline, sql), seam, engine, as_of=as_of, prefix=prefix) as answer,
     ):
         yield answer
 
 
 @contextmanager
-def answered(
-    asked: Asked,
+def answer_query(
+    asked: SqlQuery,
     seam: Seam,
     engine: Engine,
     *,
@@ -271,11 +271,11 @@ def answered(
             if prefix is not None:
                 own.register(WATERMARK, prefix.as_table())
                 stack.enter_context(beside_hot(prepared, prefix, pipeline))
-            answer = stack.enter_context(_begun(own, asked))
+            answer = stack.enter_context(_start(own, asked))
         yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
 
-def _begun(engine: DuckDBPyConnection, asked: Asked) -> pa.RecordBatchReader:
+def _start(engine: DuckDBPyConnection, asked: SqlQuery) -> pa.RecordBatchReader:
     sql, parameters = _LISTED.sub(_TABLES, asked.sql), list(asked.parameters)
     if asked.columns_only:
         parameters = [None] * sum(len(each.named_parameters) for each in engine.extract_statements(sql))

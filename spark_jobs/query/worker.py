@@ -31,7 +31,7 @@ from spark_jobs.hot.prefix import Prefix, Seam
 from spark_jobs.hot.segment import Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import SluiceError, error_to_json
-from spark_jobs.query.query import Asked, Engine, answered
+from spark_jobs.query.query import Engine, SqlQuery, answer_query
 
 # A request to the starter: a worker's number and memory; with a socket it starts the worker, else kills it.
 REQUEST = struct.Struct("!QQ")
@@ -52,7 +52,7 @@ class Work:
     without segments, each with the places of its segments.
     """
 
-    asked: Asked
+    asked: SqlQuery
     epoch: Epoch | None
     number: int
     lake: bytes | None
@@ -86,7 +86,7 @@ class _Worker:
         ended: dict[str, Any] = {"error": None, "unexpected": None}
         try:
             prefix = self._prefix(work)
-            with answered(
+            with answer_query(
                 work.asked, prefix.seam, self._engine, prefix=prefix, seconds=work.seconds
             ) as answer:
                 self._send(answer.schema)

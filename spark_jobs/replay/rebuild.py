@@ -111,7 +111,7 @@ def rebuild(
     run = replace(run, columns=columns, takes_all_but=frozenset((cdc and cdc.key) or ()))
     with NoticeSender(pipeline, connections) as notices:
         result, _ = drain_batch(run)
-        notices.tell()
+        notices.notify()
     return RebuildResult(pipeline.name, pipeline.table, (result,), recovery)
 
 

@@ -82,7 +82,7 @@ def redrive(
             if run.batch.epoch != expected:
                 raise overtaken(replace(run.batch, epoch=expected), progress_of(tables.data))
             batches.append(drain_batch(run)[0])
-            notices.tell()
+            notices.notify()
             done += len(part)
             on_progress(batches[-1], done, len(plan.letters))
     return RedriveResult(pipeline.name, pipeline.table, tuple(batches), plan.left, recovery)

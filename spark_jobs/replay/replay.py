@@ -76,7 +76,7 @@ def replay(
         for part in cut_into_batches(planned.ranges, room):
             run = replace(_plan_batch(pipeline, connections, part, reason), may_lose=force)
             batches.append(drain_batch(run)[0])
-            notices.tell()
+            notices.notify()
             done += part.records
             on_progress(batches[-1], done, planned.records)
     return ReplayResult(

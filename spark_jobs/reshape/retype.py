@@ -26,7 +26,7 @@ from spark_jobs.connections.connect import load_drained
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.row_filters import is_null
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.notices.sender import tell_at_once
+from spark_jobs.notices.sender import send_pending
 from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.progress import ColumnMap, Progress
 from spark_jobs.protocol.progress_parts import KeptColumn, unfinished
@@ -86,7 +86,7 @@ def retype(
     files = sum(_refill(pipeline, connections, each, reason, on_progress) for each in reversed(every))
     table = load_drained(pipeline, connections)
     act(pipeline.name, table, connections, RETYPE, reason=reason, change=partial(_done, column))
-    tell_at_once(pipeline, connections)
+    send_pending(pipeline, connections)
     left = sum(
         len(rows)
         for each in every

@@ -28,7 +28,7 @@ from spark_jobs.hot.segment import Segment, Share
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.lookup import newest_of_key
-from spark_jobs.query.query import Asked, Engine, answered
+from spark_jobs.query.query import Engine, SqlQuery, answer_query
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
 from tests.support.recovery_scene import Scene, make_scene
 
@@ -86,8 +86,8 @@ def test_the_rows_of_a_key_are_those_that_sql_gives(scene: Scene, is_binary: boo
     for key in {*KEYS, "not there"} - {None}:
         wanted = "encode(?)" if is_binary else "?"
         sql = f"FROM keys WHERE _kafka_key = {wanted} ORDER BY {order}"
-        asked = Asked(pipeline, sql, [key])
-        with closing(Engine()) as engine, answered(asked, prefix.seam, engine, prefix=prefix) as answer:
+        asked = SqlQuery(pipeline, sql, [key])
+        with closing(Engine()) as engine, answer_query(asked, prefix.seam, engine, prefix=prefix) as answer:
             by_sql = pa.Table.from_batches(answer.batches, answer.schema)
         found = newest_of_key(pipeline, scene.connections, str(key), prefix=prefix)
         told = pa.Table.from_batches(found.batches, found.schema)

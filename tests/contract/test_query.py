@@ -25,7 +25,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.works.replay import REPLAY
 from spark_jobs.query.duckdb_source import HotRows, TableSource
-from spark_jobs.query.query import Asked, Engine, answered, query
+from spark_jobs.query.query import Engine, SqlQuery, answer_query, query
 from tests.support.recovery_scene import Scene, make_scene
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def test_queries_over_one_state_of_the_lake_read_its_metadata_once(
         epoch = Epoch("u", "t", 1, 0)
         segment = Segment(epoch, 0, 30, 30 + hot, rows.slice(0, hot), letters.slice(0, min(hot, 1)))
         prefix = Prefix(seam, (Share(0, 0, 30, 30 + hot, (segment,)),), 0)
-        with answered(Asked(embedded.pipeline, sql), seam, engine, prefix=prefix) as answer:
+        with answer_query(SqlQuery(embedded.pipeline, sql), seam, engine, prefix=prefix) as answer:
             return [row for batch in answer.batches for row in batch.to_pylist()]
 
     beside = "(FROM dead_letters SELECT count(*)) AS l, (FROM sluice_watermark SELECT end_offset) AS e"
@@ -310,11 +310,11 @@ def test_a_catalog_without_history_is_named(
 def test_a_query_that_has_no_time_is_told_so_wherever_it_is(embedded: Scene) -> None:
     """Also while its tables are being handed over."""
     endless = "SELECT sum(a.i * b.i) FROM range(10000000) AS a(i), range(10000000) AS b(i)"
-    asked = Asked(embedded.pipeline, endless)
+    asked = SqlQuery(embedded.pipeline, endless)
 
     def ask(engine: Engine, seconds: float) -> None:
         seam = load_seam(embedded.pipeline, embedded.connections)
-        with answered(asked, seam, engine, seconds=seconds) as answer:
+        with answer_query(asked, seam, engine, seconds=seconds) as answer:
             next(answer.batches)
 
     with closing(Engine()) as engine:

@@ -23,7 +23,7 @@ from serving.workers import Workers, _Starter, _Worker
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.watermark import Epoch
 from spark_jobs.query import worker
-from spark_jobs.query.query import Asked
+from spark_jobs.query.query import SqlQuery
 from tests.contract.test_serve_http import ENDLESS, EVERY, LARGE, asking, refusal, tails
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def test_one_value_is_bounded_as_well(tails: Drained) -> None:
 def test_a_worker_ends_when_nobody_is_left_to_kill_it(tails: Drained) -> None:
     """Two seconds behind its query's time, though who asked says nothing more."""
     prefix, pool = tails.pin("one"), Workers(1, 1 << 28)
-    asked, one = Asked(tails.pipelines["one"], DEAF[0]), pool._free[0]
+    asked, one = SqlQuery(tails.pipelines["one"], DEAF[0]), pool._free[0]
     try:
         work = pool._work(one, asked, prefix, time.monotonic() + 0.2)
         pid = the_one()
@@ -246,10 +246,10 @@ def test_an_idle_worker_maps_nothing(tails: Drained) -> None:
     one, pool = Segment(EPOCH, 0, 0, 10, rows, rows), Workers(1, 1 << 28)
     prefix = tails.pin("one")
     share = replace(prefix.shares[0], segments=(one,))
-    asked = Asked(tails.pipelines["one"], "SELECT 1")
+    asked = SqlQuery(tails.pipelines["one"], "SELECT 1")
     try:
         for _ in range(2):
-            with pool.asked(asked, replace(prefix, shares=(share,)), time.monotonic() + 10, bool) as answer:
+            with pool.answer(asked, replace(prefix, shares=(share,)), time.monotonic() + 10, bool) as answer:
                 assert len([*answer.batches]) == 1
         assert is_mapping(the_one())
         time.sleep(1.5)

@@ -22,7 +22,7 @@ from spark_jobs.config.sections import NotifySettings
 from spark_jobs.notices import sender
 from spark_jobs.notices import sender as notices
 from spark_jobs.notices.notice import KEPT_US
-from spark_jobs.notices.sender import NoticesSent, send_owed, tell_at_once
+from spark_jobs.notices.sender import NoticesSent, send_owed, send_pending
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.work import Work
 from spark_jobs.protocol.works.changes import SKIP
@@ -258,7 +258,7 @@ def test_replay_publish_rollback_and_retype_tell_of_their_own_commits(
         assert [notice["kind"] for notice in receiver.taken] == ["drain", "replay", "drain"]
         assert receiver.taken[-1]["offsets"] == {"0": [20, 25]}
         receiver.status = 204
-        tell_at_once(lab.pipeline, connections)
+        send_pending(lab.pipeline, connections)
     assert [notice["kind"] for notice in receiver.taken][3:] == ["rollback"]
     configure(lab, "pipelines/orders", {"quality": []})
     with lab.connections() as connections:
@@ -303,7 +303,7 @@ def test_a_mirrors_notice_names_the_keys_that_changed(
         Path(task.file.file_path.removeprefix("file://")).unlink()
     receiver.status = 204
     with lab.connections() as connections:
-        tell_at_once(lab.pipeline, connections)
+        send_pending(lab.pipeline, connections)
     assert (receiver.taken[-1]["changed_keys"], receiver.taken[-1]["keys"]) == (1, None)
 
 

@@ -13,7 +13,7 @@ import uvicorn
 
 from servers.browser_guard import BrowserGuard
 from serving.http_api import HttpApi, refusal_body
-from spark_jobs.hot.prefix import Held, Prefix, load_seam
+from spark_jobs.hot.prefix import HeldRecords, Prefix, load_seam
 from spark_jobs.hot.tail_status import State, TailStatus
 from spark_jobs.hot.watermark import Epoch
 
@@ -42,7 +42,7 @@ class Drained:
             raise reason
         seam = load_seam(self.pipelines[pipeline], self.connections)
         epoch = Epoch(str(seam.table.metadata.table_uuid), "t", seam.progress.generation, 0)
-        held = Held.at(seam, epoch, seam.progress.next_offsets)
+        held = HeldRecords.at(seam, epoch, seam.progress.next_offsets)
         return held.prefix(age_ms=0, at=how.get("at"))
 
     def close(self) -> None:

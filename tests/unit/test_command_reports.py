@@ -206,7 +206,7 @@ CASES: tuple[tuple[tuple[str, ...], dict[str, Answer]], ...] = (
         {
             "spark_jobs.replay.replay.settle_left_replays": gives(RECOVERED),
             "spark_jobs.recovery.recover.recover": gives(RecoveryResult(("a",), (), (), ("b", "c"), 3)),
-            "spark_jobs.notices.sender.tell_at_once": gives(None),
+            "spark_jobs.notices.sender.send_pending": gives(None),
         },
     ),
 )

@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_read_blames_nobody(tmp_path: Path, left: bytes) -
     """As where a process was killed while it wrote, or the disk was full."""
     (tmp_path / "orders.0").write_bytes(left)
     with process(tmp_path) as notes:
-        assert not notes.someone_died
+        assert not notes.has_suspects
         with notes.decoding(EPOCH, [OffsetRange(0, 0, 10)]):
             assert (tmp_path / "orders.0").read_bytes().startswith(b"[{")
     assert (tmp_path / "orders.0").read_bytes() == b""

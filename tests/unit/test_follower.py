@@ -18,7 +18,7 @@ from spark_jobs.hot import pipeline_follower
 from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.follower import Follower
 from spark_jobs.hot.pipeline_follower import PipelineFollower
-from spark_jobs.hot.prefix import Held, Seam
+from spark_jobs.hot.prefix import HeldRecords, Seam
 from spark_jobs.hot.segment import Segment, Tail, merged
 from spark_jobs.hot.segment_maker import AskedSchemas, SchemasAsked
 from spark_jobs.hot.watermark import Epoch
@@ -49,7 +49,7 @@ def seam(offset: int, number: int, letters: str = "letters-1", uuid: str = "u") 
 @pytest.mark.parametrize("older", [seam(5, 2), seam(5, 3)], ids=["snapshot before", "the same snapshot"])
 def test_a_state_of_the_lake_that_was_loaded_earlier_is_known_as_such(older: Seam) -> None:
     """Under it an answer would end where it ends: before one that was given already."""
-    held = Held.at(seam(9, 3), EPOCH, {0: 9})
+    held = HeldRecords.at(seam(9, 3), EPOCH, {0: 9})
     assert held.is_ahead_of(older)
     assert not held.is_ahead_of(held.seam)
     assert not held.is_ahead_of(seam(12, 4))
@@ -71,7 +71,7 @@ class _Looking:
         pipeline = cast("Any", SimpleNamespace(name="orders", table="shop.orders", where=where))
         notes = DecodingNotes(folder, "orders")
         self._one = PipelineFollower(pipeline, cast("Any", None), notes, lambda: False)
-        self._one._held, self._one._newest = Held.at(held, EPOCH, {0: 9}), held
+        self._one._held, self._one._newest = HeldRecords.at(held, EPOCH, {0: 9}), held
 
     def _open(self) -> Any:
         number = len(self.opened)
@@ -137,27 +137,27 @@ def _following(folder: Path) -> PipelineFollower:
 def test_of_another_epoch_nothing_is_known_to_be_fresh(tmp_path: Path) -> None:
     """When Kafka had no more of the old table's records says nothing of the new one's."""
     one = _following(tmp_path)
-    one._show(Held.at(seam(9, 3), EPOCH, {0: 9}), complete={0: time.monotonic()})
+    one._show(HeldRecords.at(seam(9, 3), EPOCH, {0: 9}), complete={0: time.monotonic()})
     assert one._age_ms() is not None
-    one._show(Held.at(seam(9, 4), replace(EPOCH, generation=2), {0: 9}))
+    one._show(HeldRecords.at(seam(9, 4), replace(EPOCH, generation=2), {0: 9}))
     assert one._age_ms() is None
 
 
 def test_an_answer_before_a_table_was_set_back_binds_its_own_epoch_alone(tmp_path: Path) -> None:
     """Rolled back by an operator it has another: what it has then is answered from."""
     one = _following(tmp_path)
-    one._floor = Held.at(seam(9, 3), EPOCH, {0: 9})
-    one._held = Held.at(seam(5, 4), EPOCH, {0: 5})
-    assert one._answered_from is None
-    one._held = Held.at(seam(5, 4), replace(EPOCH, rollbacks=1), {0: 5})
-    assert one._answered_from is one._held
+    one._floor = HeldRecords.at(seam(9, 3), EPOCH, {0: 9})
+    one._held = HeldRecords.at(seam(5, 4), EPOCH, {0: 5})
+    assert one._answerable is None
+    one._held = HeldRecords.at(seam(5, 4), replace(EPOCH, rollbacks=1), {0: 5})
+    assert one._answerable is one._held
 
 
 def test_a_process_without_memory_reads_no_pipeline_on(tmp_path: Path) -> None:
     """Also one whose own part is small: all of them together fill it."""
     one, paused = _following(tmp_path), list[bool]()
     reader = SimpleNamespace(pause=lambda *, is_paused: paused.append(is_paused))
-    one._bound(Held.at(seam(9, 3), EPOCH, {0: 9}), cast("Any", reader))
+    one._bound(HeldRecords.at(seam(9, 3), EPOCH, {0: 9}), cast("Any", reader))
     assert paused == [True]
 
 
@@ -214,7 +214,7 @@ def test_a_reason_holds_nothing_of_what_was_read(tmp_path: Path, monkeypatch: py
     read = []
 
     def follow(one: PipelineFollower) -> None:
-        held = Held.at(seam(9, 3), EPOCH, {0: 9})
+        held = HeldRecords.at(seam(9, 3), EPOCH, {0: 9})
         read.append(weakref.ref(held))
         one._closed.set()
         raise RetryableError("away", code="registry-away", hint="-")
@@ -261,7 +261,7 @@ def test_who_fails_at_the_same_place_again_and_again_rests_between(
     monkeypatch.setattr(PipelineFollower, "_follow", follow)
     pipeline = cast("Any", SimpleNamespace(name="orders"))
     one = PipelineFollower(pipeline, cast("Any", None), DecodingNotes(tmp_path, "orders"), lambda: False)
-    one._held = Held.at(seam(9, 3), EPOCH, {0: 9})
+    one._held = HeldRecords.at(seam(9, 3), EPOCH, {0: 9})
     one.start()
     time.sleep(1)
     one.stop()

@@ -668,7 +668,7 @@ def test_a_paused_pipeline_silences_no_other_stream_and_a_source_no_other(
     )
 
     def ask(stream: Any, source: str) -> bool:
-        return persisted.tell(stream, source, lambda: told.append(source))
+        return persisted.watch(stream, source, lambda: told.append(source))
 
     async def waiting() -> None:
         assert [ask(paused, "greedy") for _ in range(11)] == [True] * 10 + [False]
@@ -801,7 +801,7 @@ def test_who_was_told_of_its_batches_may_wait_for_more(monkeypatch: pytest.Monke
     async def in_turn() -> None:
         for _ in range(5):
             told = asyncio.Event()
-            assert persisted.tell(stream, "a", told.set)
+            assert persisted.watch(stream, "a", told.set)
             await asyncio.wait_for(told.wait(), 10)
 
     asyncio.run(in_turn())

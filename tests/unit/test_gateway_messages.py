@@ -151,13 +151,13 @@ def test_the_pace_of_before_an_outage_comes_back() -> None:
     now = [0.0]
     pace = Pace(clock=lambda: now[0])
     for _ in range(40):
-        with pytest.raises(RetryableError), pace.kept(WINDOW_BYTES):
+        with pytest.raises(RetryableError), pace.measure(WINDOW_BYTES):
             raise RetryableError("no answer", code="broker-away", hint="")
     assert pace.most_bytes == 64 << 10
-    with pace.kept(1):
+    with pace.measure(1):
         now[0] = 2.0
     assert pace.most_bytes == 64 << 10
     for _ in range(9):
-        with pace.kept(1):
+        with pace.measure(1):
             pass
     assert pace.most_bytes == WINDOW_BYTES

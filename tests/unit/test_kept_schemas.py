@@ -27,7 +27,7 @@ def schema(text: str) -> SchemaText:
     return SchemaText(Language.PROTOBUF, f"{text} ü \u0000 \"'", (("a/b.proto", "import"),))
 
 
-class Asked:
+class RegistryStub:
     """A registry that counts what it is asked; with no schemas it is emptied, with None away."""
 
     def __init__(self, **texts: str) -> None:
@@ -59,7 +59,7 @@ def store(tmp_path: Path) -> CreateOnlyStore:
     return CreateOnlyStore(str(tmp_path / "state"), {})
 
 
-def kept(store: CreateOnlyStore, asked: Asked, name: str = "main") -> SchemaStore:
+def kept(store: CreateOnlyStore, asked: RegistryStub, name: str = "main") -> SchemaStore:
     """Return the schemas as another process has them."""
     return SchemaStore(name, store, asked)
 
@@ -70,7 +70,7 @@ def test_what_was_kept_is_never_asked_again(
 ) -> None:
     """Each id that exists is asked for once over all batches and runs; then the registry may go for ever."""
     store = CreateOnlyStore(str(tmp_path_factory.mktemp("state")), {})
-    asked = Asked(**{f"_{number}": f"text {number}" for number in range(8)})
+    asked = RegistryStub(**{f"_{number}": f"text {number}" for number in range(8)})
     exist = dict(asked.schemas or {})
     for _ in range(runs):
         run = kept(store, asked)
@@ -85,7 +85,7 @@ def test_what_was_kept_is_never_asked_again(
 
 def test_a_lost_store_is_filled_again_with_the_same(store: CreateOnlyStore, tmp_path: Path) -> None:
     """The digests that a table keeps say whether the registry still has what rows were made with."""
-    asked = Asked(_7="seven", _0a0b0c0d_0000_4000_8000_00000000000f="guid")
+    asked = RegistryStub(_7="seven", _0a0b0c0d_0000_4000_8000_00000000000f="guid")
     first = kept(store, asked).schemas_of([SEVEN, GUID])
     expected = {each: found.digest for each, found in first.items()}
     empty = CreateOnlyStore(str(tmp_path / "other"), {})
@@ -104,7 +104,7 @@ def test_a_lost_store_is_filled_again_with_the_same(store: CreateOnlyStore, tmp_
 
 def test_other_content_under_a_kept_id_is_told_and_changes_nothing(store: CreateOnlyStore) -> None:
     """``check`` and a subject's version find it; what is kept stays as it was; emptied is not changed."""
-    asked = Asked(_7="seven", _8="eight")
+    asked = RegistryStub(_7="seven", _8="eight")
     first = kept(store, asked).schemas_of([SEVEN, EIGHT])
     assert kept(store, asked).check(kept(store, asked).kept()) == ()
     asked.schemas = {SEVEN: schema("seven")}
@@ -119,7 +119,7 @@ def test_other_content_under_a_kept_id_is_told_and_changes_nothing(store: Create
 
 def test_a_damaged_file_is_named(store: CreateOnlyStore) -> None:
     """Whatever became of it, no value is read by it."""
-    asked = Asked(_7="seven", _8="eight")
+    asked = RegistryStub(_7="seven", _8="eight")
     kept(store, asked).schemas_of([SEVEN, EIGHT])
     asked.schemas = None
     file = next(file for file in store.list(FOLDER) if "/7-" in file.location)
@@ -138,7 +138,7 @@ def test_a_damaged_file_is_named(store: CreateOnlyStore) -> None:
 
 def test_registries_and_stray_files_are_kept_apart(store: CreateOnlyStore) -> None:
     """An id means another schema in another registry, and a file that is none of ours means nothing."""
-    one, other = Asked(_7="one"), Asked(_7="other")
+    one, other = RegistryStub(_7="one"), RegistryStub(_7="other")
     kept(store, one, "one").schemas_of([SEVEN])
     store.create(f"{FOLDER}/one/notes.txt", "by hand")
     store.create(f"{FOLDER}/one/.draft", "")

@@ -36,7 +36,7 @@ def judge(case: Case) -> Verdict:
         return Verdict(passed=True, fact=fact, numbers=numbers)
     if not facts.waiting:
         nothing = Verdict(passed=True, fact="no record waits", numbers=numbers)
-        return _held_back(case, limit, numbers) if facts.undecided else nothing
+        return _open_transaction(case, limit, numbers) if facts.undecided else nothing
     fact = f"{records_wait(facts.waiting)}, without a commit for {spoken_duration(quiet)}"
     late = seconds_late(case, since)
     if case.due_ms(since) is not None:
@@ -63,7 +63,7 @@ def _obstacle(case: Case) -> tuple[str, str] | None:
     return None
 
 
-def _held_back(case: Case, limit: float, numbers: dict[str, float]) -> Verdict:
+def _open_transaction(case: Case, limit: float, numbers: dict[str, float]) -> Verdict:
     """Judge how long a transaction has been open; passes if that cannot be known."""
     facts, fact = case.facts, held_back(case.facts.undecided)
     since_ms = facts.now_ms if facts.undecided_since_ms is None else facts.undecided_since_ms
