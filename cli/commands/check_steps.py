@@ -364,7 +364,7 @@ def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
         if rights and "READ" not in rights:
             said = "it is not granted"
             raise fault(
-                "not-authorised", right="Read", doing="looking at the rights", said=said, topic=source.topic
+                "not-authorised", right="Read", doing="looking at the rights", why=said, topic=source.topic
             )
         return True, "granted; the topic is empty"
     start = source.low[filled[0]]

@@ -87,7 +87,7 @@ def trace(
             "no-such-partition",
             source=progress.topic,
             number=partition,
-            there=", ".join(map(str, sorted(facts.source.end))),
+            found=", ".join(map(str, sorted(facts.source.end))),
         )
     earlier = [g for g, ends in progress.earlier.items() if offset < ends.get(partition, 0)]
     generations = (progress.generation, *sorted(earlier, reverse=True))

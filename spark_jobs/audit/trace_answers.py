@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, shown_term
 from spark_jobs.protocol.texts import count
 
 # What a filter is of a record that it leaves out, by the reason that it is counted under.
@@ -95,17 +95,17 @@ def judge_folded(kafka: KafkaSays, booked: Balance | None, passed: str | None = 
 
 def _left_out(why: str) -> Judgement:
     if why not in FILTERED_AS:
-        return Judgement(Where.PASSED, f"no row: {why.replace('_', ' ')} are counted and passed over")
-    told = f"the filter, as it is now, is {FILTERED_AS[why]} of the record ({why})"
+        return Judgement(Where.PASSED, f"no row: {shown_term(why)} are counted and skipped")
+    told = f"the current filter is {FILTERED_AS[why]} for the record ({why})"
     return Judgement(Where.FILTERED, told)
 
 
 def _terms(balance: Balance) -> str:
-    return ", ".join(f"{offsets} {term.replace('_', ' ')}" for term, offsets in balance.items() if offsets)
+    return ", ".join(f"{offsets} {shown_term(term)}" for term, offsets in balance.items() if offsets)
 
 
 def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgement:
-    others = "".join(f", {offsets} {term.replace('_', ' ')}" for term, offsets in booked.further.items())
+    others = "".join(f", {offsets} {shown_term(term)}" for term, offsets in booked.further.items())
     tombstones, gaps = count(booked.tombstones, "tombstone"), count(booked.gaps, "gap")
     counted = f"its batch counted {tombstones} and {gaps}{others} in the partition"
     if kafka is KafkaSays.NOTHING and booked.gaps:

@@ -244,7 +244,7 @@ def _commit_routed(connections: CatalogAccess, own: Table, intent: _RouteCommit)
         raise fault(
             "route-stands-still",
             why=error.message,
-            mend=mend,
+            advice=mend,
             r="r" if mend else "R",
             away=away,
             table=".".join(own.name()),

@@ -117,7 +117,7 @@ def _check_dead_letter_column(column: LetterColumn, *, folds: bool) -> None:
     expression = judge(column.sql)
     for name in expression.names:
         if name.lower() not in LETTER_NAMES:
-            raise wrong_value("not-of-letters", name=name, there=", ".join(LETTER_NAMES))
+            raise wrong_value("not-of-letters", name=name, found=", ".join(LETTER_NAMES))
     types = {name: LETTER_NAMES[name.lower()] for name in expression.names}
     result = bound_type(expression, types, folds=folds)
     check_result(result, column_type(duckdb_type(column.type)), column.type)

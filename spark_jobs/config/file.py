@@ -361,5 +361,5 @@ def _syntax_problem(file: str, error: yaml.YAMLError) -> ConfigProblem:
     if not isinstance(error, yaml.MarkedYAMLError):
         return mistake("no-text").at(file)
     mark, told = error.problem_mark or error.context_mark, error.problem or "is not YAML"
-    found = mistake("tab") if "\\t" in told else mistake("no-yaml", told=_QUOTED.sub("…", told))
+    found = mistake("tab") if "\\t" in told else mistake("no-yaml", why=_QUOTED.sub("…", told))
     return found.at(file, mark.line + 1 if mark else None)

@@ -269,7 +269,7 @@ class _Schemas:
             raise fault(
                 "schema-of-another-format",
                 language=text.language.title(),
-                said=wanted.title(),
+                configured=wanted.title(),
                 section=self.section,
                 schema=str(key),
                 registry=self._value.registry,
@@ -291,7 +291,7 @@ class _Schemas:
         if newest and not self._registry(name).check(newest):
             return
         told = ", ".join(str(key.schema_id) for key in sorted(named)[:5])
-        raise fault("registry-knows-none", name=name, section=self.section, told=told)
+        raise fault("registry-knows-none", name=name, section=self.section, schemas=told)
 
 
 def schema_sources(

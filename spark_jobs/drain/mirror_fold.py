@@ -224,10 +224,10 @@ def stop_at_bad_changes(run: BatchRun, bad: int, firsts: Mapping[int, tuple[int,
     told = f"{count(bad, 'change')} in {run.batch.ranges.records:,} offsets"
     at = {**run.where, "ranges": run.batch.ranges, "partition": partition, "offset": offset}
     if run.batch.kind.kept(run.tables) is None:
-        raise fault("bad-change.rebuild", told=told, why=why, **at)
+        raise fault("bad-change.rebuild", records=told, why=why, **at)
     error = fault(
         "bad-change",
-        told=told,
+        records=told,
         why=why,
         at=str(OffsetRange(partition, offset, offset + 1)),
         advice=_changed_type_hint(run, why),

@@ -171,7 +171,7 @@ def _check_offsets(offsets: Mapping[int, int], source: SourceState) -> None:
             raise fault(
                 "start-outside-topic.partition",
                 number=partition,
-                there=sorted(source.end),
+                found=sorted(source.end),
                 topic=source.topic,
             )
         low, end = source.low[partition], source.end[partition]

@@ -351,4 +351,4 @@ def _change(own: Table, routed: Table, changes: Mapping[str, Evolution | None], 
         return change
     there, wanted = (type_text(each.schema().find_type(name)) for each in (routed, own))
     table = ".".join(routed.name())
-    raise fault("route-column-clash", wanted=wanted, there=there, table=table, column=name)
+    raise fault("route-column-clash", wanted=wanted, found=there, table=table, column=name)

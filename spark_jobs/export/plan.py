@@ -87,7 +87,7 @@ def _check_ranges(
         if whole is None:
             raise fault("export-range.partition", wanted=each, pipeline=pipeline.name)
         if each.start < whole.start or each.end > whole.end:
-            raise fault("export-range", wanted=each, there=whole, pipeline=pipeline.name)
+            raise fault("export-range", wanted=each, found=whole, pipeline=pipeline.name)
         if partitions.count(each.partition) > 1:
             raise fault("export-range.twice", number=each.partition, pipeline=pipeline.name)
 

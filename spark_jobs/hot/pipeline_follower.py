@@ -203,7 +203,7 @@ class PipelineFollower:
         held = HeldRecords.at(seam, epoch, positions)
         deadly = self._notes.deadly(epoch, positions)
         told, name, topic = ", ".join(map(str, deadly.values())), pipeline.name, pipeline.topic
-        died = fault("poison-record.followed", told=told, pipeline=name, topic=topic)
+        died = fault("poison-record.followed", records=told, pipeline=name, topic=topic)
         self._deadly = died if deadly else None
         self._asked = asked = AskedSchemas(pipeline, connections.schemas(pipeline))
         maker = SegmentMaker(pipeline, asked, seam, epoch)

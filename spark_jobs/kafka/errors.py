@@ -169,15 +169,15 @@ def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where
     """Return the error to raise; ``doing`` completes "while ...", ``right`` is the operation it asks for."""
     code, said = error.code(), error.str()
     if is_no_token(error):
-        return fault("no-token", doing=doing, said=said.removeprefix(_NOT_ACQUIRED), **where)
+        return fault("no-token", doing=doing, why=said.removeprefix(_NOT_ACQUIRED), **where)
     if code in _CREDENTIALS:
-        return fault("authentication-failed", doing=doing, said=said, **where)
+        return fault("authentication-failed", doing=doing, why=said, **where)
     if code in _RIGHTS:
-        return fault("not-authorised", right=right, doing=doing, said=said, **where)
+        return fault("not-authorised", right=right, doing=doing, why=said, **where)
     if is_of_tls(error):
-        return fault("tls-failed", doing=doing, said=said, **where)
+        return fault("tls-failed", doing=doing, why=said, **where)
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
-        return fault("message-too-large", doing=doing, said=said, **where)
+        return fault("message-too-large", doing=doing, why=said, **where)
     return _retryable(error, doing, **where)
 
 

@@ -95,7 +95,7 @@ def _token(region: str) -> tuple[str, float]:
     try:
         token, ends_ms = MSKAuthTokenProvider.generate_auth_token(region)
     except (AttributeError, ValueError) as error:  # its words for no credentials at all, or empty ones
-        raise fault("no-token", doing="signing", said="AWS's SDK finds no credentials here") from error
+        raise fault("no-token", doing="signing", why="AWS's SDK finds no credentials here") from error
     except (BotoCoreError, ClientError) as error:
-        raise fault("no-token", doing="signing", said=str(error)) from error
+        raise fault("no-token", doing="signing", why=str(error)) from error
     return token, ends_ms / 1000

@@ -53,7 +53,7 @@ class Archive(Flat):
 
     def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
         """See ``Flat``."""
-        return fault("schema-incompatible.archive", name=name, own=own, there=there, kind=kind)
+        return fault("schema-incompatible.archive", name=name, own=own, found=there, kind=kind)
 
 
 LAYOUT = Archive("archive")

@@ -39,7 +39,7 @@ class Changes(Flat):
 
     def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
         """See ``Flat``."""
-        return fault("schema-incompatible.changes", name=name, own=own, there=there, kind=kind)
+        return fault("schema-incompatible.changes", name=name, own=own, found=there, kind=kind)
 
 
 def _check_formats(envelope: Envelope, value: ValueSettings, key: KeySettings) -> Finding | None:

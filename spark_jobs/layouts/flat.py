@@ -21,7 +21,7 @@ class Flat(Layout):
     def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
         """Return the error for a schema field of a type that its column does not hold."""
         root = there.partition(".")[0]
-        return fault("schema-incompatible", name=name, own=own, there=there, kind=kind, root=root)
+        return fault("schema-incompatible", name=name, own=own, found=there, kind=kind, root=root)
 
 
 LAYOUT = Flat("flat")

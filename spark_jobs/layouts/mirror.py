@@ -102,7 +102,7 @@ class Mirror(Changes):
     def unlike(self, *, name: str, own: str, there: str, kind: str, is_declared: bool) -> SluiceError:
         """See ``Flat``."""
         advice = f" Leave {there} out of `columns:`." if is_declared else ""
-        return fault("schema-incompatible.mirror", name=name, own=own, there=there, kind=kind, advice=advice)
+        return fault("schema-incompatible.mirror", name=name, own=own, found=there, kind=kind, advice=advice)
 
 
 LAYOUT = Mirror("mirror")

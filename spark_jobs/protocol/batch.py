@@ -239,21 +239,26 @@ def counts(
 ) -> str:
     """Return counts of records by outcome: ``2 rows, 1 dead letter, 0 tombstones``, then others.
 
-    With ``phases`` dead letters are told apart: ``3 dead letters (2 decode, 1 key)``; with ``reasons`` those
-    that a filter left out, with ``tables`` those that are routed to others.
+    ``phases`` breaks down dead letters: ``3 dead letters (2 decode, 1 key)``; ``reasons`` the records that a
+    filter left out, and ``tables`` the routed rows.
     """
     named = {"filtered": reasons, "routed": tables}
-    letters = count(balance.dead_letters, "dead letter") + _told_apart(phases)
+    letters = count(balance.dead_letters, "dead letter") + _breakdown(phases)
     further = "".join(
-        f", {offsets:,} {term.replace('_', ' ')}{_told_apart(named.get(term))}"
+        f", {offsets:,} {shown_term(term)}{_breakdown(named.get(term))}"
         for term, offsets in balance.further.items()
     )
     return f"{count(balance.rows, 'row')}, {letters}, {count(balance.tombstones, 'tombstone')}{further}"
 
 
-def _told_apart(numbers: Mapping[str, int] | None) -> str:
-    told = ", ".join(f"{number:,} {name}" for name, number in sorted((numbers or {}).items()))
-    return f" ({told})" if told else ""
+def shown_term(term: str) -> str:
+    """Return the name of a count as screens show it."""
+    return "repeated" if term == "told_again" else term.replace("_", " ")
+
+
+def _breakdown(numbers: Mapping[str, int] | None) -> str:
+    parts = ", ".join(f"{number:,} {name}" for name, number in sorted((numbers or {}).items()))
+    return f" ({parts})" if parts else ""
 
 
 def paused_line(paused: Pause) -> str:

@@ -169,9 +169,13 @@ def needs(extra: str) -> Iterator[None]:
         ) from error
 
 
-def named(error: Exception, mend: str) -> SluiceError:
-    """Return the error, as ``unexpected`` without a code; ``mend`` is the command to run with --debug."""
-    return error if isinstance(error, SluiceError) else fault("unexpected", why=first_line(error), mend=mend)
+def named(error: Exception, command: str) -> SluiceError:
+    """Return the error, as ``unexpected`` without a code; ``command`` is to be run with --debug."""
+    return (
+        error
+        if isinstance(error, SluiceError)
+        else fault("unexpected", why=first_line(error), command=command)
+    )
 
 
 def first_line(error: Exception) -> str:

@@ -61,5 +61,5 @@ def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tup
     wanted = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, table.spec()))
     there = partition_terms(schema, table.spec())
     if wanted == there:
-        raise fault("cannot-repartition.same", there=", ".join(there) or "nothing", **pipeline.where)
+        raise fault("cannot-repartition.same", found=", ".join(there) or "nothing", **pipeline.where)
     return there, wanted

@@ -52,14 +52,14 @@ def refuse(
         to = type_of(table, waiting.column)
         raise fault("cannot-retype.unfinished", name=waiting.column, to=to, **at)
     if column not in changeable:
-        raise fault("cannot-retype.column", name=column, there=", ".join(changeable), **at)
+        raise fault("cannot-retype.column", name=column, found=", ".join(changeable), **at)
     if type_of(table, column) == type_name:
         raise fault("cannot-retype.same", name=column, to=type_name, **at)
     if declared is not None and type_text(declared_type(declared)) != type_name:
         raise fault("cannot-retype.declared", name=column, as_is=declared, **at)
     _refuse_partitioned(pipeline, table, column, type_name)
     if not _can_hold_any(pipeline, table, column, type_name):
-        raise fault("cannot-retype.value", name=column, to=type_name, there=type_of(table, column), **at)
+        raise fault("cannot-retype.value", name=column, to=type_name, found=type_of(table, column), **at)
 
 
 def _refuse_partitioned(pipeline: PipelineConfig, table: Table, column: str, type_name: str) -> None:

@@ -113,7 +113,7 @@ def _find(schema: Schema, term: PartitionTerm) -> NestedField:
         return schema.find_field(term.column)
     except ValueError as error:
         there = (name for name in schema.column_names if not name.startswith(f"{HEADERS}."))
-        raise fault("partition-column", name=term.column, there=", ".join(there), term=term) from error
+        raise fault("partition-column", name=term.column, found=", ".join(there), term=term) from error
 
 
 def _free_name(term: PartitionTerm, taken: set[str]) -> str:
@@ -229,7 +229,7 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
     name = ".".join(table.name())
     there = progress_from_properties(table.properties, table=name).table_layout
     if there != pipeline.layout:
-        raise fault("column-clash.layout", there=there, layout=pipeline.layout, **pipeline.where)
+        raise fault("column-clash.layout", found=there, layout=pipeline.layout, **pipeline.where)
     passed_over = unlike_declared(pipeline, table.schema()) if takes_types else {}
     check_columns(
         table,
@@ -293,7 +293,7 @@ def dead_letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution
             raise fault(
                 "column-clash.dead-letters",
                 name=name,
-                there=type_text(there),
+                found=type_text(there),
                 type=type_text(kind),
                 pipeline=pipeline.name,
                 table=pipeline.dead_letter_table,

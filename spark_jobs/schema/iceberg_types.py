@@ -130,7 +130,7 @@ def check_columns(
             raise fault(
                 layout.clash if name in declared else "column-clash",
                 name=name,
-                there=type_text(there[name]),
+                found=type_text(there[name]),
                 type=type_text(kind),
                 owner=pipeline,
                 table=".".join(table.name()),
@@ -233,7 +233,7 @@ def incompatible(
     """Return the error; ``is_of_key`` is a rebuild's, which accepts any type except in key columns."""
     column, kind, own = ".".join(path), type_text(there), type_text(written.field_type)
     if is_of_key:
-        return fault("schema-incompatible.key", name=written.name, own=own, there=column, kind=kind)
+        return fault("schema-incompatible.key", name=written.name, own=own, found=column, kind=kind)
     return layout.unlike(name=written.name, own=own, there=column, kind=kind, is_declared=is_declared)
 
 

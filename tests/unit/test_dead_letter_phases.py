@@ -93,4 +93,4 @@ def test_people_are_told_them_where_there_are_any() -> None:
         == "5 rows, 5 dead letters (4 decode, 1 key), 0 tombstones"
     )
     assert counts(Balance(rows=1), {}) == "1 row, 0 dead letters, 0 tombstones"
-    assert counts(Balance(rows=1, told_again=2)).endswith(", 2 told again")  # as people read it
+    assert counts(Balance(rows=1, told_again=2)).endswith(", 2 repeated")

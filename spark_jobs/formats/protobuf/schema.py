@@ -89,7 +89,7 @@ def _messages(file: FileDescriptorProto) -> list[str]:
 
 
 def _no_message(file: FileDescriptorProto, why: str) -> SluiceError:
-    return fault("no-such-message", why=why, there=", ".join(_messages(file)) or "none")
+    return fault("no-such-message", why=why, found=", ".join(_messages(file)) or "none")
 
 
 def _in_form(field: Field, form: Form) -> Type:
