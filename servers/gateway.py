@@ -1,4 +1,4 @@
-"""Process of the gateway: claims its slots, serves its addresses and tells clients when it ends."""
+"""Process of the gateway: claims its slots, serves its addresses and notifies clients of its end."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
 
 
 def _has_started(log_path: Path, said_before: int) -> bool:
-    """True if the server's log says that it started; the port may belong to another process."""
+    """True if the server's log shows its start; the port may belong to another process."""
     with log_path.open("rb") as log:
         log.seek(said_before)
         return _STARTED in log.read()

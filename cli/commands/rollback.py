@@ -23,7 +23,7 @@ def command(report: Report, work: Work, to: Moment, reason: str, force: bool) ->
     """Return PIPELINE's table and its offsets to a snapshot. The next drain fills the table again.
 
     Safe during drains. Refused if Kafka no longer holds the removed records, if the catalog keeps no history,
-    or if a redrive or a change of topic lies in between. After a rollback by another tool, name the same
+    or after a later redrive or change of topic. After a rollback by another tool, name the same
     snapshot to set the offsets too.
     """
     from spark_jobs.acts.rollback import rollback

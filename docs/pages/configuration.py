@@ -365,7 +365,7 @@ _ENVIRONMENT = """## Environment
 | `SLUICE_MAVEN_MIRROR` | URL of a Maven repository for the jars. |
 | `XDG_CACHE_HOME` | Folder for downloads, shared by clones. Default: `~/.cache`. |
 
-There are no variables for single keys. Use `${NAME}` for values that differ between environments."""
+Single keys have no variables. Use `${NAME}` for values that differ between environments."""
 
 
 if __name__ == "__main__":

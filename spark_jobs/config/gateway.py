@@ -101,8 +101,8 @@ class GatewaySettings(ListenerSettings):
     tokens: values.OneOrMany[values.Secret] = key(
         (),
         "Tokens and limits, for example from `${file:…}`, one per line: the SHA-256 of a token in hex, its"
-        " streams (`a,b` or `*`), events per second, bytes per second (`1MiB`), connections; `-` is no limit."
-        " Without tokens, every client may send.",
+        " streams (`a,b` or `*`), events per second, bytes per second (`1MiB`), connections; `-` means"
+        " unlimited. Without tokens, every client may send.",
     )
     streams: dict[str, StreamSettings] = Field(default_factory=dict, description="Streams by name.")
     spool: SpoolSettings = key(SpoolSettings(), "Disk storage for times without Kafka: `path`, `max`.")

@@ -30,7 +30,7 @@ _known: dict[bytes, list[list[Finding]]] = {}
 
 
 def judge(entry: PipelineSettings, *, folds: bool = True) -> Iterable[Finding]:
-    """Return the result of ``judge_expressions``, without loading DuckDB if there is no expression."""
+    """Return the result of ``judge_expressions``, loading DuckDB only if there are expressions."""
     others = (
         isinstance(entry, PipelineTemplate),
         any(column.source for column in entry.columns.values()),

@@ -107,7 +107,7 @@ def redact_urls(value: str) -> str:
 
 
 def mask(secret: str, text: str) -> str:
-    """Return the text with the secret masked; a short secret only where it stands alone.
+    """Return the text with the secret masked; a short secret only as a whole word.
 
     A short word or number, `orders` as well, is other things too: it goes where it is written as a secret.
     """

@@ -147,7 +147,7 @@ class DeadLetterSettings(Frozen):
     stop_above: values.Share | None = key(
         None,
         "Fail the drain and commit nothing if more than this share of a batch's records would be dead"
-        " letters, for example `5%`. If unset, there is no limit.",
+        " letters, for example `5%`. If unset, no limit applies.",
     )
     columns: dict[values.ColumnName, LetterColumn] = Field(
         default_factory=dict,

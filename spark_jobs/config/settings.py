@@ -55,7 +55,7 @@ class CatalogSettings(_WithSecrets):
 
 
 class SparkSettings(_WithSecrets):
-    """Where Spark tasks run. Default: the Spark server of `./sluice up`, else a session inside the run."""
+    """Place of Spark tasks. Default: the Spark server of `./sluice up`, else a session inside the run."""
 
     remote: values.ConnectUrl | None = key(
         None,

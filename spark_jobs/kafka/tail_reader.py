@@ -28,7 +28,7 @@ _FOLLOWING = {"fetch.wait.max.ms": "500"}
 
 @dataclass(slots=True)
 class Taken:
-    """Records of one call, in chunks; everything readable below ``ends`` has been returned by now.
+    """Records of one call, in chunks; everything readable below ``ends`` has been returned.
 
     Of a partition with an end Kafka had no more than that at ``asked_at``, or later (``time.monotonic``).
     """

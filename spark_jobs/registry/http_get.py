@@ -46,7 +46,7 @@ class HttpGet:
         )
 
     def get(self, path: str) -> str | None:
-        """Return the response below the address; None if the registry says that it does not exist."""
+        """Return the response below the address; None if it does not exist in the registry."""
         for pause in PAUSES_SECONDS:
             try:
                 return self._get(path)

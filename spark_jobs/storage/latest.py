@@ -1,4 +1,4 @@
-"""Shared texts under ``state:`` of which the newest counts.
+"""Shared texts under ``state:``; the newest counts.
 
 ``<folder>/<number>.json``: each is a create-only object, like all that lies there; the highest number is in
 force, and those before it are deleted.
