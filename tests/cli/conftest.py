@@ -45,7 +45,7 @@ def sluice_up(up_home: Path) -> Iterator[subprocess.Popen[str]]:
             text=True,
         )
     deadline = time.monotonic() + UP_SECONDS
-    while "Ctrl-C here" not in log.read_text():
+    while "stop it with Ctrl-C" not in log.read_text():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.2)

@@ -76,7 +76,7 @@ class Terminal:
         with log.open("wb") as out:
             self.up = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.home, env=self.environment)
         deadline = time.monotonic() + UP_SECONDS
-        while "Ctrl-C here" not in log.read_text():
+        while "stop it with Ctrl-C" not in log.read_text():
             assert self.up.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
