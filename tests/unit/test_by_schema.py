@@ -200,7 +200,7 @@ def test_a_new_table_tells_of_a_time_beside_its_type_unless_it_is_declared() -> 
 
 
 def test_a_new_table_keeps_what_its_first_schemas_decided() -> None:
-    """SqlQuery again, it lacks nothing, also where a type had to get a column of its own."""
+    """Asked again, it lacks nothing, also where a type had to get a column of its own."""
     fields = [
         {"type": "record", "name": "R", "fields": [{"name": "a", "type": t}]} for t in ("long", "string")
     ]
