@@ -120,7 +120,7 @@ def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgem
     alone = {booked.get("filtered", 0): Where.FILTERED}
     alone |= {booked.tombstones: Where.TOMBSTONE, booked.gaps: Where.GAP}
     where = alone.get(rowless, Where.EMPTY) if rowless else Where.MISSING
-    return Judgement(where, f"no row or dead letter of its batch lacks, and {counted}")
+    return Judgement(where, f"no row or dead letter of its batch is missing, and {counted}")
 
 
 def _counted(removed: int) -> str:

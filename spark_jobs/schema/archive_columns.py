@@ -34,10 +34,10 @@ _OWN = {RAW, SCHEMA_ID}
 _KAFKA: tuple[tuple[str, IcebergType, str], ...] = (
     ("offset", LongType(), "Kafka offset"),
     ("event_timestamp", TimestamptzType(), "the record's timestamp; null outside the years 1 to 9999"),
-    ("event_timestamp_ms", LongType(), "the same as Kafka has it: milliseconds, null when there is none"),
+    ("event_timestamp_ms", LongType(), "the same as Kafka has it: milliseconds, null if there is none"),
     ("timestamp_type", StringType(), "create, or log_append when the broker set it"),
-    (INGEST_TIMESTAMP, TimestamptzType(), "when the batch was planned that brought the record"),
-    ("batch_start", LongType(), "always null: consumers do not see where a producer's batch begins"),
+    (INGEST_TIMESTAMP, TimestamptzType(), "planning time of the record's batch"),
+    ("batch_start", LongType(), "always null: consumers do not see producers' batches"),
 )
 
 
@@ -97,8 +97,8 @@ def _not_own(path: Path) -> Path | None:
 
 def _every_archive() -> Schema:
     """Return the columns that every archive has."""
-    raw = (RAW, BinaryType(), "the bytes as they came")
-    schema_id = (SCHEMA_ID, StringType(), "the schema that they name")
+    raw = (RAW, BinaryType(), "the bytes, unchanged")
+    schema_id = (SCHEMA_ID, StringType(), "the schema id in the bytes")
     return optional_columns(
         (
             (KEY, optional_columns([raw]).as_struct(), "the record's key; null when it has none"),
@@ -108,6 +108,6 @@ def _every_archive() -> Schema:
                 "the record's value; null of a tombstone",
             ),
             (HEADERS, headers_type(), "the record's headers in order"),
-            (KAFKA, optional_columns(_KAFKA).as_struct(), "what Kafka says of the record"),
+            (KAFKA, optional_columns(_KAFKA).as_struct(), "the record's Kafka metadata"),
         )
     )

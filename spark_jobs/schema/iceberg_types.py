@@ -248,8 +248,8 @@ TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, KEY, HEADERS, INGESTED_AT = MET
 FIRST_FAILED_AT, FAILURES = "first_failed_at", "failures"
 # Of letters: a table that an earlier version made gets them with its first redrive.
 PAST_FAILURES: tuple[tuple[str, IcebergType, str], ...] = (
-    (FIRST_FAILED_AT, TimestamptzType(), "when the batch was planned that met it first"),
-    (FAILURES, IntegerType(), "how often it could not become a row; null: once"),
+    (FIRST_FAILED_AT, TimestamptzType(), "planning time of the batch in which it first failed"),
+    (FAILURES, IntegerType(), "number of failures; null means one"),
 )
 IDENTITY = Layout.identity
 ORIGIN_COLUMNS = (TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, INGESTED_AT)
@@ -258,10 +258,14 @@ _COORDINATES: tuple[tuple[str, IcebergType, str], ...] = (
     (TOPIC, StringType(), "Kafka topic the record was read from"),
     (PARTITION, IntegerType(), "Kafka partition"),
     (OFFSET, LongType(), "Kafka offset; unique together with partition and generation"),
-    (GENERATION, IntegerType(), "raised when the topic is re-created or moved, so that row identity holds"),
-    (TIMESTAMP, TimestamptzType(), "the record's Kafka timestamp; null when it has none"),
+    (
+        GENERATION,
+        IntegerType(),
+        "number raised when the topic is re-created or moved, which keeps coordinates unique",
+    ),
+    (TIMESTAMP, TimestamptzType(), "the record's Kafka timestamp; null if it has none"),
 )
-_INGESTED_AT_DOC = "when the batch was planned; the same for every row of a batch"
+_INGESTED_AT_DOC = "planning time of the batch; the same for every row of a batch"
 
 
 def with_metadata_columns(
@@ -274,8 +278,8 @@ def with_metadata_columns(
     key: IcebergType = BinaryType() if key_is_binary else StringType()
     columns = (
         *_COORDINATES,
-        (KEY, key, "the record's key; null when it has none"),
-        (HEADERS, headers_type(), "the record's headers in order, names may repeat"),
+        (KEY, key, "the record's key; null if it has none"),
+        (HEADERS, headers_type(), "the record's headers in order; names may repeat"),
         (INGESTED_AT, TimestamptzType(), _INGESTED_AT_DOC),
     )
     return _numbered(schema.fields, columns, identity)
@@ -285,13 +289,13 @@ def dead_letter_schema() -> Schema:
     """Return the schema of dead letters, one row per record; key, value and headers are unchanged."""
     columns = (
         *_COORDINATES,
-        ("key", BinaryType(), "the record's key as it came"),
-        ("value", BinaryType(), "the record's value as it came"),
-        ("headers", headers_type(), "the record's headers in order, names may repeat"),
-        ("phase", StringType(), "what failed: the step the record did not pass"),
-        ("field", StringType(), "the field that did not fit; null when it is the whole record"),
-        ("error", StringType(), "why"),
-        ("batch_id", StringType(), "the batch that met it"),
+        ("key", BinaryType(), "the record's key, unchanged"),
+        ("value", BinaryType(), "the record's value, unchanged"),
+        ("headers", headers_type(), "the record's headers in order; names may repeat"),
+        ("phase", StringType(), "step in which the record failed"),
+        ("field", StringType(), "field that did not fit; null if the whole record failed"),
+        ("error", StringType(), "reason of the failure"),
+        ("batch_id", StringType(), "batch in which it failed"),
         (INGESTED_AT, TimestamptzType(), _INGESTED_AT_DOC),
         *PAST_FAILURES,
     )
@@ -332,17 +336,21 @@ SEQUENCE, TIME, OPERATION = "_cdc_sequence", "_cdc_timestamp", "_cdc_operation"
 ROW_ID, TRANSACTION, COMMIT_SEQUENCE = "_cdc_row_id", "_cdc_transaction", "_cdc_commit_sequence"
 SOURCE = "_cdc_source"
 _COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
-    (SEQUENCE, LongType(), "where its source stood; the offset where that says no position"),
-    (TIME, TimestamptzType(), "when the source changed the row"),
-    (OPERATION, StringType(), "c, u, r: the row after; d: the key of a row that went; t: all rows went"),
-    (ROW_ID, StringType(), "the record's key as text; null when it has none"),
-    (TRANSACTION, StringType(), "what all events of a transaction of the source share"),
+    (SEQUENCE, LongType(), "position in the source's log; the offset if the event has no position"),
+    (TIME, TimestamptzType(), "time of the change in the source"),
+    (
+        OPERATION,
+        StringType(),
+        "c, u, r: the row after the change; d: the key of a deleted row; t: all rows deleted",
+    ),
+    (ROW_ID, StringType(), "the record's key as text; null if it has none"),
+    (TRANSACTION, StringType(), "id of the source's transaction"),
 )
 _OF_MIRRORS: tuple[tuple[str, IcebergType, str], ...] = (
     *(each for each in _COLUMNS if each[0] != ROW_ID),
-    (ROW_ID, StringType(), "the record's key as text: one live row has it"),
-    (COMMIT_SEQUENCE, LongType(), "where the last commit stood that was told before; null if not said"),
-    (SOURCE, StringType(), "which connector, database and table told it, as JSON"),
+    (ROW_ID, StringType(), "the record's key as text; unique among live rows"),
+    (COMMIT_SEQUENCE, LongType(), "source position of the last commit before the event; null if unknown"),
+    (SOURCE, StringType(), "connector, database and table of the event, as JSON"),
 )
 
 

@@ -240,16 +240,16 @@ def test_new_versions_are_placed_by_the_same_identities() -> None:
         ("[]", "where a schema should be"),
         ('{"properties": {"a": 1}}', "where a schema should be"),
         ('{"properties": []}', "properties that are not an object"),
-        ('{"type": "text"}', "text is no type"),
-        ('{"type": [{"type": "string"}]}', "is no type"),
+        ('{"type": "text"}', "text is not a type"),
+        ('{"type": [{"type": "string"}]}', "is not a type"),
         ('{"oneOf": {}}', "oneOf that is not a list"),
         ('{"allOf": 1}', "allOf that is not a list"),
         ('{"enum": "a"}', "enum that is not a list"),
         ('{"$ref": 1}', "a .ref that is not a text"),
         ('{"$ref": "#/definitions/a"}', "a .ref points to nothing: #/definitions/a"),
-        ('{"$ref": "other.json"}', "nothing is where a .ref leads: other.json"),
-        ('{"$ref": "http://[x"}', "nothing is where a .ref leads"),
-        ('{"items": {"$ref": "#/type"}, "type": "array"}', "nothing is where a .ref leads"),
+        ('{"$ref": "other.json"}', "a .ref points to nothing: other.json"),
+        ('{"$ref": "http://[x"}', "a .ref points to nothing"),
+        ('{"items": {"$ref": "#/type"}, "type": "array"}', "a .ref points to nothing"),
     ],
 )
 def test_what_is_no_schema_is_named(text: str, why: str) -> None:
@@ -271,7 +271,7 @@ def test_what_is_no_schema_is_named(text: str, why: str) -> None:
 )
 def test_names_that_cannot_be_columns_are_refused(properties: dict[str, Any]) -> None:
     """Before anything is read by them."""
-    with pytest.raises(ConfigError, match=r"cannot be columns: .* .schema-unsupported"):
+    with pytest.raises(ConfigError, match=r"cannot become columns: .* .schema-unsupported"):
         _schema(_object(**properties))
 
 

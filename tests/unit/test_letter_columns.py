@@ -123,7 +123,7 @@ def test_a_column_of_another_type_is_named() -> None:
         (
             {"columns": {"x": {"type": "double", "sql": "1.5::DOUBLE"}}, "partition_by": ["x"]},
             "partition_by",
-            "of x, double",
+            "used with x, which is double",
         ),
     ],
 )

@@ -211,7 +211,7 @@ class _Tree(Bounded):
                 return Map(_of_some_bytes(values, path))
             case str() as base:
                 return _leaf(base, schema)
-        raise TypeError(f"{schema['type']!r} is no type")
+        raise TypeError(f"{schema['type']!r} is not a type")
 
     def _record(
         self, schema: Mapping[str, Any], path: tuple[str, ...], inside: tuple[str | None, ...]

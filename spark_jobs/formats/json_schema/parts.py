@@ -148,7 +148,7 @@ def _names_of(part: dict[str, Any]) -> frozenset[str] | None:
     if "type" in part:
         names = part["type"] if isinstance(part["type"], list) else [part["type"]]
         if not all(isinstance(name, str) and name in _NAMES for name in names):
-            raise unreadable(f"{_shown(part['type'])} is no type")
+            raise unreadable(f"{_shown(part['type'])} is not a type")
     elif "enum" in part or "const" in part:
         items = _list(part, "enum") if "enum" in part else [part["const"]]
         names = [_type_name(item) for item in items]
