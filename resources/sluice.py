@@ -98,7 +98,9 @@ def open_connections(
 
         try:
             yield replace(connections, new_attempt=new_attempt)
-        except SluiceError:
+        except SluiceError as error:
+            if pipeline:
+                error.name_pipeline(pipeline)
             raise
         except BaseException:
             if attempts:

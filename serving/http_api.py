@@ -86,7 +86,7 @@ class QueryRequest(_Request):
         seconds = None if self.timeout_ms is None else self.timeout_ms / 1000
         at = None if self.at is None else parse_watermark(self.at)
         if at is not None and self.after:
-            raise fault("unreadable-request", why="`after` and `at` cannot be combined")
+            raise fault("unreadable-request.both")
         return Question(self.sql, self.after, at, seconds)
 
 

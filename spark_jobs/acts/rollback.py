@@ -123,7 +123,12 @@ def _plan(
         generation = progress.generation
         raise fault("earlier-generation", then=earlier.generation, generation=generation, **pipeline.where)
     if earlier.replays_since and not force:
-        raise fault("replayed-since", replays=", ".join(earlier.replays_since), **pipeline.where)
+        raise fault(
+            "replayed-since",
+            replays=", ".join(earlier.replays_since),
+            again=progress.table_layout.read_again(pipeline.name, " ".join(map(str, earlier.replayed_since))),
+            **pipeline.where,
+        )
     if earlier.redrives_since:
         raise fault("redriven-since", count=earlier.redrives_since, **pipeline.where)
     if earlier.is_before_retype and not force:

@@ -48,6 +48,12 @@ class SluiceError(Exception):
         self.hint = hint
         self.where = {name: str(value) for name, value in where.items() if value is not None}
 
+    def name_pipeline(self, pipeline: str) -> None:
+        """Name the pipeline in the hint's commands, and next to a message with no pipeline, table, topic."""
+        self.hint = self.hint.replace("PIPELINE", pipeline)
+        if not self.where.keys() & {"pipeline", "table", "topic"}:
+            self.where["pipeline"] = pipeline
+
     def __str__(self) -> str:
         coordinates = ", ".join(f"{name} {value}" for name, value in self.where.items())
         return f"{self.message}{f' ({coordinates})' if coordinates else ''} [{self.code}] {self.hint}"

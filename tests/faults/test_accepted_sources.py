@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from cli.commands import source
 from prove.lab.kafka_server import KafkaBroker, Record, start_test_kafka
-from prove.lab.pipeline_lab import configure, orders, progress
+from prove.lab.pipeline_lab import PIPELINE, configure, orders, progress
 from servers.process import ServerFolder
 from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source
 from spark_jobs.acts.act import pause, resume, settle
@@ -45,7 +45,7 @@ def test_a_topic_created_again_becomes_the_next_generation(new_lab: NewLab) -> N
     new_lab.kafka.produce(topic, [*orders(100, 30), b"broken too"])
     with pytest.raises(SourceChanged) as noticed:
         lab.drain()
-    assert "./sluice source PIPELINE" in noticed.value.hint
+    assert f"./sluice source {PIPELINE}" in noticed.value.hint
     seen = _accept(lab)
     assert (seen.has_changed, seen.continues, seen.same) == (True, False, 0)
     assert (progress(lab).generation, progress(lab).earlier) == (2, {1: {0: 21}})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.pipeline_lab import orders, progress
+from prove.lab.pipeline_lab import PIPELINE, orders, progress
 from spark_jobs.acts.act import pause, resume, skip
 from spark_jobs.drain.drain import ended_line
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
@@ -82,7 +82,7 @@ def test_what_retention_took_is_skipped_by_the_command_the_error_names(new_lab: 
     new_lab.kafka.delete_records(lab.pipeline.topic, {0: 30})
     with pytest.raises(OffsetsUnavailable) as passed:
         lab.drain()
-    assert "./sluice skip PIPELINE 0:20-30 --reason" in passed.value.hint
+    assert f"./sluice skip {PIPELINE} 0:20-30 --reason" in passed.value.hint
     for wrong, code in (
         (OffsetRange(0, 25, 30), "not-next-offset"),
         (OffsetRange(0, 19, 30), "not-next-offset"),

@@ -94,7 +94,7 @@ def test_a_rebuild_takes_the_types_that_the_source_has_by_now(new_lab: NewLab) -
     assert old_rows == {1: (7, Decimal("1.51"), "n"), 2: (14, Decimal("1.52"), "n")}
     changed = told(AFTER, "u", 2, qty="many", price=base64_of(25_001), note="m", more=5)
     new_lab.produce(lab, [changed])
-    assert "./sluice rebuild PIPELINE" in stopped(lab).hint
+    assert f"./sluice rebuild {PIPELINE}" in stopped(lab).hint
 
     snapshots = len(lab.table().metadata.snapshots)
     make_anew(lab)

@@ -188,7 +188,7 @@ def pipeline(lines):
         (pipeline(["table: l.a", "owners: [me]"]), 6, "pipelines.a.owners.0", "team:name"),
         (pipeline(["table: l.a", "key_format: binary"]), 6, "pipelines.a.key_format", "key: {format: raw}"),
         (pipeline(["table: l.a", "encoding: compact"]), 6, "pipelines.a.encoding", "Remove it"),
-        ("version: 1\ngateway: {rates: {address: 5}}\n", 2, "gateway.rates", "in the `tokens` lines"),
+        ("version: 1\ngateway: {rates: {address: 5}}\n", 2, "gateway.rates", "in gateway.tokens"),
         ("version: 1\nserve: {head: 7s}\n", 2, "serve.head", "Remove it"),
         (
             pipeline(["table: l.a", "table_properties:", "  sluice.offsets: 0"]),

@@ -54,7 +54,7 @@ def test_a_registry_is_read_with_references_unresolved(tmp_path: Path) -> None:
         ("{}", "registries.main.url", "is required"),
         ("{url: 'ftp://r'}", "registries.main.url", "is not a URL"),
         (f"{{url: 'http://me:{PASSWORD}@r'}}", "registries.main.url", "auth.basic"),
-        (f"{{url: 'http://r?token={PASSWORD}'}}", "registries.main.url", "more than an address"),
+        (f"{{url: 'http://r?token={PASSWORD}'}}", "registries.main.url", "contains a user, a query"),
         ("{url: 'http://r', url_prefix: x}", "registries.main.url_prefix", "Known here: auth"),
         ("{url: 'http://r', ca: ca.pem}", "registries.main.ca", "is not an absolute path"),
         ("{url: 'http://r', key: /k}", "registries.main.key", "without its certificate"),

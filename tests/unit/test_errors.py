@@ -39,3 +39,13 @@ def test_exit_codes_tell_what_to_do() -> None:
     retryable = {kind for kind in KINDS.values() if kind.is_retryable}
     assert {kind.exit_code for kind in retryable} == {75}
     assert all(kind.exit_code not in {0, 75} for kind in set(KINDS.values()) - retryable)
+
+
+def test_a_pipeline_is_named_where_the_error_does_not_know_it() -> None:
+    """In the commands of the hint, and next to the message unless that names a place."""
+    error = RetryableError("away", code="broker-away", hint="Run ./sluice check PIPELINE.")
+    error.name_pipeline("orders")
+    assert str(error) == "away (pipeline orders) [broker-away] Run ./sluice check orders."
+    error = RetryableError("away", code="broker-away", hint="Wait.", topic="shop.orders")
+    error.name_pipeline("orders")
+    assert error.where == {"topic": "shop.orders"}

@@ -50,7 +50,21 @@ FILLED |= {
 VARIES = re.compile(r"\{\{|\}\}|\{(?:\w+\.)*(\w+)[^{}]*\}")
 
 # Words in backticks that are no keys of the configuration, and keys that are named without their section.
-OTHERS = {"after", "before", "exact", "force", "op", "query", "rest", "sql", "tags", "uri", "url", "type"}
+OTHERS = {
+    "after",
+    "at",
+    "before",
+    "exact",
+    "force",
+    "op",
+    "query",
+    "rest",
+    "sql",
+    "tags",
+    "uri",
+    "url",
+    "type",
+}
 OTHERS |= {"catalog.db", "column.exclude.list", "key.converter", "message.key.columns", "serve.log"}
 OTHERS |= {"value.converter.schemas.enable", "defaults.conf", "launcher", "_kafka_key", "fit", "string"}
 OTHERS |= {"format", "on_failure", "spark.a", "when"}  # below what the mistake stands in
