@@ -56,7 +56,7 @@ def test_preview_shows_types_partitions_and_dead_letters(
     )
     assert not list((tmp_path / "home").rglob("*.parquet"))
     assert not (tmp_path / "home" / "lake").exists()
-    assert "Worth declaring" not in done.stdout
+    assert "Settings to consider" not in done.stdout
     done = sluice("preview", "one", "--config", configuration(tmp_path, kafka, topic_name))
     proposed = "Settings to consider before the first batch\n    partition_by: [day("
     assert proposed in done.stdout

@@ -69,7 +69,7 @@ def test_trouble_with_dagster_is_a_line_and_no_failure(
     for home in ("home", "elsewhere"):
         monkeypatch.setenv("SLUICE_HOME", str(tmp_path / home))
         tell_dagster(PIPELINE, UpkeepResult("compaction", ()))
-    assert capsys.readouterr().err.count("Dagster was not told of this: ") == 1
+    assert capsys.readouterr().err.count("Could not report to Dagster: ") == 1
 
 
 def test_topics_are_observed_on_change_and_seldom() -> None:

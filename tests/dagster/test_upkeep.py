@@ -75,7 +75,7 @@ def test_small_files_are_noticed_and_merged(
     monkeypatch.setenv("SLUICE_CONFIG", str(lab.path))
     assert main(["upkeep", "orders", "--only", "manifests", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert printed["due"] == {"manifests": "asked for with --only"}
+    assert printed["due"] == {"manifests": "requested with --only"}
     assert [table["after"]["data_files"] for table in printed["tables"]] == [1, 1]
     assert main(["upkeep", "orders", "--dry-run", "--json"]) == 0
     printout = capsys.readouterr().out

@@ -98,7 +98,7 @@ def test_a_column_of_another_type_without_schemas_has_its_way_out(new_lab: NewLa
         lab.drain()
     assert "`columns:`" in raised.value.hint
     assert f"./sluice rebuild {PIPELINE} --from TIME" in raised.value.hint
-    assert "`schema: {incompatible: new_column}` does nothing" in raised.value.hint
+    assert "`schema: {incompatible: new_column}` has no effect" in raised.value.hint
 
 
 def test_a_topic_without_keys_is_no_mirror(new_lab: NewLab) -> None:
