@@ -1,28 +1,28 @@
-// Sends events to a gateway of Sluice's, each once: 100 of them or 5 s make a batch, kept until `ok`.
-// url: wss://HOST/v1/streams/STREAM. A source is one client at a time: a tab has one of its own, such as
-// sessionStorage.source ??= crypto.randomUUID(). It wants a browser, or Node from 22 on.
-// `refused` is told why which events are not taken, `warned` what else a person should know.
+// Sends each event once to a Sluice gateway. A batch has 100 events or 5 s of them, and is kept until `ok`.
+// url: wss://HOST/v1/streams/STREAM. Only one client may use a source at a time: give each tab its own, as
+// by sessionStorage.source ??= crypto.randomUUID(). Requires a browser, or Node 22 or newer.
+// `refused(reason, events)` is called for rejected events, `warned(message)` for other problems.
 class GatewayClient {
-  constructor(url, source, {token = "", most = 100, seconds = 5, ...told} = {}) {
-    Object.assign(this, {url, source, most, refused: console.error, warned: console.warn}, told);
+  constructor(url, source, {token = "", most = 100, seconds = 5, ...callbacks} = {}) {
+    Object.assign(this, {url, source, most, refused: console.error, warned: console.warn}, callbacks);
     this.protocols = ["sluice.v2", ...(token ? [`bearer.${token}`] : [])];
     this.events = []; // not in a batch yet
     this.kept = []; // batches without `ok`; the first has the number `last` + 1
-    this.last = null; // the last number that has `ok`, or that the gateway had before us
-    this.flight = []; // the bytes of those of `kept` that are on their way
+    this.last = null; // the last number that has `ok`, or that the gateway had already
+    this.flight = []; // the sizes of sent batches of `kept`
     this.pause = 0; // ms before the next connection; grows until there is an `ok`
     this.connect(0);
     this.timer = setInterval(() => this.cut(true), seconds * 1000);
   }
 
-  // event: {value: …} with `key`, `id`, `operation`, `timestamp` as wanted.
+  // event: {value: …} with `key`, `id`, `operation`, `timestamp` as needed.
   send(event) {
     if (this.isFenced) return this.giveUp([event]);
     this.events.push(event);
     this.cut(false);
   }
 
-  // How many events the gateway has not said `ok` to.
+  // The number of events without `ok`.
   get waiting() {
     return this.events.length + this.kept.reduce((sum, batch) => sum + batch.length, 0);
   }
@@ -41,7 +41,7 @@ class GatewayClient {
       const mine = (act) => (event) => socket === this.socket && act(event);
       socket.onopen = mine(() => this.say({type: "connect", sourceId: this.source, protocolVersion: 2}));
       socket.onmessage = mine(({data}) => this.hear(JSON.parse(data)));
-      // Some versions of Node tell a connection that failed by an error alone, browsers by both.
+      // Some versions of Node report a failed connection only by an error event, browsers by both.
       socket.onclose = socket.onerror = mine(() => this.again(0));
     }, wait);
   }
@@ -57,7 +57,7 @@ class GatewayClient {
     this.socket.send(JSON.stringify(message));
   }
 
-  // So many batches are on their way at once, and no more bytes than one may have.
+  // At most `window` batches are sent at once, and at most the bytes of one maximum batch.
   push() {
     while (this.flight.length < Math.min(this.kept.length, this.window ?? 0)) {
       const [at, events] = [this.flight.length, this.kept[this.flight.length]];
@@ -80,13 +80,13 @@ class GatewayClient {
   }
 
   refuse(at, why) {
-    this.refused(`not taken: ${why}`, this.kept.splice(at, 1)[0]);
+    this.refused(`rejected: ${why}`, this.kept.splice(at, 1)[0]);
   }
 
   hear(answer) {
     if (answer.type === "status") {
       this.goOnAt(this.last === null ? answer.lastAckSequence : Math.min(this.last, answer.lastAckSequence));
-      // What has no `ok` is sent again: the gateway knows it by what is in it.
+      // Batches without `ok` are sent again: the gateway recognizes them by their content.
       [this.flight, this.window, this.maxBytes] = [[], answer.window, answer.maxBatchBytes];
     } else if (answer.type === "ack" && ["ok", "buffered", "duplicate"].includes(answer.status)) {
       const done = Math.max(0, answer.sequenceNumber - this.last);
@@ -107,20 +107,20 @@ class GatewayClient {
     }
     if (gateway) this.url = gateway.replace("http", "ws");
     else if (reason === "invalid_format" && number > this.last) this.refuse(number - this.last - 1, message);
-    // Another's batch has the number of our first, or the gateway knows less than we.
+    // Another batch has the number of our first, or the gateway is behind.
     else if (expected && (number === this.last + 1 || expected <= this.last)) this.goOnAt(expected - 1);
-    else this.warned(`turned away: ${message}`);
+    else this.warned(`rejected: ${message}`);
     this.again(retryAfterMs ?? 0);
   }
 
-  // Those that were on their way may be in Kafka.
+  // Batches that were sent may be in Kafka.
   giveUp(events) {
-    if (events.length) this.refused("no `ok`, and another connection has the source", events);
+    if (events.length) this.refused("no `ok` before another connection took over the source", events);
   }
 
   goOnAt(last) {
     if (last !== (this.last ?? last))
-      this.warned(`the gateway has ${this.source} at ${last}, not at ${this.last}: it goes on there`);
+      this.warned(`the gateway has ${this.source} at ${last}, not at ${this.last}: continuing there`);
     this.last = last;
   }
 }

@@ -1,4 +1,4 @@
-"""Sends events to a gateway of Sluice's, each once: 100 of them or 5 s make a batch, kept until `ok`."""
+"""A client that sends each event once to a Sluice gateway, in batches that are kept until `ok`."""
 
 import json
 import logging
@@ -13,18 +13,19 @@ _MOST_PAUSE = 30.0
 
 
 class GatewayClient:
-    """`url` is ws://HOST:8088/v1/streams/STREAM; a `source` is one client at a time, for ever.
+    """Sends events to `url`, ws://HOST:8088/v1/streams/STREAM, in batches of 100 events or 5 s.
 
-    `refused` is told why which events are not taken; the log says what else a person should know.
+    Only one client may use a `source` at a time, and must not change it. `refused(reason, events)` is called
+    for rejected events; other problems are logged.
     """
 
     def __init__(self, url, source, token=None, *, most=100, seconds=5.0, refused=None):
         self._url, self._source, self._most, self._seconds = url, source, most, seconds
-        self._refused = refused or (lambda why, events: _log.error("no `ok`, %s: %s", why, events))
+        self._refused = refused or (lambda why, events: _log.error("no `ok`, because %s: %s", why, events))
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._changed = threading.Condition()
         self._events, self._since = [], 0.0
-        # Batches without `ok`, and the number before the first: that has `ok`, or the gateway had it before.
+        # Batches without `ok`, and the number before the first: it has `ok`, or the gateway had it already.
         self._kept, self._last = [], None
         self._pause = 0.0  # before the next connection; grows until there is an `ok`
         self._is_closing = self._is_fenced = False
@@ -32,7 +33,7 @@ class GatewayClient:
         self._thread.start()
 
     def send(self, event):
-        """Take {"value": …} with `key`, `id`, `operation`, `timestamp` as wanted."""
+        """Send {"value": …} with `key`, `id`, `operation`, `timestamp` as needed."""
         with self._changed:
             self._since = self._since if self._events else time.monotonic()
             self._events.append(event)
@@ -41,7 +42,7 @@ class GatewayClient:
                 self._give_up()
 
     def close(self):
-        """Return when the gateway has all of it, or another connection has the source."""
+        """Return when the gateway has all events, or another connection has taken over the source."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -62,19 +63,19 @@ class GatewayClient:
                     socket.send(json.dumps(hello))
                     wait = self._talk(socket, json.loads(socket.recv(10)))
             except (OSError, TimeoutError, WebSocketException) as error:
-                _log.warning("again in %g s: %s", self._pause, error)
+                _log.warning("reconnecting in %g s: %s", self._pause, error)
             time.sleep(max(wait, self._pause))
             self._pause = min(_MOST_PAUSE, 2 * self._pause or 0.1)
         with self._changed:
             self._give_up()
 
     def _talk(self, socket, status):
-        """Send and hear until something is to be begun anew; return in how many seconds at least."""
+        """Send batches and read answers until a reconnect; return the minimum pause in seconds."""
         if status["type"] == "nack":
             return self._turned_away(status)
-        told, most_bytes = status["lastAckSequence"], status["maxBatchBytes"]
-        self._go_on_at(told if self._last is None else min(told, self._last))
-        # The bytes of what is on its way. What has no `ok` is sent again: it is known by what is in it.
+        last, most_bytes = status["lastAckSequence"], status["maxBatchBytes"]
+        self._go_on_at(last if self._last is None else min(last, self._last))
+        # The sizes of sent batches. Batches without `ok` are sent again: the gateway knows their content.
         flight = []
         while self._goes_on:
             self._cut()
@@ -102,7 +103,7 @@ class GatewayClient:
         return 0.0
 
     def _turned_away(self, nack):
-        """Do what it asks for; return in how many seconds to come again, at least."""
+        """Handle a rejection; return the minimum pause before a reconnect, in seconds."""
         details, number, last = nack["details"], nack.get("sequenceNumber", 0), self._last or 0
         expected = details.get("expected", 0)
         if nack["reason"] == "fenced":
@@ -112,27 +113,27 @@ class GatewayClient:
         elif nack["reason"] == "invalid_format" and number > last:
             self._refused(details["message"], self._kept.pop(number - last - 1))
         elif expected and (number == last + 1 or expected <= last):
-            self._go_on_at(expected - 1)  # another's batch has that number, or the gateway knows less than we
+            self._go_on_at(expected - 1)  # another batch has that number, or the gateway is behind
         else:
-            _log.warning("turned away: %s", details["message"])
+            _log.warning("rejected: %s", details["message"])
         return details.get("retryAfterMs", 0) / 1000
 
     def _go_on_at(self, last):
         if self._last not in {None, last}:
             _log.warning(
-                "the gateway has %s at %d, not at %d: it goes on there", self._source, last, self._last
+                "the gateway has %s at %d, not at %d: continuing there", self._source, last, self._last
             )
         self._last = last
 
     def _give_up(self):
-        """Tell what has no `ok`; what was on its way may be in Kafka."""
+        """Report all events without `ok`; those that were sent may be in Kafka."""
         events = [event for batch in [*self._kept, self._events] for event in batch]
         self._kept, self._events = [], []
         if events:
-            self._refused("another connection has the source", events)
+            self._refused("another connection took over the source", events)
 
     def _halve(self, at, why):
-        """Make two batches of one that is too large; one event alone never will be taken."""
+        """Split a batch that is too large; reject a single event that is."""
         events = self._kept.pop(at)
         half = (len(events) + 1) // 2
         if len(events) > 1:
@@ -141,7 +142,7 @@ class GatewayClient:
             self._refused(why, events)
 
     def _cut(self):
-        """Make a batch of what is full, or old."""
+        """Make a batch if enough events wait, or long enough."""
         with self._changed:
             is_due = self._is_closing or time.monotonic() - self._since >= self._seconds
             if self._events and (is_due or len(self._events) >= self._most):

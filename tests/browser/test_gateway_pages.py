@@ -70,7 +70,7 @@ def test_pages_of_one_source_lose_nothing_in_silence(page: Page, tmp_path: Path)
         tab.wait()
         assert written() == [*range(15)]
         assert page.evaluate("JSON.stringify(told)") == json.dumps(
-            [["no `ok`, and another connection has the source", [{"value": {"id": 99}}]]],
+            [["no `ok` before another connection took over the source", [{"value": {"id": 99}}]]],
             separators=(",", ":"),
         )
 
@@ -119,7 +119,7 @@ def test_a_page_believes_a_gateway_that_knows_less_and_comes_ever_less_often(pag
         page.evaluate("window.told = []; client.warned = (each) => told.push(each); 1")
         tab.send(10)
         tab.wait()
-        assert page.evaluate("told.join()") == "the gateway has tab at 2, not at 7: it goes on there"
+        assert page.evaluate("told.join()") == "the gateway has tab at 2, not at 7: continuing there"
         server.shutdown()
     assert taken == [(3, 0), (4, 5)]
     assert came[4] - came[0] > 0.1 + 0.2 + 0.4

@@ -219,7 +219,7 @@ def test_who_is_fenced_sends_nothing_more_and_tells_what_is_left() -> None:
         client._thread.join(10)
         client.send({"value": "b"})
         client.close()
-    why = "another connection has the source"
+    why = "another connection took over the source"
     assert refused == [(why, [{"value": "a"}]), (why, [{"value": "b"}])]
     assert connections == 1
 
