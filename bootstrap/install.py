@@ -72,6 +72,28 @@ def build_distributions(places: Places, folder: Path) -> None:
     )
 
 
+def fetch_tool(places: Places, lock: Path) -> Path:
+    """Bring the one package of a lock into the cache, outside of any environment; return its folder."""
+    folder = places.cache / "tools" / lock.read_text().split()[0].replace("==", "-")
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as draft:
+            into = ("--python", sys.executable, "--target", f"{draft}/tool")
+            _uv(
+                places,
+                "pip",
+                "install",
+                "--quiet",
+                *into,
+                "--no-deps",
+                "--require-hashes",
+                "--requirement",
+                lock,
+            )
+            Path(draft, "tool").rename(folder)
+    return folder
+
+
 def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
     """Fetch the sets of a jar lock (all if none is named) into the cache, unless they are there."""
     # What pip is told of proxies and certificates counts here too.

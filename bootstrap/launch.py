@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bootstrap.environments import child_environment
 from bootstrap.install import SetupError, ensure_installed, fetch_jars, is_installed
+from bootstrap.native import rebuild
 from bootstrap.places import BENCH_JARS_LOCK, EXTRAS, JARS_LOCK, ROOT, TEST_JARS_LOCK, Places
 from bootstrap.without_setup import answer
 from servers.cache import user_cache
@@ -67,8 +68,8 @@ def launch(arguments: list[str]) -> int:
         print("\nSet-up was interrupted; run the command again to go on.", file=sys.stderr)
         return 130
     environment = child_environment(os.environ, places)
-    if arguments == ["lint"]:
-        return lint(environment)
+    if arguments in (["lint"], ["native", "--build"]):
+        return lint(environment) if command == "lint" else rebuild(places)
     if command == "test" and not is_help:
         os.chdir(ROOT)
         names_some = any(argument.startswith("tests") for argument in arguments)

@@ -54,6 +54,7 @@ Develop
   test      Run the test suite.
   prove     Kill every job at each step, restart it and audit the result.
   bench     Measure throughput, latency and memory as ratios within one run.
+  native    Build the WebAssembly module that decodes JSON.
 """
 
 

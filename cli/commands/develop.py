@@ -50,5 +50,11 @@ test = click.Command(
     options_metavar="",
     context_settings={"ignore_unknown_options": True},
 )
+native = click.Command(
+    "native",
+    callback=_refuse,
+    help="Build the WebAssembly module that decodes JSON (native/json.c) with the locked compiler: 411 MB.",
+    params=[click.Option(["--build"], is_flag=True, required=True, help="Write it where the code runs it.")],
+)
 prove = _hand_over("prove")
 bench = _hand_over("bench")

@@ -62,6 +62,7 @@ class Tally:
         self.dead_letter_phases: Counter[str] = Counter()
         self.filtered_reasons: Counter[str] = Counter()
         self.unlisted: dict[str, int] = {}
+        self.native_left: Counter[str] = Counter()
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -115,6 +116,7 @@ class Tally:
             filtered_reasons=dict(self.filtered_reasons),
             routed_files=routed_files or {},
             unlisted=self.unlisted,
+            native_left=dict(self.native_left),
             peak_task_rss_bytes=_peak_rss_bytes(),
         )
 
@@ -313,6 +315,7 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
             tally.dead_letter_phases.update(made.dead_letter_phases)
             tally.filtered_reasons.update(made.filtered_reasons)
             tally.unlisted = add_ignored(tally.unlisted, made.unlisted)
+            tally.native_left.update(made.native_left)
             with tally.step("write"):
                 rows_out.write(made.rows)
                 dead_letters_out.write(task.source.with_past(made.dead_letters, chunk))

@@ -136,11 +136,13 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
     reasons: Counter[str] = Counter()
     routed: dict[str, tuple[WrittenFile, ...]] = {}
     unlisted: dict[str, int] = {}
+    native_left: Counter[str] = Counter()
     for part in parts:
         ignored = add_ignored(ignored, part.ignored)
         phases.update(part.dead_letter_phases)
         reasons.update(part.filtered_reasons)
         unlisted = add_ignored(unlisted, part.unlisted)
+        native_left.update(part.native_left)
         for table, files in part.routed_files.items():
             routed[table] = (*routed.get(table, ()), *files)
         cpu_us.update(part.cpu_us)
@@ -161,6 +163,7 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
         filtered_reasons=dict(reasons),
         routed_files=routed,
         unlisted=unlisted,
+        native_left=dict(native_left),
         peak_task_rss_bytes=max(part.peak_task_rss_bytes for part in parts),
         has_strays=has_strays,
     )
@@ -212,6 +215,7 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
             reasons=written.filtered_reasons,
             routed=written.routed_rows,
             unlisted=written.unlisted,
+            native_left=written.native_left,
             valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
         ),
         **schemas_summary(_new_schemas(run)),

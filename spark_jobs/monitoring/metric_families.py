@@ -108,6 +108,12 @@ FAMILIES = {
         ),
         Family("sluice_kafka_errors_total", COUNTER, f"Failed or late responses of brokers, {_SINCE_START}."),
         Family(
+            "sluice_native_left_total",
+            COUNTER,
+            f"JSON values that the WebAssembly module left to the slower decoder, by reason, {_SINCE_START}.",
+            ("reason",),
+        ),
+        Family(
             "sluice_failures_total",
             COUNTER,
             "Failed drains, replays and upkeep runs on this machine, by error code.",

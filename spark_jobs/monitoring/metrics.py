@@ -182,6 +182,8 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
         families["sluice_filtered_total"].add_metric([name, reason], records)
     for table, rows in totals.routed_tables.items():
         families["sluice_routed_rows_total"].add_metric([name, table], rows)
+    for reason, values in found.native_left.items():
+        families["sluice_native_left_total"].add_metric([name, reason], values)
     counters = {
         "sluice_attempts_given_up_total": totals.given_up,
         "sluice_rows_written_total": totals.balance.rows,
@@ -220,6 +222,7 @@ class TableTotals:
     in_books: Totals = field(default_factory=Totals)
     known_to_books: frozenset[str] = frozenset()
     lifetime: Counter[str] = field(default_factory=Counter)
+    native_left: Counter[str] = field(default_factory=Counter)
     rtt_p99_us: int | None = None
 
 
@@ -256,6 +259,8 @@ class TotalsReader:
                 continue  # moved into the books meanwhile
             kept.logged[attempt.uuid] = entry
             written, created = attempt.entry(ParquetWritten), attempt.entry(IcebergSnapshotCreated)
-            kafka = CommitSummary(written.summary).kafka if written else {}
+            summary = CommitSummary(written.summary if written else {})
+            kafka = summary.kafka
+            kept.native_left.update(summary.native_left)
             kept.rtt_p99_us = kafka.pop(RTT_P99_US, kept.rtt_p99_us)
             kept.lifetime.update(kafka, conflicts=created.conflicts if created else 0)

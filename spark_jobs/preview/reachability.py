@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import SluiceError, error_from_json, error_to_json, fault
+from spark_jobs.records.row_maker import why_slow
 from spark_jobs.storage.create_only import list_files
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
 CONTENT = b"sluice check\n"
 PYTHON = "Python"
+NATIVE = "WebAssembly"
 _PACKAGES = (
     *("confluent-kafka", "pyarrow", "pyiceberg", "pyspark", "numpy", "orjson", "fastavro", "protobuf"),
-    *("pydantic", "cryptography", "aws-msk-iam-sasl-signer-python"),
+    *("pydantic", "cryptography", "wasmtime", "aws-msk-iam-sasl-signer-python"),
 )
 
 
@@ -94,11 +96,13 @@ def try_from_task(spark: SparkSession, target: Target) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the local versions of Python and of the packages that tasks use."""
+    """Return the local versions of Python and of packages for tasks, and why JSON has no WebAssembly."""
     found = {PYTHON: platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
+    if why := why_slow():
+        found[NATIVE] = f"off ({why})"
     return found
 
 

@@ -286,7 +286,8 @@ class Written:
     ``kafka`` what librdkafka tells of its consumer; ``ignored`` values by the dotted name of their field;
     ``dead_letter_phases`` those by the step that they did not pass; ``filtered_reasons`` records that a
     filter left out; ``routed_files`` by the table they are for; ``unlisted`` rows that stay for want of a
-    table listed for their value.
+    table listed for their value; ``native_left`` values that the WebAssembly module left to the decoder in
+    Python, by reason.
     With ``has_strays`` tries that came to nothing may have left files behind.
     """
 
@@ -302,6 +303,7 @@ class Written:
     filtered_reasons: dict[str, int] = field(default_factory=dict)
     routed_files: dict[str, tuple[WrittenFile, ...]] = field(default_factory=dict)
     unlisted: dict[str, int] = field(default_factory=dict)
+    native_left: dict[str, int] = field(default_factory=dict)
     peak_task_rss_bytes: int = 0
     has_strays: bool = False
 

@@ -39,6 +39,7 @@ _BYTES_READ = "sluice.bytes-read"
 _VALID_THROUGH = "sluice.valid-through"
 _KAFKA = "sluice.kafka"
 _IGNORED_FIELDS = "sluice.ignored-fields"
+_NATIVE_LEFT = "sluice.native-left"
 _SCHEMAS = "sluice.schemas"
 _GATE = "sluice.gate"
 _GATE_HELD, _GATE_PASSED = "held", "passed"
@@ -115,13 +116,15 @@ def counts_summary(
     reasons: Mapping[str, int] | None = None,
     routed: Mapping[str, int] | None = None,
     unlisted: Mapping[str, int] | None = None,
+    native_left: Mapping[str, int] | None = None,
     valid_through_ms: int | None,
 ) -> dict[str, str]:
     """Return counts of the batch's offsets by outcome and partition, and the consumers' counts.
 
     ``ignored`` are values without a column by the name of their field, ``phases`` dead letters by theirs,
     ``reasons`` records that a filter left out, ``routed`` rows by the table they go to, ``unlisted`` those
-    that stay for want of a table listed for their value.
+    that stay for want of a table listed for their value, ``native_left`` values that the WebAssembly module
+    left to the decoder in Python.
     """
     four = {p: [balance[term] for term in TERMS] for p, balance in sorted(balances.items())}
     further = {p: balance.further for p, balance in sorted(balances.items()) if balance.further}
@@ -136,6 +139,7 @@ def counts_summary(
         _BYTES_READ: str(bytes_read),
         _KAFKA: json.dumps(kafka, separators=(",", ":")),
         **({_IGNORED_FIELDS: json.dumps(ignored, separators=(",", ":"))} if ignored else {}),
+        **({_NATIVE_LEFT: _compact(native_left)} if native_left else {}),
     }
     return summary if valid_through_ms is None else summary | {_VALID_THROUGH: str(valid_through_ms)}
 
@@ -274,6 +278,11 @@ class CommitSummary:
     def unlisted_values(self) -> dict[str, int]:
         """Rows that stay because no table is listed for their value, by value."""
         return _COUNTS.from_json(self.words.get(_UNLISTED, "{}"))
+
+    @property
+    def native_left(self) -> dict[str, int]:
+        """Values that the WebAssembly module left to the decoder in Python, by reason."""
+        return _COUNTS.from_json(self.words.get(_NATIVE_LEFT, "{}"))
 
     @property
     def records(self) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.columns import GROWTH, Growth, LetterColumn
+from spark_jobs.formats.json.native import left_by_reason, why_off
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.decoder import (
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+def why_slow() -> str | None:
+    """Return why this process decodes JSON without WebAssembly; None if it has it."""
+    return why_off()
+
+
 class NewFieldsSeen(Exception):
     """A chunk contains fields without a column in the table."""
 
@@ -46,6 +52,7 @@ class ChunkRows:
     offsets of records that a filter left out, by reason, ``passed`` of those that say nothing of a row, by
     the balance's term. ``routed`` are rows, in the columns of ``rows``,
     that go to other tables; ``unlisted`` counts those that stay for want of a table listed for their value.
+    ``native_left`` counts values that the WebAssembly module left to the decoder in Python, by reason.
     """
 
     rows: pa.Table
@@ -57,6 +64,7 @@ class ChunkRows:
     passed: Mapping[str, list[int]] = field(default_factory=dict)
     routed: Mapping[str, pa.Table] = field(default_factory=dict)
     unlisted: Mapping[str, int] = field(default_factory=dict)
+    native_left: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def filtered_reasons(self) -> dict[str, int]:
@@ -104,7 +112,9 @@ class RowMaker:
             is_whole = self.takes_tombstones or all(chunk.values) or None not in chunk.values
             records = chunk if is_whole else chunk.take(Encoded.there(chunk).rows)
             columns = pa.schema([field for field in self.schema if field.name not in ORIGIN_COLUMNS])
+            left_before = left_by_reason()
             decoded = self.decoder.decode(records, self.shaping.decoded(columns), self.growth)
+            native_left = left_by_reason() - left_before
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
             if bad := _in_kept(self.kept, decoded):
@@ -138,6 +148,7 @@ class RowMaker:
             passed,
             {table: each.rows for table, each in routed.items()},
             shaped.routes.unlisted if shaped.routes else {},
+            native_left,
         )
 
     def _shaped(self, decoded: Decoded, records: Chunk) -> Decoded:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow.json as pj
 
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.json.infer import observe
+from spark_jobs.formats.json.native import Taken, take
 from spark_jobs.formats.json.nesting import MAX_NESTING, SHORT_BYTES, is_too_deep
 from spark_jobs.formats.json.parsing import BLANKS, parse_object
 from spark_jobs.formats.lanes.packed_values import in_turn
@@ -56,6 +58,31 @@ def decode_chunk(
     """
     if not values:
         return ReadValues(no_rows(schema))
+    taken = take(values, schema, ignores=growth.ignores, passed=elsewhere)
+    if taken is None:
+        return decode_in_python(values, schema, growth, elsewhere)
+    left = np.flatnonzero(taken.left)
+    if not len(left):
+        return ReadValues(taken.table, ignored=taken.ignored)
+    rest = decode_in_python([values[index] for index in left.tolist()], schema, growth, elsewhere)
+    return rest if rest.new_fields is not None else _merged(taken, left, rest)
+
+
+def _merged(taken: Taken, left: np.ndarray, rest: ReadValues) -> ReadValues:
+    """Return the rows of both in the order of their values."""
+    more = left[rest.indices] if len(rest.indices) else np.empty(0, np.int64)
+    rows = np.concatenate([np.flatnonzero(taken.left == 0), more])
+    order = np.argsort(rows)
+    table = pa.concat_tables([taken.table, rest.table]).take(order)
+    unread = tuple(replace(each, index=int(left[each.index])) for each in rest.unread)
+    ignored = Counter(taken.ignored) + Counter(rest.ignored)
+    return ReadValues(table, rows[order].tolist() if unread else None, unread, ignored)
+
+
+def decode_in_python(
+    values: Sequence[bytes], schema: pa.Schema, growth: Growth, elsewhere: frozenset[str]
+) -> ReadValues:
+    """Do the same without WebAssembly: what it leaves, and all where there is none."""
     passed = tuple(Field(name, DeclaredType("any")) for name in sorted(elsewhere - {*schema.names}))
     columns = (*fields_of(schema), *passed)
     decoder = _Decoder(schema, read_schema(schema), columns, growth, elsewhere)

@@ -1,0 +1,223 @@
+"""Schemas as ``native/json.c`` reads them, and the columns that it appends, as Arrow's.
+
+A node is a column, or a struct, list or map around columns: 19 words, as the C file declares them. The caller
+writes the first nine; the tenth is remembered from call to call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+# The numbers of ``enum Kind``, the others of it with the bytes of a value.
+_STRUCT, _LIST, _MAP, _TEXT, _FIXED, _DECIMAL, _SKIPPED = 0, 1, 2, 8, 9, 11, 16
+_SCALARS: Mapping[pa.DataType, tuple[int, int]] = {
+    pa.int64(): (3, 8),
+    pa.int32(): (4, 4),
+    pa.float64(): (5, 8),
+    pa.float32(): (6, 4),
+    pa.bool_(): (7, 1),
+    pa.string(): (_TEXT, 4),
+    pa.large_string(): (_TEXT, 4),
+    pa.binary(): (_TEXT, 4),
+    pa.large_binary(): (_TEXT, 4),
+    pa.uuid(): (10, 16),
+    pa.timestamp("us", "UTC"): (12, 8),
+    pa.timestamp("us"): (13, 8),
+    pa.date32(): (14, 4),
+    pa.time64("us"): (15, 8),
+}
+_REQUIRED, _IGNORES = 1, 2
+# The words of a node that are read or set here.
+_KIND, _FIRST, _COUNT, _NAME, _NAME_SIZE, _TABLE, _MASK, _WIDTH, PER_ROW, _ROWS = (
+    0,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+)
+_VALID, _DATA, _BYTES, _BYTES_SIZE, _NULLS = 12, 13, 14, 15, 18
+_WORDS = 19
+_NO_PLAIN_NAME = frozenset(b'"\\').union(range(0x20))
+
+_Children = list[tuple[str, pa.DataType | None, bool]]  # None: a field that is passed over
+
+
+class UnsupportedTypeError(Exception):
+    """A type or a name that the module has no node for."""
+
+
+@dataclass(eq=False, slots=True)
+class Nodes:
+    """``words`` by node, and behind them the names and tables, whose places count from the first word on.
+
+    ``paths`` are the names that lead to each node.
+    """
+
+    schema: pa.Schema
+    words: np.ndarray
+    tail: bytes
+    paths: tuple[tuple[str, ...], ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all of it."""
+        return self.words.nbytes + len(self.tail)
+
+    @property
+    def longest_name(self) -> int:
+        """The bytes of the longest name."""
+        return int(self.words[:, _NAME_SIZE].max())
+
+    def placed(self, address: int) -> bytes:
+        """Return it as it is written to an address."""
+        words = self.words.copy()
+        words[:, _NAME] += address
+        words[words[:, _KIND] == _STRUCT, _TABLE] += address
+        return words.tobytes() + self.tail
+
+
+def nodes_of(schema: pa.Schema, *, ignores: bool, passed: frozenset[str]) -> Nodes:
+    """Return the nodes of a schema and of the passed fields. Raises ``UnsupportedTypeError``."""
+    return _Layout(_IGNORES if ignores else 0).of(schema, passed)
+
+
+@dataclass(slots=True)
+class _Layout:
+    """Builds the nodes level by level, so that those inside of one are neighbours."""
+
+    flags: int
+    words: list[list[int]] = field(default_factory=list)
+    paths: list[tuple[str, ...]] = field(default_factory=list)
+    tail: bytearray = field(default_factory=bytearray)
+
+    def of(self, schema: pa.Schema, passed: frozenset[str]) -> Nodes:
+        top: _Children = [(each.name, each.type, each.nullable) for each in schema]
+        top += [(name, None, True) for name in sorted(passed - {*schema.names})]
+        self._add((), [_STRUCT, 0, 0, 0], nullable=True)
+        waiting: list[tuple[int, _Children]] = [(0, top)]
+        for index, children in waiting:  # which grows meanwhile
+            first = len(self.words)
+            for name, kind, nullable in children:
+                shape = [_SKIPPED, 0, 0, 0] if kind is None else _shape(kind)
+                if kind is not None and (inside := _inside(kind)):
+                    waiting.append((len(self.words), inside))
+                self._add((*self.paths[index], name), shape, nullable=nullable)
+            self.words[index][_FIRST], self.words[index][_COUNT] = first, len(children)
+            if self.words[index][_KIND] == _STRUCT:
+                self._add_table(index, [name.encode() for name, _, _ in children])
+        words = np.array(self.words, np.uint32)
+        words[:, _NAME] += words.nbytes
+        words[words[:, _KIND] == _STRUCT, _TABLE] += words.nbytes
+        return Nodes(schema, words, bytes(self.tail), tuple(self.paths))
+
+    def _add(self, path: tuple[str, ...], shape: Sequence[int], *, nullable: bool) -> None:
+        name = path[-1].encode() if path else b""
+        if not _NO_PLAIN_NAME.isdisjoint(name):
+            raise UnsupportedTypeError(path)
+        node = [0] * _WORDS
+        node[_KIND], node[_WIDTH], node[_TABLE], node[_MASK] = shape
+        node[1] = self.flags | (0 if nullable else _REQUIRED)
+        node[_NAME], node[_NAME_SIZE] = len(self.tail), len(name)
+        self.tail += name
+        self.words.append(node)
+        self.paths.append(path)
+
+    def _add_table(self, index: int, names: Sequence[bytes]) -> None:
+        """Add a struct's hash table, of positions from 1 on."""
+        slots = [0] * (1 << (2 * len(names)).bit_length())
+        for position, name in enumerate(names, 1):
+            slot = _hash(name) % len(slots)
+            while slots[slot]:
+                slot = (slot + 1) % len(slots)
+            slots[slot] = position
+        self.tail += bytes(-len(self.tail) % 4)
+        self.words[index][_TABLE], self.words[index][_MASK] = len(self.tail), len(slots) - 1
+        self.tail += np.array(slots, np.uint32).tobytes()
+
+
+def _shape(kind: pa.DataType) -> list[int]:
+    """Return a node's kind, the bytes of its values, and for decimals precision and scale."""
+    if pa.types.is_struct(kind):
+        return [_STRUCT, 0, 0, 0]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_LIST, 4, 0, 0]
+    if pa.types.is_map(kind) and kind.key_type in (pa.string(), pa.large_string()):
+        return [_MAP, 4, 0, 0]
+    if pa.types.is_decimal128(kind) and kind.scale >= 0:
+        return [_DECIMAL, 16, kind.precision, kind.scale]
+    if pa.types.is_fixed_size_binary(kind):
+        return [_FIXED, kind.byte_width, 0, 0]
+    for known, (number, width) in _SCALARS.items():
+        if kind == known:
+            return [number, width, 0, 0]
+    raise UnsupportedTypeError(kind)
+
+
+def _inside(kind: pa.DataType) -> _Children:
+    if pa.types.is_struct(kind):
+        return [(each.name, each.type, each.nullable) for each in kind]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [("element", kind.value_type, kind.value_field.nullable)]
+    if pa.types.is_map(kind):
+        return [("key", kind.key_type, False), ("value", kind.item_type, kind.item_field.nullable)]
+    return []
+
+
+def _hash(name: bytes) -> int:
+    value = 2166136261
+    for byte in name:
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that a call appended from the address ``start`` on, in Arrow's form, sharing ``memory``."""
+
+    memory: pa.Buffer
+    start: int
+    nodes: list[list[int]]
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """Return the rows that were taken."""
+        if not schema.names:  # it still knows how many rows it has
+            return pa.table({"": pa.nulls(self.nodes[0][_ROWS])}).select([])
+        columns = [self._column(1 + at, each.type) for at, each in enumerate(schema)]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _column(self, index: int, kind: pa.DataType) -> pa.Array:
+        node = self.nodes[index]
+        number, rows, nulls = node[_KIND], node[_ROWS], node[_NULLS]
+        valid = self._at(node[_VALID], rows + 7 >> 3) if nulls else None
+        inside = [self._column(node[_FIRST] + at, each) for at, (_, each, _) in enumerate(_inside(kind))]
+        if number == _STRUCT:
+            return pa.Array.from_buffers(kind, rows, [valid], nulls, children=inside)
+        if number in (_LIST, _MAP, _TEXT):
+            ends = self._at(node[_DATA], 4 * (rows + 1))
+            if kind.id in _LARGE:
+                ends = pa.py_buffer(np.frombuffer(ends, np.int32).astype(np.int64))
+            text = [self._at(node[_BYTES], node[_BYTES_SIZE])] if number == _TEXT else []
+            if number == _MAP:
+                pairs = pa.struct([kind.key_field, kind.item_field])
+                inside = [pa.Array.from_buffers(pairs, len(inside[0]), [None], 0, children=inside)]
+            return pa.Array.from_buffers(kind, rows, [valid, ends, *text], nulls, children=inside)
+        size = rows + 7 >> 3 if pa.types.is_boolean(kind) else rows * node[_WIDTH]
+        is_extension = isinstance(kind, pa.BaseExtensionType)
+        stored = kind.storage_type if is_extension else kind
+        values = pa.Array.from_buffers(stored, rows, [valid, self._at(node[_DATA], size)], nulls)
+        return pa.ExtensionArray.from_storage(kind, values) if is_extension else values
+
+    def _at(self, address: int, size: int) -> pa.Buffer:
+        return self.memory.slice(address - self.start, size)
+
+
+_LARGE = {pa.large_string().id, pa.large_binary().id, pa.large_list(pa.null()).id}

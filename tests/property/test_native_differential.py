@@ -1,0 +1,41 @@
+"""The WebAssembly module against the way in Python, over columns of all types."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from spark_jobs.config.columns import GROWTH
+from spark_jobs.formats.json.block import decode_in_python
+from spark_jobs.formats.json.native import take
+from tests.support.typed_json import SCHEMA, Writer
+
+# 20,000 records; SLUICE_RECORDS=10000000 and more seeds are for a night.
+_RECORDS = int(os.environ.get("SLUICE_RECORDS", "20000"))
+_AT_ONCE = 2_000
+
+
+@pytest.mark.parametrize("first", range(0, _RECORDS, _AT_ONCE))
+def test_every_value_that_is_taken_is_the_row_that_python_makes(first: int) -> None:
+    """To the last bit, and none that Python refuses; half of what is written well is taken."""
+    values = Writer(first).records(_AT_ONCE)
+    taken = take(values, SCHEMA)
+    assert taken is not None
+    taken.table.validate(full=True)
+    rows = np.flatnonzero(taken.left == 0).tolist()
+    assert len(rows) > _AT_ONCE / 10
+    python = decode_in_python([values[row] for row in rows], SCHEMA, GROWTH, frozenset())
+    assert (python.new_fields, python.unread) == (None, ())
+    assert python.table.equals(taken.table)
+
+
+def test_little_that_is_a_row_is_left() -> None:
+    """Of the values that are left all but a few are no rows: the module is no excuse."""
+    values = Writer(7).records(_AT_ONCE)
+    taken = take(values, SCHEMA)
+    assert taken is not None
+    left = [values[row] for row in np.flatnonzero(taken.left)[:400]]
+    rows = sum(decode_in_python([value], SCHEMA, GROWTH, frozenset()).table.num_rows for value in left)
+    assert rows < 0.05 * len(left)
