@@ -19,6 +19,7 @@ import pytest
 from bootstrap.places import ROOT
 from cli.stand.sample_data import FLIGHTS, Delivery, create_sample_topics, read_sample
 from prove.lab.kafka_server import KafkaBroker
+from spark_jobs import __version__
 
 pytestmark = pytest.mark.kafka
 
@@ -77,6 +78,7 @@ def test_an_image_drains_as_nobody_special_where_nothing_can_be_written(
     root, lake = tmp_path / "root", tmp_path / "lake"
     lake.mkdir()
     config = unpack(archive, root)
+    assert config["Labels"]["org.opencontainers.image.version"] == __version__  # type: ignore[index]
     (root / "etc" / "hosts").touch()
     user = str(config["User"])
     shutil.chown(lake, *map(int, user.split(":")))
