@@ -186,9 +186,9 @@ def read_line(written: Written, milliseconds: int) -> str:
 def committed_line(batch: BatchResult) -> str:
     """Return the log line of a commit's counts; the time is from its plan to its last commit."""
     named = batch.counts.dead_letter_phases, batch.counts.filtered_reasons, batch.counts.routed_tables
-    told = counts(batch.counts.balance, *named)
+    parts = counts(batch.counts.balance, *named)
     return (
-        f"committed {told} in {seconds(sum(batch.durations_ms.values()))},"
+        f"committed {parts} in {seconds(sum(batch.durations_ms.values()))},"
         f" snapshot {batch.snapshot_id}: {_shown(batch.batch.ranges)}"
     )
 

@@ -107,8 +107,8 @@ def _warn(run: BatchRun, written: Written) -> None:
             batch.table,
             batch.batch_id,
         )
-    for told in ignored_notes(written.ignored, run.pipeline.layout.unread):
-        _log.warning("%s (table %s, batch %s)", told, batch.table, batch.batch_id)
+    for note in ignored_notes(written.ignored, run.pipeline.layout.unread):
+        _log.warning("%s (table %s, batch %s)", note, batch.table, batch.batch_id)
     _warn_of_memory(run, written.peak_task_rss_bytes)
 
 

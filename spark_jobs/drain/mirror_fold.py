@@ -266,8 +266,8 @@ def refuse_foreign(run: BatchRun, folded: Folded) -> None:
         folded.events.filter(pa.array(folded.is_foreign)).select([PARTITION, OFFSET, SOURCE]).to_pylist()
     )
     event, own = foreign[0], folded.cdc.source
-    told, told_own = (json.loads(each or NAMELESS) for each in (event[SOURCE], own))
-    is_other_table = bool(told) and all(told.get(name) == told_own.get(name) for name in _OF_SOURCE)
+    origin, own_origin = (json.loads(each or NAMELESS) for each in (event[SOURCE], own))
+    is_other_table = bool(origin) and all(origin.get(name) == own_origin.get(name) for name in _OF_SOURCE)
     error = fault(
         "another-table" if is_other_table else "another-source",
         other=_named(event[SOURCE]),

@@ -103,9 +103,9 @@ def hand_over(
 
 def failed(error: KafkaException, topic: str) -> SluiceError:
     """Return the error of a client that cannot continue."""
-    told: KafkaError = error.args[0]
+    cause: KafkaError = error.args[0]
     return (
-        disturbed(topic) if is_of_fenced(told) else translate(told, "producing", right="Write", topic=topic)
+        disturbed(topic) if is_of_fenced(cause) else translate(cause, "producing", right="Write", topic=topic)
     )
 
 
@@ -234,5 +234,7 @@ class Gaps:
 def _to_abort(partition: int, fillers: int) -> Chunk:
     """Return ``count`` filler records; if ``count`` is 0, return one record that the broker will reject."""
     count, time_ms = (fillers, 0) if fillers else (1, _REFUSED_TIME_MS)
-    told: Headers = [("sluice", b"filler")]
-    return Chunk(partition, [*range(count)], [time_ms] * count, [None] * count, [b""] * count, [told] * count)
+    headers: Headers = [("sluice", b"filler")]
+    return Chunk(
+        partition, [*range(count)], [time_ms] * count, [None] * count, [b""] * count, [headers] * count
+    )

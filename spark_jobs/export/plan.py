@@ -94,7 +94,7 @@ def _check_ranges(
 
 def _notes(table: Table, ranges: Sequence[OffsetRange], generation: int) -> list[str]:
     found = _where(table, ranges, generation, equals(f"{KAFKA}.timestamp_type", "log_append"))
-    told = f"times set by the broker become times set by the producer: {', '.join(found)}"
+    note = f"times set by the broker become times set by the producer: {', '.join(found)}"
     skipped = [
         str(skip)
         for each in ranges
@@ -102,7 +102,7 @@ def _notes(table: Table, ranges: Sequence[OffsetRange], generation: int) -> list
         if skip.start < each.end and each.start < skip.end
     ]
     left_out = f"skipped records are not in the archive: {', '.join(skipped)}"
-    return [*([told] if found else []), *([left_out] if skipped else [])]
+    return [*([note] if found else []), *([left_out] if skipped else [])]
 
 
 def _where(
@@ -112,8 +112,8 @@ def _where(
     inside = And(is_in_any(ranges, generation), which)
     scan = table.scan(inside, selected_fields=(PARTITION, OFFSET), limit=_MOST_NAMED + 1)
     rows = scan.to_arrow().sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")]).to_pylist()
-    told = [f"{row[PARTITION]}:{row[OFFSET]}" for row in rows[:_MOST_NAMED]]
-    return [*told, "…"] if len(rows) > _MOST_NAMED else told
+    places = [f"{row[PARTITION]}:{row[OFFSET]}" for row in rows[:_MOST_NAMED]]
+    return [*places, "…"] if len(rows) > _MOST_NAMED else places
 
 
 # Records as an archive has them, read back in the order of their partition with bounded memory.

@@ -88,8 +88,8 @@ class _Engine:
             self.prepared.clear()
         name, source = f"chunk_{len(self.prepared)}", _Source(chunk)
         self.connection.register(name, source)
-        asked = f"SELECT {expressions} FROM {name} AS {quoted(CHUNK)}"  # noqa: S608  (judged)
-        self.connection.execute(f"PREPARE {name} AS {asked}")
+        query = f"SELECT {expressions} FROM {name} AS {quoted(CHUNK)}"  # noqa: S608  (judged)
+        self.connection.execute(f"PREPARE {name} AS {query}")
         self.prepared[expressions, chunk.schema] = name, source
         return name, source
 

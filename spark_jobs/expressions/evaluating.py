@@ -93,9 +93,11 @@ def _why(sql: str, row: pa.Table) -> str:
 
 def _results(expressions: Mapping[str, str], chunk: pa.Table) -> dict[str, pa.ChunkedArray]:
     rows = np.arange(chunk.num_rows)
-    asked = ", ".join(f"{sql} AS {quoted(f'{number}')}" for number, sql in enumerate(expressions.values()))
+    selection = ", ".join(
+        f"{sql} AS {quoted(f'{number}')}" for number, sql in enumerate(expressions.values())
+    )
     numbered = chunk.append_column(_ROW, pa.array(rows))
-    made = select(f"{asked}, {quoted(_ROW)}", numbered)
+    made = select(f"{selection}, {quoted(_ROW)}", numbered)
     if not np.array_equal(made.column(_ROW).to_numpy(), rows):
         raise AssertionError("the results are in another order than the rows")
     return dict(zip(expressions, made.columns[:-1], strict=True))

@@ -118,8 +118,8 @@ def bound_type(expression: Expression, types: Mapping[str, str], *, folds: bool 
     rows = " LIMIT 0" if expression.names else ""
     source = f"(SELECT {columns or '1'}{'' if folds else ' WHERE false'}) AS {quoted(engine.CHUNK)}"
     try:
-        asked = f"SELECT {expression.sql} FROM {source}{rows}"  # noqa: S608  (judged)
-        return engine.run(asked).schema.field(0).type
+        query = f"SELECT {expression.sql} FROM {source}{rows}"  # noqa: S608  (judged)
+        return engine.run(query).schema.field(0).type
     except duckdb.Error as error:
         raise ExpressionError(first_line(error), type_hint(error)) from error
 
@@ -139,12 +139,12 @@ def type_hint(error: Exception, *, has_columns: bool = False) -> str:
 
 def _parsed(text: str) -> tuple[Any, Mapping[str, Any]]:
     if not text.strip() or len(text) > MOST_CHARACTERS:
-        told = "is empty" if not text.strip() else f"is longer than {MOST_CHARACTERS} characters"
-        raise ExpressionError(told)
+        problem = "is empty" if not text.strip() else f"is longer than {MOST_CHARACTERS} characters"
+        raise ExpressionError(problem)
     try:
         # Parentheses of their own lines: neither a comment nor a second clause gets out of them.
-        asked = f"SELECT json_serialize_sql({engine.text(f'SELECT ({chr(10)}{text}{chr(10)})')})"
-        tree = json.loads(engine.run(asked).column(0)[0].as_py())
+        query = f"SELECT json_serialize_sql({engine.text(f'SELECT ({chr(10)}{text}{chr(10)})')})"
+        tree = json.loads(engine.run(query).column(0)[0].as_py())
     except (duckdb.Error, RecursionError, UnicodeError) as error:
         raise ExpressionError(f"cannot be parsed: {first_line(error)}") from error
     if tree.get("error"):
@@ -176,8 +176,8 @@ def _nodes(node: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
 def _check(node: Mapping[str, Any]) -> None:
     kind = node["class"]
     if kind not in _NODES or node["type"] == "GROUPING_FUNCTION":
-        told = _REFUSED.get(kind, f"{kind.lower().replace('_', ' ')}, which is not evaluated here")
-        raise ExpressionError(f"has {told}", _HINTS.get(kind, _HINT))
+        problem = _REFUSED.get(kind, f"{kind.lower().replace('_', ' ')}, which is not evaluated here")
+        raise ExpressionError(f"has {problem}", _HINTS.get(kind, _HINT))
     if kind == "FUNCTION":
         _check_function(node)
 
@@ -203,8 +203,8 @@ def _wrong_with(name: str, arguments: int) -> tuple[str, str] | None:
     if "aggregate" in kinds or kinds == {"window"}:
         return f"calls {name}, which sees more than one record", _ITEMS_HINT
     if not kinds & {"scalar", "macro"}:
-        told = "not a function of one record" if known else "not a DuckDB function"
-        return f"calls {name}, which is {told}", _HINT
+        problem = "not a function of one record" if known else "not a DuckDB function"
+        return f"calls {name}, which is {problem}", _HINT
     return next(filter(None, map(_wrong_with_one, known)), None)
 
 

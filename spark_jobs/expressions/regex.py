@@ -30,14 +30,14 @@ def check_regex(pattern: str) -> None:
     try:
         engine.run(f"SELECT {_matches(engine.text(''), pattern)}")
     except (duckdb.Error, UnicodeError) as error:
-        told = first_line(error)
-        part = told.rpartition(": ")[2]
+        problem = first_line(error)
+        part = problem.rpartition(": ")[2]
         if part == "(?<":  # a name's too, which RE2 wants as (?P<name>
             part = pattern[pattern.index(part) :][:4]
         named = next((name for form, name in _UNKNOWN_TO_RE2 if form.search(part)), None)
         if named is not None:
             raise ExpressionError(f"{pattern!r} has {named}, which RE2 cannot do: {part}", _HINT) from error
-        raise ExpressionError(f"{pattern!r} is not a regular expression: {told}", _HINT) from error
+        raise ExpressionError(f"{pattern!r} is not a regular expression: {problem}", _HINT) from error
 
 
 def whole_matches(pattern: str, texts: Sequence[str]) -> list[str]:

@@ -138,16 +138,16 @@ _SAME_AGAIN = (
 
 def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
     """Return the error for a catalog's exception when nothing was committed."""
-    said = _describe(error)
+    description = _describe(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
-        return fault("catalog-refused", action=action, why=said, **where)
-    if (told := known_store_error(error, f"the catalog {action}", said, **where)) is not None:
-        return told
+        return fault("catalog-refused", action=action, why=description, **where)
+    if (known := known_store_error(error, f"the catalog {action}", description, **where)) is not None:
+        return known
     if isinstance(error, FileNotFoundError):
-        return fault("metadata-gone", action=action, why=said, **where)
+        return fault("metadata-gone", action=action, why=description, **where)
     if _is_final(error):
-        return fault("request-refused", action=action, why=said, **where)
-    return fault("catalog-away", action=action, why=said, **where)
+        return fault("request-refused", action=action, why=description, **where)
+    return fault("catalog-away", action=action, why=description, **where)
 
 
 def refused_commit(error: Exception, **where: object) -> ConfigError | None:
@@ -155,9 +155,9 @@ def refused_commit(error: Exception, **where: object) -> ConfigError | None:
 
     No answer proves that it did not land: who asks has looked for it in the table.
     """
-    told = catalog_error(error, "did not accept the commit, according to the table", **where)
+    refusal = catalog_error(error, "did not accept the commit, according to the table", **where)
     is_of_login = isinstance(error, UnauthorizedError | OAuthError)  # the next one has another token
-    return told if isinstance(told, ConfigError) and not is_of_login else None
+    return refusal if isinstance(refusal, ConfigError) and not is_of_login else None
 
 
 def creation_error(error: Exception, **where: object) -> SluiceError:

@@ -66,18 +66,18 @@ def own_answer(method: str, response: Response) -> Response:
         return response
     kind = response.headers.get("Content-Type", "").partition(";")[0]
     words = " ".join(re.sub(r"<[^>]*>", " ", response.text[:2000]).split())[:_SHOWN_CHARACTERS]
-    said = f"not a catalog's answer: {response.status_code} {response.reason} {kind} {words}".rstrip()
+    message = f"not a catalog's answer: {response.status_code} {response.reason} {kind} {words}".rstrip()
     if response.ok or is_missing:
-        raise RESTError(said) from HTTPError(response=response)
+        raise RESTError(message) from HTTPError(response=response)
     if not _OAUTH.fullmatch(str(error)) or error is None:
-        told = {"type": "not the catalog", "message": said, "code": response.status_code}
-        response._content = json.dumps({"error": told}).encode()  # noqa: SLF001  (there is no public way)
+        content = {"type": "not the catalog", "message": message, "code": response.status_code}
+        response._content = json.dumps({"error": content}).encode()  # noqa: SLF001  (there is no public way)
     return response
 
 
 def _error_of(response: Response) -> object:
     try:
-        told = response.json()
+        content = response.json()
     except ValueError:
         return None
-    return told.get("error") if isinstance(told, dict) else None
+    return content.get("error") if isinstance(content, dict) else None

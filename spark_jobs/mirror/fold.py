@@ -143,9 +143,9 @@ def _source(events: pa.Table, cdc: Cdc) -> tuple[str | None, NDArray[np.bool_]]:
     """Return the table's source, by default the batch's first, and the events of other sources."""
     if SOURCE not in events.column_names:  # a table of an earlier version
         return cdc.source, np.zeros(len(events), bool)
-    told = pc.dictionary_encode(events.column(SOURCE)).combine_chunks()
-    which = told.indices.fill_null(-1).to_numpy()
-    names = told.dictionary.to_pylist()
+    sources = pc.dictionary_encode(events.column(SOURCE)).combine_chunks()
+    which = sources.indices.fill_null(-1).to_numpy()
+    names = sources.dictionary.to_pylist()
     source = cdc.source
     if source is None:
         # A mirror that an earlier version filled is of none that is nameless.
@@ -284,8 +284,8 @@ def first_new(folded: Folded, had: Callable[[pa.Table], NDArray[np.bool_]]) -> i
         return None
     twins = _first_alike(folded.events)
     known = folded.is_where_it_stood | (again & ~again[twins])
-    asked = np.flatnonzero(again & ~known)
-    known[asked] = had(folded.events.take(pa.array(asked)))
+    candidates = np.flatnonzero(again & ~known)
+    known[candidates] = had(folded.events.take(pa.array(candidates)))
     new = np.zeros(len(again), bool)
     for _, _, at in compared(folded.events, folded.cdc):
         reached = np.where(known[at], folded.ranks[at], -1)[::-1]

@@ -168,8 +168,8 @@ class Cut:
         """Return the mask of rows or events that the truncate removes."""
         identities = identities_of(partitions, offsets, self.restarts)
         is_same = identities == self.identity
-        gone: NDArray[np.bool_] = (identities < self.identity) | (is_same & (sequences < self.sequence))
-        return gone
+        removed: NDArray[np.bool_] = (identities < self.identity) | (is_same & (sequences < self.sequence))
+        return removed
 
 
 # Numbers of rows and partitions, each once.

@@ -66,10 +66,10 @@ def locate(table: Table, keys: pa.Array, cut: Cut | None = None) -> Located:
     try:
         deleted = _deleted(table, tasks)
         whole = [task for task in tasks if _is_below(table, task.file, cut)]
-        gone = {task.file.file_path for task in whole}
+        removed = {task.file.file_path for task in whole}
         search = _Search.of(table, keys, cut)
         with ThreadPoolExecutor(THREADS) as pool:
-            rest = [task.file.file_path for task in tasks if task.file.file_path not in gone]
+            rest = [task.file.file_path for task in tasks if task.file.file_path not in removed]
             nothing = np.empty(0, np.int64)
             parts = dict(
                 zip(

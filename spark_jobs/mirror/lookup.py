@@ -133,8 +133,8 @@ class _Lookup:
             if row.index not in found:
                 waiting[partition] = min(offset, waiting.get(partition, offset))
             for column in [name for name, told_by in found.get(row.index, {}).items() if told_by is None]:
-                said = f"no event in the topic or the table has the value of {column} any more"
-                missing[partition] |= dict.fromkeys([offset, *self._earlier(row, column)], said)
+                reason = f"no event in the topic or the table has the value of {column} any more"
+                missing[partition] |= dict.fromkeys([offset, *self._earlier(row, column)], reason)
         if waiting or missing:
             return CompletedRows(nothing, {} if waiting else dict(missing), waiting)
         return CompletedRows(self._put_together(rows, found))
@@ -168,8 +168,8 @@ class _Lookup:
         of_key = events.filter(pc.and_(is_row, pc.equal(events.column(ROW_ID), row.key)))
         offsets = set(of_key.column(OFFSET).to_pylist())
         every = pa.concat_tables([part.select([OFFSET]) for part in self._parts]).column(OFFSET)
-        told = [each for each in self._tellings[row.key] if column in each.lacks]
-        return sorted(offsets & {every[each.index].as_py() for each in told})
+        incomplete = [each for each in self._tellings[row.key] if column in each.lacks]
+        return sorted(offsets & {every[each.index].as_py() for each in incomplete})
 
     def _put_together(
         self, rows: Sequence[Telling], found: Mapping[int, Mapping[str, Telling | None]]
@@ -187,8 +187,8 @@ class _Lookup:
         live = live.filter(pc.not_equal(live.column(OPERATION), SNAPSHOT))
         if not self._columns or not len(live):
             return live.slice(0, 0)
-        told = rows_at(self._table, self._files, live, self._table.schema().select(*self._columns))
-        lacks = np.logical_or.reduce([is_unavailable(told.column(name)) for name in self._columns])
+        rows = rows_at(self._table, self._files, live, self._table.schema().select(*self._columns))
+        lacks = np.logical_or.reduce([is_unavailable(rows.column(name)) for name in self._columns])
         return in_file_order(live).filter(pa.array(lacks))
 
     def _look_up(self, rows: Sequence[Telling]) -> None:
@@ -220,7 +220,7 @@ class _Lookup:
     def _take(self, rows: pa.Table) -> list[Telling]:
         """Keep rows and return their values."""
         masks = {name: is_unavailable(rows.column(name)) for name in self._columns}
-        said = rows.select(
+        values = rows.select(
             [ROW_ID, PARTITION, OFFSET, COMMIT_SEQUENCE, SEQUENCE, OPERATION, HEADERS]
         ).to_pylist()
         restarts, spelling = self._folded.cdc.restarts, Spelling(self._folded.cdc.key or ())
@@ -236,7 +236,7 @@ class _Lookup:
                 each[OPERATION] == DELETE,
                 identity_of(each[PARTITION], each[OFFSET], restarts),
             )
-            for at, each in enumerate(said)
+            for at, each in enumerate(values)
         ]
         for each in tellings:
             self._tellings[each.key].append(each)

@@ -194,9 +194,9 @@ def _as_it_would_be(
         return plan, (), notes
     declared = declared_evolution(plan.pipeline, table.schema())
     plan = plan.on(table.schema(), plan.progress).with_columns(declared)
-    lacks, told = plan.lacks(table.specs().values(), evidence)
+    lacks, sentences = plan.lacks(table.specs().values(), evidence)
     notes = table_notes(plan.pipeline, table, plan.progress)
-    return plan.with_columns(lacks), (*declared.descriptions, *lacks.descriptions), (*told, *notes)
+    return plan.with_columns(lacks), (*declared.descriptions, *lacks.descriptions), (*sentences, *notes)
 
 
 def new_table(plan: ReadingPlan, evidence: Evidence) -> tuple[ReadingPlan, tuple[str, ...]]:

@@ -72,23 +72,23 @@ def prospect(
     """Return the findings on these records: by themselves, or by their registry's schemas."""
     evidence, columns = read_as({}, chunks, registry)
     unreadable = appearance(values_of(chunks)) if is_unreadable(evidence) else ""
-    told = written_in(chunks, registry)
-    value = told.format if isinstance(told, Written) else None
+    format_found = written_in(chunks, registry)
+    value = format_found.format if isinstance(format_found, Written) else None
     of_keys = written_in([keys_as_values(chunk) for chunk in chunks], registry)
     key = of_keys.format if isinstance(of_keys, Written) else None
-    if isinstance(told, Written):
-        evidence, columns, unreadable = told.evidence, told.columns, ""
-    elif told and unreadable:
-        unreadable = f"{unreadable}; {told}"
+    if isinstance(format_found, Written):
+        evidence, columns, unreadable = format_found.evidence, format_found.columns, ""
+    elif format_found and unreadable:
+        unreadable = f"{unreadable}; {format_found}"
     place = _IN_AVRO if registry is not None and value is key is ValueFormat.AVRO else {}
     events, of_events = read_as(_CHANGES | place, chunks, registry)
     sample = Sample(chunks, evidence, columns, is_compacted=is_compacted)
     found = tuple(each for each in recognize(sample) if key is None or each.use is not Use.KEYS)
     if place and events.records > events.undecodable:
         columns, found = of_events, (Recognized("", _CHANGES, Use.VALUES),)
-    elif said := together(found, Use.VALUES):
-        (_, columns), unreadable = read_as(said, chunks, registry), ""
-        key = None if "layout" in said else key  # beside such events no key is read by a schema
+    elif settings := together(found, Use.VALUES):
+        (_, columns), unreadable = read_as(settings, chunks, registry), ""
+        key = None if "layout" in settings else key  # beside such events no key is read by a schema
     if is_of_connect(topic, sample):
         unreadable = "Kafka Connect stores settings, offsets or states in it"
     elif sample.documents and not events.records and not events.undecodable:

@@ -125,5 +125,5 @@ def _missing_folders(folder: str, properties: Mapping[str, str]) -> list[Path]:
     return [place for place in (Path(path), *Path(path).parents) if not place.exists()]
 
 
-def _refused(step: str, location: str, said: str) -> SluiceError:
-    return fault("storage-refused.check", step=step, why=" ".join(said.split()), location=location)
+def _refused(step: str, location: str, reason: str) -> SluiceError:
+    return fault("storage-refused.check", step=step, why=" ".join(reason.split()), location=location)

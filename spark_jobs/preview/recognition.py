@@ -137,21 +137,21 @@ def _unsaid(found: Recognized, pipeline: PipelineConfig) -> dict[str, Any]:
     is_plain = pipeline.layout.stored is None and pipeline.value.format is ValueFormat.JSON
     if "columns" in pipeline.layout.not_said or not (is_plain or found.use in (Use.BESIDE, Use.KEYS)):
         return {}
-    said = {"partition_by"}.intersection(pipeline.layout.not_said)
-    said |= {"partition_by"} if pipeline.table_partition_by else set()
-    said |= {"key"} if pipeline.key_is_binary or "format" in pipeline.record_key.model_fields_set else set()
+    fixed = {"partition_by"}.intersection(pipeline.layout.not_said)
+    fixed |= {"partition_by"} if pipeline.table_partition_by else set()
+    fixed |= {"key"} if pipeline.key_is_binary or "format" in pipeline.record_key.model_fields_set else set()
     is_whole = found.use is Use.INSTEAD  # its columns are of its own reading
     every = found.settings.get("columns", {}).items()
     columns = {name: each for name, each in every if is_whole or name not in pipeline.columns}
-    settings = {name: each for name, each in found.settings.items() if name not in {"columns", *said}}
+    settings = {name: each for name, each in found.settings.items() if name not in {"columns", *fixed}}
     return {**settings, "columns": columns} if columns else settings
 
 
 def _events(sample: Sample) -> Iterator[Recognized]:
     events = sum(is_event(each.fields) for each in sample.documents)
     if events * 2 > len(sample.values):
-        told = f"{sample.of_values(events)} are Debezium events; all others become dead letters"
-        yield Recognized(told, {"layout": "changes"}, Use.VALUES)
+        description = f"{sample.of_values(events)} are Debezium events; all others become dead letters"
+        yield Recognized(description, {"layout": "changes"}, Use.VALUES)
 
 
 def _with_schemas(sample: Sample) -> Iterator[Recognized]:
@@ -159,21 +159,23 @@ def _with_schemas(sample: Sample) -> Iterator[Recognized]:
     rows = sum(isinstance(each["payload"], dict) and not is_event(each) for each in every)
     if rows * 2 > len(sample.values):
         layout = "mirror" if sample.is_compacted else "changes"
-        told = f"{sample.of_values(rows)} are rows of Kafka Connect with their schema"
-        yield Recognized(told, {"layout": layout, "cdc": UPSERT}, Use.VALUES)
+        description = f"{sample.of_values(rows)} are rows of Kafka Connect with their schema"
+        yield Recognized(description, {"layout": layout, "cdc": UPSERT}, Use.VALUES)
 
 
 def _compacted(sample: Sample) -> Iterator[Recognized]:
     if sample.is_compacted and sample.keys and len(sample.documents) * 2 > len(sample.values):
-        told = "the topic is compacted: the table has the newest row of each key, without deleted keys"
-        yield Recognized(told, {"layout": "mirror", "cdc": UPSERT}, Use.INSTEAD)
+        description = "the topic is compacted: the table has the newest row of each key, without deleted keys"
+        yield Recognized(description, {"layout": "mirror", "cdc": UPSERT}, Use.INSTEAD)
 
 
 def _binary_keys(sample: Sample) -> Iterator[Recognized]:
     binary = [key for key in sample.keys if _is_binary(key)]
     if binary and len(binary) * 2 > len(sample.keys):
-        told = f"{len(binary):,} of {count(len(sample.keys), 'key')} are not text: 0x{binary[0][:16].hex()}"
-        yield Recognized(told, {"key": {"format": "raw"}}, Use.KEYS)
+        description = (
+            f"{len(binary):,} of {count(len(sample.keys), 'key')} are not text: 0x{binary[0][:16].hex()}"
+        )
+        yield Recognized(description, {"key": {"format": "raw"}}, Use.KEYS)
 
 
 def _not_numbers(sample: Sample) -> Iterator[Recognized]:
@@ -188,9 +190,9 @@ def _not_numbers(sample: Sample) -> Iterator[Recognized]:
             for each in choose_types(seen)
             if each.name != "value"
         }
-        told = f"{sample.of_values(odd)} have NaN or Infinity, which is not JSON: read as text"
+        description = f"{sample.of_values(odd)} have NaN or Infinity, which is not JSON: read as text"
         use = Use.VALUES if odd * 2 > len(sample.values) else Use.INSTEAD
-        yield Recognized(told, {"value": {"format": "string"}, "columns": columns}, use)
+        yield Recognized(description, {"value": {"format": "string"}, "columns": columns}, use)
 
 
 def _lines(sample: Sample) -> Iterator[Recognized]:
@@ -210,8 +212,8 @@ def _lines(sample: Sample) -> Iterator[Recognized]:
     columns = names if has_header else [f"field_{number}" for number in range(1, fields + 1)]
     value: dict[str, Any] = {"format": "csv", "delimiter": delimiter, "columns": columns}
     value |= ({"header": True} if has_header else {}) | ({"encoding": encoding} if encoding else {})
-    told = f"{sample.of_values(times)} are lines of {fields} fields"
-    yield Recognized(told, {"value": value}, Use.VALUES)
+    description = f"{sample.of_values(times)} are lines of {fields} fields"
+    yield Recognized(description, {"value": value}, Use.VALUES)
 
 
 def _times(sample: Sample) -> Iterator[Recognized]:
@@ -223,8 +225,10 @@ def _times(sample: Sample) -> Iterator[Recognized]:
             is_near = all(abs(time - at) < _YEAR_US for time, at in times)
             if all(time in _TIMES_US for time, _ in times) and (is_near or _TIME_NAME.search(name)):
                 first = datetime.fromtimestamp(times[0][0] // 1_000_000, UTC)
-                told = f"{name}: {numbers[0][0]} as {form} is {first:%Y-%m-%dT%H:%M:%SZ}"
-                yield Recognized(told, {"columns": {name: {"type": "timestamptz", "from": form.value}}})
+                description = f"{name}: {numbers[0][0]} as {form} is {first:%Y-%m-%dT%H:%M:%SZ}"
+                yield Recognized(
+                    description, {"columns": {name: {"type": "timestamptz", "from": form.value}}}
+                )
 
 
 def _mixed(sample: Sample) -> Iterator[Recognized]:
@@ -240,7 +244,7 @@ def _spellings(sample: Sample) -> Iterator[Recognized]:
     """Recognize several names of one column: a path accepts any, and others must be declared."""
     fields = sample.evidence.fields
     settings: dict[str, Any] = {each.name: _text(each.type) for each in sample.columns if each.name in fields}
-    told = []
+    descriptions = []
     for column in [*settings]:
         names = _spelled(column, sample.evidence)
         if len(names) > 1:
@@ -250,9 +254,9 @@ def _spellings(sample: Sample) -> Iterator[Recognized]:
                 "type": _text(kind),
                 "jmespath": f"not_null({', '.join(map(_quoted, names))})",
             }
-            told.append(f"{' and '.join(names)} differ only in case")
-    if told:
-        yield Recognized("; ".join(told), {"schema": {"new_fields": "ignore"}, "columns": settings})
+            descriptions.append(f"{' and '.join(names)} differ only in case")
+    if descriptions:
+        yield Recognized("; ".join(descriptions), {"schema": {"new_fields": "ignore"}, "columns": settings})
 
 
 def _worth(sample: Sample) -> Iterator[Recognized]:
@@ -278,16 +282,16 @@ _RULES = (
 
 
 def _parsed(value: bytes | None, time_ms: int) -> Iterator[Document]:
-    said: list[str] = []
+    texts: list[str] = []
 
     def note(text: str) -> float:
-        said.append(text)
+        texts.append(text)
         return 0.5
 
     with suppress(ValueError, RecursionError):
         fields = json.loads(value or b"", parse_constant=note)
         if isinstance(fields, dict):
-            yield Document(fields, time_ms, bool(said))
+            yield Document(fields, time_ms, bool(texts))
 
 
 def _decoded(values: Sequence[bytes]) -> tuple[list[str], str]:

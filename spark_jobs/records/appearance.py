@@ -73,20 +73,20 @@ def appearance(values: Sequence[bytes]) -> str:
     ids = sorted({int.from_bytes(each[1:_FRAME_BYTES]) for each in values if _kind(each) == _FRAMED})
     more = [f"{len(ids) - _MOST_SCHEMA_IDS:,} more"] if len(ids) > _MOST_SCHEMA_IDS else []
     named = f" (schema id {', '.join([*map(str, ids[:_MOST_SCHEMA_IDS]), *more])})"
-    told = {kind: f"{kind}{named if kind == _FRAMED else ''}" for kind in kinds}
+    descriptions = {kind: f"{kind}{named if kind == _FRAMED else ''}" for kind in kinds}
     if len(kinds) == 1:
-        return f"all {len(values):,} inspected values are {''.join(told.values())}"
-    return "; ".join(f"{n:,} of {len(values):,} are {told[kind]}" for kind, n in kinds.most_common())
+        return f"all {len(values):,} inspected values are {''.join(descriptions.values())}"
+    return "; ".join(f"{n:,} of {len(values):,} are {descriptions[kind]}" for kind, n in kinds.most_common())
 
 
 def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk], growth: Growth = GROWTH) -> str:
     """Return the most frequent reason of unreadable values; empty if it is unknown."""
-    said: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for chunk in chunks:
         there = chunk.take([at for at, value in enumerate(chunk.values) if value is not None])
         if there.offsets:
-            said.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS, growth.ended()).bad)
-    return said.most_common(1)[0][0] if said else ""
+            reasons.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS, growth.ended()).bad)
+    return reasons.most_common(1)[0][0] if reasons else ""
 
 
 def unreadable_chunks(

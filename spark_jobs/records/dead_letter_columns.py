@@ -21,15 +21,15 @@ def with_columns(letters: pa.Table, columns: Mapping[str, LetterColumn]) -> pa.T
     """Return at least one dead letter with the expressions' results; ``error`` names a failed one."""
     expressions = {name: judge(column.sql) for name, column in columns.items()}
     rows = _inputs(letters, expressions)
-    told: defaultdict[int, list[str]] = defaultdict(list)
+    failures: defaultdict[int, list[str]] = defaultdict(list)
     made = {}
     for name, result in evaluate({name: each.sql for name, each in expressions.items()}, rows).items():
         made[name], misfits = placed(result.values.combine_chunks(), letters.schema.field(name).type)
         for row, why in {**misfits, **result.errors}.items():
-            told[row].append(f"dead_letters.columns.{name}: {why}")
-    if told:
+            failures[row].append(f"dead_letters.columns.{name}: {why}")
+    if failures:
         errors = enumerate(letters.column(_ERROR).to_pylist())
-        made[_ERROR] = pa.array(["; ".join([error, *told[row]]) for row, error in errors], pa.string())
+        made[_ERROR] = pa.array(["; ".join([error, *failures[row]]) for row, error in errors], pa.string())
     return pa.Table.from_arrays(
         [made.get(name, letters.column(name)) for name in letters.column_names], schema=letters.schema
     )

@@ -309,10 +309,10 @@ class Shaping:
 
     def decoded_field(self, column: pa.Field) -> pa.Field:
         """Return the column that a decoder fills for this one."""
-        if (said := self.columns.get(column.name)) is None:
+        if (settings := self.columns.get(column.name)) is None:
             return column
-        form = said.written_as
-        if form is FieldForm.TEXT or said.fit is not None:
+        form = settings.written_as
+        if form is FieldForm.TEXT or settings.fit is not None:
             return column.with_type(pa.string())
         if form is not None and (form.is_epoch or pa.types.is_boolean(column.type)):
             return column.with_type(pa.int64())

@@ -212,8 +212,8 @@ def _unknown_fields(rows: pa.Table, columns: pa.Schema) -> Iterator[tuple[str, i
 def _beside_in(name: str, values: pa.Array, kind: pa.DataType | None) -> Iterator[tuple[str, int]]:
     have = values.type
     if kind is None:
-        if said := _count_values(values):
-            yield name, said
+        if values_count := _count_values(values):
+            yield name, values_count
     elif pa.types.is_struct(have) and pa.types.is_struct(kind):
         inside = {field.name: field.type for field in kind}
         for field, part in zip(have, values.flatten(), strict=True):

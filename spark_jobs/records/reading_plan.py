@@ -197,8 +197,8 @@ class ReadingPlan:
     @cached_property
     def shaping(self) -> Shaping:
         """Processing of decoded records; raises as ``checked_shaping``."""
-        if (said := shaping_of(self.pipeline)).is_nothing:
-            return said
+        if (shaping := shaping_of(self.pipeline)).is_nothing:
+            return shaping
         # DuckDB, which not all need.
         from spark_jobs.records.shaped_rows import checked_shaping  # noqa: PLC0415
 

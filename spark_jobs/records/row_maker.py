@@ -168,19 +168,19 @@ def _balances(
     bad = Counter(records.partitions[[value.index for value in shaped.bad]].tolist())
     left_out = Counter(records.partitions[[*chain(*shaped.left_out.values())]].tolist())
     passed = {term: Counter(records.partitions[[*at]].tolist()) for term, at in shaped.passed.items()}
-    gone = Counter[int]()
+    filtered = Counter[int]()
     if routed:
         rows = np.concatenate([each.indices for each in routed.values()])
         found, counts = np.unique(records.partitions[rows], return_counts=True)
-        gone.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+        filtered.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
     return {
         partition: Balance(
             rows=there.get(partition, 0)
-            - (bad + left_out + gone + sum(passed.values(), Counter()))[partition],
+            - (bad + left_out + filtered + sum(passed.values(), Counter()))[partition],
             dead_letters=bad[partition],
             tombstones=count - there.get(partition, 0),
             **({"filtered": left_out[partition]} if left_out[partition] else {}),
-            **({"routed": gone[partition]} if gone[partition] else {}),
+            **({"routed": filtered[partition]} if filtered[partition] else {}),
             **{term: at[partition] for term, at in passed.items() if at[partition]},
         )
         for partition, count in chunk.counts.items()
@@ -190,12 +190,12 @@ def _balances(
 def _in_kept(kept: frozenset[str], decoded: Decoded) -> list[BadValue]:
     """Return the rows with a non-null value in one of these columns as bad values."""
     why = "the column stores the old values of another column, and accepts no others"
-    said = {
+    errors = {
         decoded.indices[at]: BadValue(decoded.indices[at], Phase.DECODE, name, why)
         for name in kept.intersection(decoded.table.column_names)
         for at in pc.indices_nonzero(decoded.table.column(name).is_valid()).to_pylist()
     }
-    return [*said.values()]
+    return [*errors.values()]
 
 
 def _rejected(rejected: Mapping[int, Mapping[int, str]], shaped: Decoded, records: Chunk) -> list[BadValue]:

@@ -71,8 +71,8 @@ def checked_shaping(
         except duckdb.Error as error:
             columns = {each.lower() for each in schema.names}
             has_columns = all(each.lower() in columns for each in expression.names)
-            told = ExpressionError(first_line(error), type_hint(error, has_columns=has_columns))
-            raise _refused(where, told, pipeline) from error
+            problem = ExpressionError(first_line(error), type_hint(error, has_columns=has_columns))
+            raise _refused(where, problem, pipeline) from error
     return shaping
 
 

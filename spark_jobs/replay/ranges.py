@@ -84,16 +84,16 @@ def span_ranges(
     Without ``starts`` from the table's first offsets on, without ``ends`` up to the topic's end.
     """
     found: list[OffsetRange] = []
-    gone: list[OffsetRange] = []
+    lost: list[OffsetRange] = []
     for p, low in sorted(source.low.items()):
         first = progress.starts.get(p, 0) if starts is None else starts[p]
         end = source.end[p] if ends is None else ends[p]
         if first < min(low, end):
-            gone.append(OffsetRange(p, first, min(low, end)))
+            lost.append(OffsetRange(p, first, min(low, end)))
         if max(first, low) < end:
             skipped = skipped_ranges(progress.skipped, progress.generation, p)
             found += gaps(OffsetRange(p, max(first, low), end), skipped)
-    return tuple(found), tuple(gone)
+    return tuple(found), tuple(lost)
 
 
 def cut_at(

@@ -50,22 +50,22 @@ class ArchiveColumns:
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; an archive has no declared columns."""
-        of_values, told = self.values.first(evidence, declared)
+        of_values, notes = self.values.first(evidence, declared)
         columns = additions_of(_every_archive()).then(of_values.under(_of_value))
         if self.keys is not None:
             columns = columns.then(self.keys.beside(additions_of(key_alone(Schema()))))
-        return columns.under(_not_own), told
+        return columns.under(_not_own), notes
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
-        of_values, told = self.values.evolution(inside_value(table), bound, evidence)
+        of_values, notes = self.values.evolution(inside_value(table), bound, evidence)
         lacks = of_values.under(_of_value)
         if self.keys is not None:
             of_keys, _ = self.keys.evolution(key_alone(table), bound, evidence)
             lacks = lacks.then(of_keys)
-        return lacks.under(_not_own), told
+        return lacks.under(_not_own), notes
 
 
 def inside_value(table: Schema) -> Schema:

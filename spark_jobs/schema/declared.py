@@ -324,8 +324,8 @@ def sort_note(pipeline: PipelineConfig, schema: Schema) -> str | None:
     if not (lacking := columns_to_come(schema, pipeline.table_sort_by)):
         return None
     others = ", ".join(name for name in pipeline.table_sort_by if name not in lacking)
-    told = f"rows are sorted by {others}" if others else "rows are not sorted"
-    return f"sort_by names {count(len(lacking), 'column')} not there yet, {', '.join(lacking)}: {told}"
+    state = f"rows are sorted by {others}" if others else "rows are not sorted"
+    return f"sort_by names {count(len(lacking), 'column')} not there yet, {', '.join(lacking)}: {state}"
 
 
 def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
@@ -334,9 +334,9 @@ def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
     there = partition_terms(schema, spec)
     if wanted == there:
         return None
-    told = f"partitioned by {', '.join(there) or 'nothing'}, declared {', '.join(wanted) or 'nothing'}"
+    note = f"partitioned by {', '.join(there) or 'nothing'}, declared {', '.join(wanted) or 'nothing'}"
     can_change = "repartition" not in pipeline.layout.refused
-    return f"{told}: {mends.act('repartition', pipeline.name)}" if can_change else told
+    return f"{note}: {mends.act('repartition', pipeline.name)}" if can_change else note
 
 
 # Required columns that nothing fills: another engine added them, and no row could be written any more.

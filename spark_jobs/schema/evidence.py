@@ -137,12 +137,12 @@ class Evidence:
         brought: dict[tuple[int, int], list[FieldEvidence]] = defaultdict(list)
         for seen in new:
             brought[seen.order[:2]].append(seen)
-        gone: set[int] = set()
+        dropped: set[int] = set()
         for fields in brought.values():
             usual, _ = Counter(seen.count(*Kind) for seen in fields).most_common(1)[0]
             rare = [id(seen) for seen in fields if seen.count(*Kind) <= usual]
-            gone.update(rare if len(rare) > (min(most, most_alone) if usual == 1 else most) else ())
-        return replace(self, fields=_without(self.fields, gone)) if gone else self
+            dropped.update(rare if len(rare) > (min(most, most_alone) if usual == 1 else most) else ())
+        return replace(self, fields=_without(self.fields, dropped)) if dropped else self
 
     @property
     def texts_in_order(self) -> list[str]:
@@ -182,15 +182,15 @@ def every_field(fields: Mapping[Any, FieldEvidence]) -> Iterator[FieldEvidence]:
             inside = inside.element
 
 
-def _without(fields: Mapping[str, FieldEvidence], gone: Collection[int]) -> dict[str, FieldEvidence]:
+def _without(fields: Mapping[str, FieldEvidence], dropped: Collection[int]) -> dict[str, FieldEvidence]:
     return {
         name: replace(
             seen,
-            fields=_without(seen.fields, gone),
-            element=None if seen.element is None else _without({"": seen.element}, gone)[""],
+            fields=_without(seen.fields, dropped),
+            element=None if seen.element is None else _without({"": seen.element}, dropped)[""],
         )
         for name, seen in fields.items()
-        if id(seen) not in gone
+        if id(seen) not in dropped
     }
 
 

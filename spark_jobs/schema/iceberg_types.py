@@ -190,11 +190,11 @@ def type_text(kind: IcebergType, *, with_fields: bool = True) -> str:
     if isinstance(kind, StructType):
         fields = (field_text(field.name, type_text(field.field_type)) for field in kind.fields)
         return f"struct<{', '.join(fields)}>" if with_fields else "struct"
-    told = partial(type_text, with_fields=with_fields)
+    text_of = partial(type_text, with_fields=with_fields)
     if isinstance(kind, ListType):
-        return f"list<{told(kind.element_type)}>"
+        return f"list<{text_of(kind.element_type)}>"
     if isinstance(kind, MapType):
-        return f"map<{told(kind.key_type)}, {told(kind.value_type)}>"
+        return f"map<{text_of(kind.key_type)}, {text_of(kind.value_type)}>"
     return str(kind)
 
 

@@ -146,8 +146,9 @@ def impossible(declared: Sequence[Field], evidence: Evidence, growth: Growth) ->
         if seen is None or not evidence.records or seen.count(*_could_fit(column.type), Kind.NULL):
             continue
         if seen.count(*Kind) == evidence.records:
-            told = ", ".join(_counted(each, sighting) for each, sighting in seen.kinds.items())
-            yield f"{column.name} is declared {_name(column.type)}, and of {evidence.records:,} values {told}"
+            kinds = ", ".join(_counted(each, sighting) for each, sighting in seen.kinds.items())
+            column_type = f"{column.name} is declared {_name(column.type)}"
+            yield f"{column_type}, and of {evidence.records:,} values {kinds}"
 
 
 def _declare_long(name: str) -> str:
@@ -207,9 +208,9 @@ def _notes_on(column: str, kind: FieldType, seen: FieldEvidence) -> Iterator[str
     lost = {each: sighting for each, sighting in seen.kinds.items() if each not in fitting | {Kind.NULL}}
     if lost:
         values = seen.count(*Kind) - seen.count(Kind.NULL)
-        told = ", ".join(_counted(each, sighting) for each, sighting in lost.items())
+        kinds = ", ".join(_counted(each, sighting) for each, sighting in lost.items())
         fate = _fate(sum(sighting.count for sighting in lost.values()))
-        yield f"{column}: {_name(kind)}; of {values:,} values {told}, {fate}"
+        yield f"{column}: {_name(kind)}; of {values:,} values {kinds}, {fate}"
     if isinstance(kind, StructOf):
         for field in kind.fields:
             yield from _notes_on(f"{column}.{field.name}", field.type, seen.fields[field.name])

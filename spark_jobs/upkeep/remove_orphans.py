@@ -44,8 +44,8 @@ def remove_orphans(work: TableWork) -> UpkeepOutcome:
         for path in verdicts.deletable:
             work.connections.fail_points.reach("orphans.before-delete")
             delete_file(work.table, path)
-    name, said = ("deletable", "to delete") if work.is_rehearsal else ("deleted", "deleted")
-    work.say(f"{work.identifier}: {len(listed):,} found, {len(verdicts.deletable):,} {said}")
+    name, verb = ("deletable", "to delete") if work.is_rehearsal else ("deleted", "deleted")
+    work.say(f"{work.identifier}: {len(listed):,} found, {len(verdicts.deletable):,} {verb}")
     counts = {name: len(verdicts.deletable), "dropped_tables": stillborn}
     return UpkeepOutcome(counts | {f"kept_{reason}": number for reason, number in verdicts.kept.items()})
 
@@ -83,12 +83,12 @@ def _list_files(work: TableWork) -> dict[str, int | None]:
 
 
 def _judge(work: TableWork, listed: dict[str, int | None]) -> Verdicts:
-    asked = frozenset(map(normalise_path, listed))
+    paths = frozenset(map(normalise_path, listed))
     # The log of all tables is the data table's.
     data = load_fresh(work.connections, work.pipeline_tables[0])
     unfinished = work.connections.txlog.begun(str(data.metadata.table_uuid)) if data else {}
     tables = [table for name in work.pipeline_tables if (table := load_fresh(work.connections, name))]
-    named = frozenset[str]().union(*(named_of(table, asked) for table in tables))
+    named = frozenset[str]().union(*(named_of(table, paths) for table in tables))
     return judge_orphans(listed, OrphanFacts(named, unfinished, _before_us(work)))
 
 

@@ -238,12 +238,12 @@ def _may_say_the_same(have: pa.DataType, kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(have)) and not pa.types.is_boolean(kind)
 
 
-def _fitted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType, said: Callable[[Any], Any]) -> pa.Array:
+def _fitted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType, parse: Callable[[Any], Any]) -> pa.Array:
     fit = fit_value(kind)
 
     def fitted(value: Any) -> Any:
         try:
-            return None if value is None else fit(said(value))
+            return None if value is None else fit(parse(value))
         except (MisfitError, UnicodeDecodeError):
             return None
 

@@ -106,8 +106,8 @@ def _check_unknown(
         if name in unknown and says_something(item):
             message = name_clash(name, siblings, is_top=is_top)
             if message is None:
-                said = sum(each in unknown and says_something(value[each]) for each in value)
-                why = _why_no_column(name, item, growth, is_top=is_top, beside=said)
+                count = sum(each in unknown and says_something(value[each]) for each in value)
+                why = _why_no_column(name, item, growth, is_top=is_top, beside=count)
                 raise MisfitError(why, (name,), is_unknown=True)
             clash = clash or MisfitError(message, (name,))
     if clash:

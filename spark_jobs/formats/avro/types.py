@@ -81,13 +81,13 @@ class Field(tree.Field["Type"]):
         leaf, meant = only and only.type, self.beside.lower()
         if not meant or not isinstance(leaf, Leaf) or leaf.kind != leaf.base:
             return None
-        told = f"{self.beside} is next to its type, where Avro ignores it: {leaf.base} as it is"
+        text = f"{self.beside} is next to its type, where Avro ignores it: {leaf.base} as it is"
         if not is_top or leaf.kind is not Kind.LONG or "timestamp" not in meant or "nano" in meant:
-            return told
+            return text
         kind = "timestamp" if "local" in meant or "debezium" in meant else "timestamptz"
         form = "epoch_us" if "micro" in meant else "epoch_ms"
         columns = f"`columns: {{{self.name}: {{type: {kind}, from: {form}}}}}`"
-        return f"{told}; {columns} makes times, in a flat table"
+        return f"{text}; {columns} makes times, in a flat table"
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,8 +234,8 @@ def _meant(written: Mapping[str, Any]) -> dict[str, Any]:
         precision = {"connect.decimal.precision": str(written["precision"])} if "precision" in written else {}
         parameters = {"scale": str(written.get("scale", 0)), **precision}
     doc = written.get("connect.doc") or written.get("doc")
-    said = {"name": name, "parameters": parameters, "doc": doc}
-    return {key: item for key, item in said.items() if item is not None}
+    attributes = {"name": name, "parameters": parameters, "doc": doc}
+    return {key: item for key, item in attributes.items() if item is not None}
 
 
 def shown(schema: Mapping[str, Any]) -> Show | None:

@@ -176,20 +176,20 @@ def change_of(event: Event, identity: str | None) -> Change:
     if type(source) is not dict and source is not None:
         raise NotReadError("it does not name its source", "source")
     # Flink writes none: its events are in the order of their offsets.
-    told = source or {}
-    is_document = told.get("connector") == MONGODB
+    block = source or {}
+    is_document = block.get("connector") == MONGODB
     row, is_whole = _document(operation, event) if is_document else _row(operation, event, identity)
     return Change(
         operation,
-        position(told),
-        time_us(told),
-        transaction(told, event.value_of("transaction")),
+        position(block),
+        time_us(block),
+        transaction(block, event.value_of("transaction")),
         identity,
         row,
         None if is_document else event.schema,
         is_whole,
-        commit_position(told),
-        identity_of(told),
+        commit_position(block),
+        identity_of(block),
     )
 
 
@@ -220,12 +220,12 @@ def _row(operation: str, event: Event, identity: str | None) -> tuple[bytes, boo
 
 def identity_of(source: Mapping[str, Any]) -> str:
     """Return the source's identity as JSON: connector, database and table."""
-    return _identity(tuple(said if type(said := source.get(name)) is str else None for name in WHOSE))
+    return _identity(tuple(value if type(value := source.get(name)) is str else None for name in WHOSE))
 
 
 @lru_cache(64)
 def _identity(names: tuple[str | None, ...]) -> str:
-    named = {name: said for name, said in zip(WHOSE, names, strict=True) if said is not None}
+    named = {name: value for name, value in zip(WHOSE, names, strict=True) if value is not None}
     return json.dumps(named, separators=(",", ":"))
 
 

@@ -134,9 +134,9 @@ class Parts:
 
 def _own_names(node: Node) -> frozenset[str] | None:
     """Return the types that all parts allow, including null; None if no part restricts them."""
-    said = [names for names in map(_names_of, node.parts) if names is not None]
-    if said:
-        return frozenset.intersection(*said)
+    restrictions = [names for names in map(_names_of, node.parts) if names is not None]
+    if restrictions:
+        return frozenset.intersection(*restrictions)
     if node.keyword("properties") or any(
         isinstance(each, dict) for each in node.keyword("additionalProperties")
     ):

@@ -134,9 +134,9 @@ def _is_any(schema: Any) -> bool:
 
 def _leaf(name: str, node: Node) -> Kind:
     narrower = _FORMATS if name == "string" else _CONNECT if name in ("integer", "number") else {}
-    said = node.keyword("format" if name == "string" else "connect.type")
+    formats = node.keyword("format" if name == "string" else "connect.type")
     found = next(
-        (narrower[each] for each in said if isinstance(each, str) and each in narrower), _PLAIN[name]
+        (narrower[each] for each in formats if isinstance(each, str) and each in narrower), _PLAIN[name]
     )
     is_float = found is Kind.FLOAT
     return found if name == "string" or is_float == (name == "number") else _PLAIN[name]

@@ -94,12 +94,12 @@ class _Message:
 
     def take_all(self, lanes: Lanes) -> None:
         """Read each lane to its end."""
-        said: defaultdict[str | None, np.ndarray] = defaultdict(lambda: np.zeros(len(lanes), bool))
+        present: defaultdict[str | None, np.ndarray] = defaultdict(lambda: np.zeros(len(lanes), bool))
         for each in self._ordered:
             is_here = each.take(lanes)
             if self._has_oneofs and (oneof := each.what.oneof) is not None:
-                lanes.doubt(said[oneof] & is_here)
-                said[oneof] |= is_here
+                lanes.doubt(present[oneof] & is_here)
+                present[oneof] |= is_here
         lanes.finish()
 
     def columns(self, rows: Rows, targets: Any) -> list[pa.Array]:
@@ -148,8 +148,8 @@ class _One:
         self.step.take(lanes)
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
-        said = self._there.rows(rows)
-        return self.step.column(said, said if self.what.has_presence else rows, target)
+        inner = self._there.rows(rows)
+        return self.step.column(inner, inner if self.what.has_presence else rows, target)
 
     def numbers(self, rows: Rows) -> np.ndarray:
         """Return a number field's values, zero where it is absent."""

@@ -105,11 +105,11 @@ def _compile(texts: dict[str, str], known: Iterable[FileDescriptorProto]) -> Ite
         yield from FileDescriptorSet.FromString((folder / "out").read_bytes()).file
 
 
-def _reasons(said: str, names: Collection[str]) -> str:
+def _reasons(output: str, names: Collection[str]) -> str:
     """Return a compiler's errors about the files, without warnings; all output if there are none."""
-    lines = [line for line in said.splitlines() if "warning:" not in line.lower()]
+    lines = [line for line in output.splitlines() if "warning:" not in line.lower()]
     of_files = [line for line in lines if line.startswith(tuple(f"{name}:" for name in names))]
-    return "; ".join(of_files[:_MOST_REASONS]) or said[-300:].strip()
+    return "; ".join(of_files[:_MOST_REASONS]) or output[-300:].strip()
 
 
 def _in_order(

@@ -84,8 +84,8 @@ class PlainReader:
         except UnicodeDecodeError as error:
             raise UnreadableValueError(f"a text is not UTF-8: {error.reason}") from error
         if reading.unknown and not self._ignores:
-            told = ", ".join(sorted(reading.unknown))
-            raise UnreadableValueError(f"fields that are not in the schema, by number: {told}")
+            numbers = ", ".join(sorted(reading.unknown))
+            raise UnreadableValueError(f"fields that are not in the schema, by number: {numbers}")
         return row, reading.unknown
 
 

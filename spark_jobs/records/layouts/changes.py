@@ -92,7 +92,7 @@ def changes(
     placed = PlacedRows(table or own, bound, rules, is_debezium)
     # What was told before a rebuild took another type is a row still.
     every_type = frozenset[str]() if takes_all_types(pipeline) else None
-    told = replace(placed, rules=replace(rules, takes_all_but=every_type))
+    all_types = replace(placed, rules=replace(rules, takes_all_but=every_type))
     if pipeline.value.format is ValueFormat.AVRO:
         events: EventReader = AvroEvents(schemas, spelling, beside)
         again: EventReader = AvroEvents(schemas, spelling, beside, plain_documents_in, plain_change_in)
@@ -104,7 +104,7 @@ def changes(
     seen = SeenColumns(pipeline.table_schema.growth, pipeline.is_exact, frozenset(shaping.columns))
     return Format(
         ChangesDecoder(JsonDecoder(shaping.elsewhere, fields), placed, events, cdc.source if cdc else None),
-        PlainChangesDecoder(PlainJsonDecoder(shaping.elsewhere, fields), told, again),
+        PlainChangesDecoder(PlainJsonDecoder(shaping.elsewhere, fields), all_types, again),
         ChangeColumns(seen, rules, is_debezium, own),
         takes_tombstones=pipeline.envelope is Envelope.UPSERT,
     )

@@ -91,8 +91,8 @@ def plain_documents_in(
 def plain_change_in(event: AvroDocument, key: str | None, spelling: Spelling) -> Change:
     """See ``change_in``."""
     try:
-        said = {name: event.value_of(name) for name in event.names}
-        return _plain_change(said, event.schema, None if key is None else plain_key(key.encode(), spelling))
+        values = {name: event.value_of(name) for name in event.names}
+        return _plain_change(values, event.schema, None if key is None else plain_key(key.encode(), spelling))
     except UNREADABLE as error:  # as above
         raise NotReadError(str(error)) from error
 
