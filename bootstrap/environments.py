@@ -54,11 +54,11 @@ def child_environment(user: Mapping[str, str], places: Places) -> dict[str, str]
 
 def uv_variables(pip_settings: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return variables that pass the settings of ``pip config list`` to uv; the user's uv variables win."""
-    told = [line.partition("=")[::2] for line in pip_settings.splitlines() if "=" in line]
+    settings = [line.partition("=")[::2] for line in pip_settings.splitlines() if "=" in line]
     wanted = {
         UV_NAMES[key]: " ".join(str(ast.literal_eval(value)).split())
         for wanted_section in SECTIONS
-        for (section, _, key), value in ((name.rpartition("."), value) for name, value in told)
+        for (section, _, key), value in ((name.rpartition("."), value) for name, value in settings)
         if section == wanted_section and key in UV_NAMES
     }
     certificates = environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")

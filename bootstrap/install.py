@@ -164,8 +164,8 @@ def _pip_variables() -> dict[str, str]:
 
 
 def _run(command: list[str | Path], environment: dict[str, str], *, in_a_line: bool = False) -> None:
-    typed, told = [str(part) for part in command], subprocess.PIPE if in_a_line else None
-    with subprocess.Popen(typed, env=environment, stdout=sys.stderr, stderr=told, text=True) as running:
+    typed, target = [str(part) for part in command], subprocess.PIPE if in_a_line else None
+    with subprocess.Popen(typed, env=environment, stdout=sys.stderr, stderr=target, text=True) as running:
         lines = [_show(line) for line in running.stderr or ()]
     if running.returncode != 0:
         say("".join(lines))

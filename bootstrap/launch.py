@@ -52,8 +52,8 @@ def launch(arguments: list[str]) -> int:
         )
     )
     needed = "dev" if command in {"test", "lint", "bench", "prove"} or builds_site else "run"
-    if not is_installed(places, needed) and (said := answer(arguments)):
-        text, exit_code = said
+    if not is_installed(places, needed) and (reply := answer(arguments)):
+        text, exit_code = reply
         print(text, file=sys.stderr if exit_code else sys.stdout)
         return exit_code
     try:

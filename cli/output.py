@@ -74,9 +74,9 @@ def table(
     Header words, numbers and names are never broken; the terminal wraps wider tables. With ``is_data``
     nothing is masked, times stay whole, and longer words are truncated instead of broken.
     """
-    told, longest = (str, LONGEST_VALUE) if is_data else (_masked, LONGEST_WORD)
+    clean, longest = (str, LONGEST_VALUE) if is_data else (_masked, LONGEST_WORD)
     cells = [
-        [told(_cell(value, name in ids)) for name, value in zip(columns, row, strict=True)] for row in rows
+        [clean(_cell(value, name in ids)) for name, value in zip(columns, row, strict=True)] for row in rows
     ]
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for index, name in enumerate(columns):

@@ -26,11 +26,11 @@ def followed(config: SluiceConfig) -> list[dict[str, Any]] | None:
 
     Raises ``RetryableError``: ``serve-away``.
     """
-    answered = asked(config, "GET", "/v1/pipelines", seconds=_LOOK_SECONDS)
+    answered = ask_serve(config, "GET", "/v1/pipelines", seconds=_LOOK_SECONDS)
     return None if answered is None else answered.json()["pipelines"]
 
 
-def asked(
+def ask_serve(
     config: SluiceConfig, method: str, path: str, body: Any = None, *, seconds: float | None = None
 ) -> requests.Response | None:
     """Return the response, or None if no server for this lake listens; the caller closes it.

@@ -67,8 +67,8 @@ def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:
 
 
 @cache
-def _warn(told: str) -> None:
-    _log.warning(told)
+def _warn(message: str) -> None:
+    _log.warning(message)
 
 
 def bound_at(listen: Address, port: int | None = None) -> Address:

@@ -62,9 +62,9 @@ def guarded(
     return config
 
 
-def _is_news(told: logging.LogRecord) -> bool:
+def _is_news(record: logging.LogRecord) -> bool:
     """Return False for uvicorn's log lines about refused WebSockets."""
-    return "completing handshake" not in told.msg
+    return "completing handshake" not in record.msg
 
 
 def serve(

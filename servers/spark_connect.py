@@ -71,7 +71,7 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
         "SPARK_HOME": str(spark_home),
         "SPARK_CONF_DIR": str(file.parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(_made(settings.home / "local")),
+        "SPARK_LOCAL_DIRS": str(_create(settings.home / "local")),
     }
     process = ServerProcess(settings.folder, command, environment, settings.home)
     process.wait_until(lambda: _has_started(log_path, said_before), _START_TIMEOUT_SECONDS)
@@ -90,7 +90,7 @@ def write_conf(settings: SparkConnectSettings) -> Path:
     class_path = os.pathsep.join(str(path) for path in jar_paths(*settings.jar_sets))
     java_options = (
         f"-Dlog4j2.configurationFile={LOG_SETTINGS} -Dderby.system.home={settings.home} "
-        f"-Djava.io.tmpdir={_made(settings.home / 'tmp')} -XX:+ExitOnOutOfMemoryError "
+        f"-Djava.io.tmpdir={_create(settings.home / 'tmp')} -XX:+ExitOnOutOfMemoryError "
         f"{' '.join(FRUGAL_OPTIONS)}"
     )
     conf = {
@@ -119,6 +119,6 @@ def write_conf(settings: SparkConnectSettings) -> Path:
     return write_spark_defaults(settings.home / "conf", conf)
 
 
-def _made(folder: Path) -> Path:
+def _create(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder

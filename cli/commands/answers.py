@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import click
 
 from cli import output
-from servers.asking import asked
+from servers.asking import ask_serve
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import fault
@@ -75,7 +75,7 @@ def fresh_lookup(
 @contextmanager
 def _served(method: str, path: str, body: Any = None) -> Iterator[tuple[Answer, str] | None]:
     """Yield the answer and watermark of a running ``serve``; None if none runs."""
-    answered = asked(load_config(), method, path, body)
+    answered = ask_serve(load_config(), method, path, body)
     if answered is None:
         yield None
         return

@@ -364,9 +364,9 @@ def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
     if not filled:
         rights = KafkaAdmin(kafka).rights(source.topic)  # none at all: a broker that does not tell them
         if rights and "READ" not in rights:
-            said = "it is not granted"
+            reason = "it is not granted"
             raise fault(
-                "not-authorised", right="Read", doing="looking at the rights", why=said, topic=source.topic
+                "not-authorised", right="Read", doing="looking at the rights", why=reason, topic=source.topic
             )
         return True, "granted; the topic is empty"
     start = source.low[filled[0]]

@@ -138,11 +138,11 @@ def _recognized(prospect: Prospect) -> Iterator[str]:
     yield from (f"    # {_printable(each.description)}." for each in needed if each.description)
     yield from (f"    {line}" for line in lines_of(settings))
     by = f"Proposed from its first {count(prospect.records, 'record')}; easier before the first batch"
-    for number, (told, lines) in enumerate(
+    for number, (reasons, lines) in enumerate(
         proposals([each for each in prospect.found if each not in needed])
     ):
         yield f"    # {'Or instead' if number else by}:"
-        yield from (f"    # {_printable(sentence)}" for sentence in told)
+        yield from (f"    # {_printable(sentence)}" for sentence in reasons)
         yield from (f"#     {line}" for line in lines)
 
 

@@ -99,15 +99,15 @@ def _telling(tails: Follower) -> Iterator[None]:
 def _tell(tails: Follower, is_over: threading.Event) -> None:
     from spark_jobs.hot.tail_status import State
 
-    told: dict[str, tuple[object, float]] = {}
+    printed: dict[str, tuple[object, float]] = {}
     while not is_over.wait(_LOOK_SECONDS):
         for status in tails.statuses():
             state = (status.state, status.reason and status.reason.code)
-            before, at = told.get(status.pipeline, (None, 0.0))
+            before, at = printed.get(status.pipeline, (None, 0.0))
             is_going_on = status.state is State.CATCHING_UP and time.monotonic() - at > _TELL_SECONDS
             if state != before or is_going_on:
                 output.say(_line(status))
-                told[status.pipeline] = (state, time.monotonic())
+                printed[status.pipeline] = (state, time.monotonic())
 
 
 def _line(status: TailStatus) -> str:

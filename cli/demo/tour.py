@@ -12,7 +12,7 @@ from cli import output
 from cli.stand.running import Servers
 from cli.stand.sample_data import WEATHER, Delivery, end_offsets, read_sample
 from cli.work import connections_for, verdict
-from servers.asking import asked
+from servers.asking import ask_serve
 from servers.beside import SERVE
 from spark_jobs.audit.audit import audit
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
@@ -150,7 +150,7 @@ def _answer_from_table(config: SluiceConfig, body: dict[str, Any]) -> dict[str, 
 
 
 def _answer(config: SluiceConfig, body: dict[str, Any]) -> dict[str, Any]:
-    answered = asked(config, "POST", "/v1/query", body)
+    answered = ask_serve(config, "POST", "/v1/query", body)
     if answered is None:
         raise fault("serve-away", why="no server listens")
     return dict(answered.json())

@@ -95,8 +95,8 @@ def _protobuf(url: str, text: str) -> Callable[[Mapping[str, Any]], bytes]:
     names = [field.name for field in make.DESCRIPTOR.fields]
 
     def write(row: Mapping[str, Any]) -> bytes:
-        said = {name: row[name] for name in names if row[name] is not None}
-        return frame + bytes(make(**said).SerializeToString())
+        present = {name: row[name] for name in names if row[name] is not None}
+        return frame + bytes(make(**present).SerializeToString())
 
     return write
 

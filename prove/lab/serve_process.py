@@ -11,7 +11,7 @@ import requests
 import yaml
 
 from prove.lab.pipeline_lab import PIPELINE
-from servers.asking import asked
+from servers.asking import ask_serve
 from servers.environment import clean_environment
 from servers.process import ServerFolder, ServerProcess, free_ports
 from spark_jobs.config.file import load_config
@@ -55,7 +55,7 @@ class ServeProcess:
         Raises what it refuses, and ``RetryableError`` (``serve-away``) while it is not there or broke off.
         """
         body = {"pipeline": PIPELINE, "sql": sql}
-        answered = asked(self._config, "POST", "/v1/query", body, seconds=_ANSWER_SECONDS)
+        answered = ask_serve(self._config, "POST", "/v1/query", body, seconds=_ANSWER_SECONDS)
         if answered is None:
             raise fault("serve-away", why="nobody listens")
         try:

@@ -195,12 +195,12 @@ def _unreadable(
     main: WrittenFile,
     judged: Mapping[Path, Iterable[Finding]],
 ) -> list[ConfigProblem]:
-    told = [
+    located = [
         (path, finding)
         for path, each in {each.path: each for each in placed}.items()
         for finding in (*_check(each, main), *judged[path])
     ]
-    return [document.locate(replace(finding, path=(*path, *finding.path))) for path, finding in told]
+    return [document.locate(replace(finding, path=(*path, *finding.path))) for path, finding in located]
 
 
 def _check(each: _Placed, main: WrittenFile) -> Iterator[Finding]:

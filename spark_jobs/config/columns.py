@@ -98,17 +98,17 @@ class ColumnSettings(Frozen):
     @property
     def source(self) -> str:
         """Return the source of its values as text; empty for a plain field."""
-        return ", ".join(f"{name}: {getattr(self, _SOURCES[name])}" for name in self._said)
+        return ", ".join(f"{name}: {getattr(self, _SOURCES[name])}" for name in self._sources)
 
     @property
-    def _said(self) -> list[str]:
+    def _sources(self) -> list[str]:
         return [name for name, attribute in _SOURCES.items() if getattr(self, attribute) is not None]
 
     @model_validator(mode="after")
     def _check(self) -> ColumnSettings:
-        said = self._said
-        if len(said) > 1:
-            raise wrong_value("both-sources", one=said[0], other=said[1])
+        sources = self._sources
+        if len(sources) > 1:
+            raise wrong_value("both-sources", one=sources[0], other=sources[1])
         if self.written_as is not None and not self.written_as.makes(self.type):
             made = ", ".join(_MADE[self.written_as])
             raise wrong_value("not-made-from", type=self.type, form=self.written_as, made=made)

@@ -150,11 +150,11 @@ class Lent:
 
 def check_borrowed(team: Document, lent: Lent) -> Iterator[Finding]:
     """Yield a finding for every registry, source, secret and host that the team file may not use."""
-    for path, name in _said(team.content, "(value|key)/registry|mirror/source"):
+    for path, name in _texts_of(team.content, "(value|key)/registry|mirror/source"):
         kind = "sources" if path[-1] == "source" else "registries"
         if name not in getattr(lent, kind):
             yield _not_lent(team, path, f"uses {name}", f"{kind}: [{name}]")
-    for path, webhook in _said(team.content, "notify/(webhook|trouble|secret)"):
+    for path, webhook in _texts_of(team.content, "notify/(webhook|trouble|secret)"):
         references = REFERENCE.findall(webhook)
         for name in references:
             if name not in lent.secrets:
@@ -183,7 +183,7 @@ def _exact(origin: str) -> str:
     return lower.removesuffix(":443" if lower.startswith("https:") else ":80")
 
 
-def _said(content: dict[str, Any], keys: str) -> Iterator[tuple[Path, str]]:
+def _texts_of(content: dict[str, Any], keys: str) -> Iterator[tuple[Path, str]]:
     """Yield the texts under keys of this pattern, in defaults and in each pipeline."""
     return _texts_at(rf"(defaults|pipelines/[^/]+)/({keys})", content)
 

@@ -24,10 +24,10 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
     problems = [problem for problem in config.problems if (problem.file, problem.key) not in places]
     for template, made, clash in clashes:
         topic, name, table, first = made.topic, made.name, made.table, clash.topic
-        told = mistake(
+        conflict = mistake(
             "topics-clash", _template_path(template), topic=topic, name=name, table=table, first=first
         )
-        problems.append(told.at(template.file, template.line))
+        problems.append(conflict.at(template.file, template.line))
     return config.model_copy(update={"pipelines": tuple(kept), "problems": tuple(problems)})
 
 

@@ -96,8 +96,8 @@ def read_config(path: Path | None = None) -> ConfigReading:
 
 def _tokens_in_clear(main: Document, config: SluiceConfig) -> Iterator[ConfigProblem]:
     for each in (config.ui, config.metrics, config.catalog_server, config.serve, config.gateway):
-        if told := each.tokens_in_clear:
-            yield main.locate(Finding((each.section, "listen"), told, CLEAR_HINT))
+        if reason := each.tokens_in_clear:
+            yield main.locate(Finding((each.section, "listen"), reason, CLEAR_HINT))
 
 
 def with_listed_topics(config: SluiceConfig) -> SluiceConfig:
@@ -360,6 +360,6 @@ def _syntax_problem(file: str, error: yaml.YAMLError) -> ConfigProblem:
     # The library's own text quotes the line, and an alias or a tag it names may be an unquoted password.
     if not isinstance(error, yaml.MarkedYAMLError):
         return mistake("no-text").at(file)
-    mark, told = error.problem_mark or error.context_mark, error.problem or "is not YAML"
-    found = mistake("tab") if "\\t" in told else mistake("no-yaml", why=_QUOTED.sub("…", told))
+    mark, reason = error.problem_mark or error.context_mark, error.problem or "is not YAML"
+    found = mistake("tab") if "\\t" in reason else mistake("no-yaml", why=_QUOTED.sub("…", reason))
     return found.at(file, mark.line + 1 if mark else None)

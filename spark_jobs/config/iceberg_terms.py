@@ -44,9 +44,9 @@ def wrong_property(key: str, properties: Mapping[str, str]) -> Finding | None:
             return mistake("level-of-none", (key,), codec=codec, with_levels=_WITH_LEVELS)
         if not value.removeprefix("-").isdecimal() or int(value) not in _ZSTD_LEVELS:
             return mistake("level", (key,), value=value, least=_ZSTD_LEVELS[0], most=_ZSTD_LEVELS[-1])
-    for keys, values, said in _RULES:
+    for keys, values, allowed in _RULES:
         if re.fullmatch(keys, key, re.ASCII) and not re.fullmatch(values, value, re.ASCII):
-            return mistake("property", (key,), value=value, values=said)
+            return mistake("property", (key,), value=value, values=allowed)
     return None
 
 
@@ -218,13 +218,13 @@ def misfit(term: PartitionTerm, type_name: str) -> tuple[str, str] | None:
     """Return why a column of this type cannot have this transform, and a hint; None if it can."""
     if type_name.partition("(")[0].partition("[")[0].strip() in _TAKES[term.transform]:
         return None
-    told = f"{term.transform} cannot be used with {term.column}, which is {type_name}"
+    problem = f"{term.transform} cannot be used with {term.column}, which is {type_name}"
     if term.transform == "identity" and type_name in {"float", "double"}:
-        return told, (
+        return problem, (
             "Remove it, or declare a decimal: engines do not agree on -0.0 and NaN. A table that is already"
             " partitioned this way does not change until `repartition`."
         )
-    return told, "Use another transform, or declare the column's type under `columns:`."
+    return problem, "Use another transform, or declare the column's type under `columns:`."
 
 
 def check_partition_by(terms: Iterable[str], types: Mapping[str, str]) -> Finding | None:

@@ -83,18 +83,18 @@ def _answers(asked: bytes, whole: int) -> list[list[Finding]]:
     """Return the results one after the other, up to where the process ended."""
     if (known := _known.get(asked)) is not None:
         return known
-    said = b""
+    output = b""
     with suppress(OSError):
         ran = subprocess.Popen(
             [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
-            said, _ = ran.communicate(asked, _STARVED_SECONDS)
+            output, _ = ran.communicate(asked, _STARVED_SECONDS)
         except subprocess.TimeoutExpired:
             ran.kill()
-            said, _ = ran.communicate()
-    lines = said.split(b"\n")[:-1]
-    answers = [[Finding(tuple(path), *told) for path, *told in json.loads(line)] for line in lines]
+            output, _ = ran.communicate()
+    lines = output.split(b"\n")[:-1]
+    answers = [[Finding(tuple(path), *rest) for path, *rest in json.loads(line)] for line in lines]
     if len(answers) == whole:
         if len(_known) == _MOST_KNOWN:
             _known.clear()

@@ -77,8 +77,8 @@ class UnreadableValueError(ValueError):
 
 def mistake(way: str, path: Path = (), /, **places: object) -> Finding:
     """Return the mistake ``bad-config.WAY`` of errors.toml."""
-    told = fault(f"bad-config.{way}", **places)
-    return Finding(path, told.message, told.hint)
+    error = fault(f"bad-config.{way}", **places)
+    return Finding(path, error.message, error.hint)
 
 
 def wrong_value(way: str, /, **places: object) -> UnreadableValueError:

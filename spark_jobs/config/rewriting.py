@@ -50,7 +50,7 @@ class Edit:
     start: int
     end: int
     text: str
-    told: tuple[int, KeyPath, str, str]
+    report: tuple[int, KeyPath, str, str]
 
 
 # Of a file's text and nodes, and the nodes of the main file if it is a team's.
@@ -81,8 +81,8 @@ def _row_conditions(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iter
 
             with suppress(ExpressionError):
                 if (line := line_instead(node.value)) is not None and judge_condition(line):
-                    told = node.start_mark.line + 1, path, " ".join(node.value.split()), line
-                    yield Edit(*_extent(text, node), _quoted(line), told)
+                    report = node.start_mark.line + 1, path, " ".join(node.value.split()), line
+                    yield Edit(*_extent(text, node), _quoted(line), report)
 
 
 def _retired_keys(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterator[Edit]:
@@ -92,12 +92,12 @@ def _retired_keys(text: str, root: yaml.Node, _main: yaml.Node | None) -> Iterat
         if gone is None or _is_shared(text, each.value, 0):
             continue
         start, end = each.key.start_mark.index, _extent(text, each.value)[1]
-        told = each.key.start_mark.line + 1, each.path, " ".join(text[start:end].split())
-        is_of_events = _said(each.holder, "layout") in ("changes", "mirror")
+        report = each.key.start_mark.line + 1, each.path, " ".join(text[start:end].split())
+        is_of_events = _value_of(each.holder, "layout") in ("changes", "mirror")
         if not gone[1]:
-            yield Edit(*_with_its_place(text, each.holder, start, end), (*told, "left out"))
-        elif _said(each.holder, gone[1].partition(":")[0]) is None and not is_of_events:
-            yield Edit(start, end, gone[1], (*told, gone[1]))
+            yield Edit(*_with_its_place(text, each.holder, start, end), (*report, "left out"))
+        elif _value_of(each.holder, gone[1].partition(":")[0]) is None and not is_of_events:
+            yield Edit(start, end, gone[1], (*report, gone[1]))
 
 
 def _severities(text: str, root: yaml.Node, main: yaml.Node | None) -> Iterator[Edit]:
@@ -115,19 +115,19 @@ def _severities(text: str, root: yaml.Node, main: yaml.Node | None) -> Iterator[
 def _listed(text: str, path: KeyPath, checks: yaml.MappingNode, below: _Lists) -> Iterator[Edit]:
     before, after = _lists(checks, below, are_maps=False), _lists(checks, below)
     changed = [word for word in after if {*after[word]} != {*before[word]}]
-    if _is_shared(text, checks, 0) or any(_said(checks, word) is not None for word in changed):
+    if _is_shared(text, checks, 0) or any(_value_of(checks, word) is not None for word in changed):
         return  # lists beside maps are for a person
     now = [f"{word}: [{', '.join(after[word])}]" for word in changed]
     for key, value in checks.value:
         if isinstance(value, yaml.MappingNode):
             now += [f"{key.value}: {limit.value}" for word, limit in value.value if word.value == "limit"]
             start, end = key.start_mark.index, _extent(text, value)[1]
-            told = key.start_mark.line + 1, (*path, key.value), " ".join(text[start:end].split())
+            report = key.start_mark.line + 1, (*path, key.value), " ".join(text[start:end].split())
             if now:
                 between = ", " if checks.flow_style else "\n" + " " * key.start_mark.column
-                yield Edit(start, end, between.join(now), (*told, ", ".join(now)))
+                yield Edit(start, end, between.join(now), (*report, ", ".join(now)))
             else:
-                yield Edit(*_with_its_place(text, checks, start, end), (*told, "left out"))
+                yield Edit(*_with_its_place(text, checks, start, end), (*report, "left out"))
             now = []
 
 
@@ -146,7 +146,7 @@ def _lists(checks: yaml.MappingNode | None, below: _Lists, *, are_maps: bool = T
             named = value.value if isinstance(value, yaml.SequenceNode) else [value]
             lists[key.value] = [each.value for each in named]
     for key, value in checks.value if checks and are_maps else ():
-        how = _said(value, "severity")
+        how = _value_of(value, "severity")
         for word, names in lists.items() if how else ():
             kept = [name for name in names if name != key.value or how in ("off", word)]
             lists[word] = kept if how != word or key.value in kept else [*kept, key.value]
@@ -180,7 +180,7 @@ def rewritten(file: str, text: str, main: str = "") -> tuple[str, list[Change]]:
         while edits := _edits(mend, text, main):
             for edit in reversed(edits):
                 text = text[: edit.start] + edit.text + text[edit.end :]
-            for line, path, was, now in (edit.told for edit in edits):
+            for line, path, was, now in (edit.report for edit in edits):
                 changes.append(Change(file, line, ".".join(path), was, now))
     return text, changes
 
@@ -214,7 +214,7 @@ def _entries(node: yaml.Node, path: KeyPath, seen: set[int]) -> Iterator[_Entry]
             yield from _entries(item, (*path, str(index)), seen)
 
 
-def _said(holder: yaml.Node, name: str) -> Any:
+def _value_of(holder: yaml.Node, name: str) -> Any:
     """Return the node under the name in a map, or None."""
     entries = holder.value if isinstance(holder, yaml.MappingNode) else ()
     return next((value.value for key, value in entries if key.value == name), None)

@@ -227,7 +227,7 @@ SchemaVersion = Annotated[
 # What holds without a word is None: the shape of rows is the same with the word.
 Delimiter = Annotated[str | None, parsed(_delimiter, type(None)), _matches(r'^[^"\r\n]$')]
 TextEncoding = Annotated[str | None, parsed(_text_encoding, type(None)), _matches(".")]
-HasHeader = Annotated[bool | None, AfterValidator(lambda said: said or None)]
+HasHeader = Annotated[bool | None, AfterValidator(lambda flag: flag or None)]
 Secret = Annotated[SecretStr, parsed(str, SecretStr), WithJsonSchema({"type": "string"})]
 PartitionField = Annotated[str, parsed(lambda text: str(parse_partition_term(text)))]
 SortColumn = Annotated[str, parsed(only("not-a-column", lambda text: text and "." not in text))]

@@ -233,10 +233,10 @@ def shape_of(pipeline: PipelineConfig, connections: Connections) -> str:
 
 def shape_digest(pipeline: PipelineConfig, files: Mapping[str, str]) -> str:
     """Return the digest of rows that this configuration makes; ``files`` are digests of schema files."""
-    said = pipeline.model_dump(mode="json", include=set(SHAPING))
+    shaping = pipeline.model_dump(mode="json", include=set(SHAPING))
     # A short form of `key`, until it was left out: tables keep digests with its default.
-    said |= {"cdc": pipeline.envelope, "key_format": "string"}
-    text = json.dumps(_present({**said, "files": dict(files)}), sort_keys=True, separators=(",", ":"))
+    shaping |= {"cdc": pipeline.envelope, "key_format": "string"}
+    text = json.dumps(_present({**shaping, "files": dict(files)}), sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()[:_HEX_DIGITS]
     # By these a record that could be a row may have none in the table.
     return LEAVES_OUT + digest if pipeline.filter or pipeline.value.header else digest

@@ -41,20 +41,20 @@ class SubjectVersion:
     def key(self, progress: Progress | None) -> SchemaKey:
         """Return the version requested last. Raises like ``SchemaStore.version``."""
         if self._key is None:
-            self._key = self._asked_for(progress)
+            self._key = self._requested(progress)
         return self._key
 
     def ask(self, progress: Progress) -> None:
         """Look up the version; while the registry is unavailable, keep the table's last one, if not fixed."""
         try:
-            self._key = self._asked_for(progress)
+            self._key = self._requested(progress)
         except RetryableError as error:
             kept = self.kept(progress)
             if error.code != "registry-away" or self._place.version is not None or not kept:
                 raise
             self._key = kept[-1].key
-            told = "%s; %s is read by schema %s, the last one of the table"
-            _log.warning(told, error.message, self._subject, self._key)
+            template = "%s; %s is read by schema %s, the last one of the table"
+            _log.warning(template, error.message, self._subject, self._key)
 
     def kept(self, progress: Progress | None) -> Spans:
         """Return the versions that the table keeps."""
@@ -64,14 +64,14 @@ class SubjectVersion:
         """Return the version for each offset range; the current one if the table keeps none."""
         return self.kept(progress) or (SchemaSpan(self.key(progress), {}),)
 
-    def _asked_for(self, progress: Progress | None) -> SchemaKey:
+    def _requested(self, progress: Progress | None) -> SchemaKey:
         registry, version = str(self._place.registry), self._place.version
         expected = {key.schema_id: digest for key, digest in progress.schemas.items()} if progress else {}
         schema_id, text = self._registry(registry).version(self._subject, version, expected)
         key = SchemaKey(schema_id, of_key=self._of_key)
         if key != self._key:
-            told = "the registry %s has schema %s as version %s of %s"
-            _log.info(told, registry, schema_id, version or "latest", self._subject)
+            template = "the registry %s has schema %s as version %s of %s"
+            _log.info(template, registry, schema_id, version or "latest", self._subject)
         self._take(key, text)
         return key
 

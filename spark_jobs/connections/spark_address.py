@@ -147,8 +147,8 @@ def ask_for_remote(command: Sequence[str], *, timeout_seconds: float = COMMAND_S
     for secret in url_passwords(address):
         remember(secret)
     if process.returncode:
-        said = scrub((complaint.strip().splitlines() or ["it printed nothing on stderr"])[-1])[:300]
-        raise _failed(f"exit code {process.returncode}: {said}", program)
+        last_line = scrub((complaint.strip().splitlines() or ["it printed nothing on stderr"])[-1])[:300]
+        raise _failed(f"exit code {process.returncode}: {last_line}", program)
     if not address.startswith("sc://") or len(address.split()) != 1:
         raise _unusable(f"{program} did not print one address sc://host:port", program)
     return address

@@ -42,8 +42,8 @@ _LANGUAGES: dict[ValueFormat, tuple[Language, Callable[..., WriterSchema]]] = {
 _WITHOUT_SCHEMA: dict[ValueFormat, Callable[[Any], WriterSchema]] = {
     ValueFormat.STRING: lambda _: WholeValue(is_text=True),
     ValueFormat.RAW: lambda _: WholeValue(is_text=False),
-    ValueFormat.CSV: lambda said: CsvLines(
-        said.columns, said.delimiter or ",", bool(said.header), said.encoding or "utf-8"
+    ValueFormat.CSV: lambda lines: CsvLines(
+        lines.columns, lines.delimiter or ",", bool(lines.header), lines.encoding or "utf-8"
     ),
 }
 
@@ -188,7 +188,7 @@ class _Schemas:
         if self._value.file is not None and self._file_digest is None:
             language, _ = _LANGUAGES[self._value.format]
             text = read_file(language, self._folder, self._value.file, self._value.include, self.section)
-            self._by_key[None], self._file_digest = self._made(text), text.digest
+            self._by_key[None], self._file_digest = self._parsed(text), text.digest
         return self._file_digest
 
     def learn(self, keys: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
@@ -252,14 +252,14 @@ class _Schemas:
 
     def _take(self, key: SchemaKey, text: SchemaText) -> None:
         if key not in self._texts:
-            self._by_key[key], self._texts[key] = self._made(text, key), text
+            self._by_key[key], self._texts[key] = self._parsed(text, key), text
 
     def _is_named(self, key: SchemaKey) -> bool:
         """True for schemas that records can name, not for versions of a subject."""
         is_whole = bool(key.indexes) or self._value.format is not ValueFormat.PROTOBUF
         return is_whole and key.of_key is self._is_of_keys
 
-    def _made(self, text: SchemaText, key: SchemaKey | None = None) -> WriterSchema:
+    def _parsed(self, text: SchemaText, key: SchemaKey | None = None) -> WriterSchema:
         schema = self._read(text, key)
         return self._placed(schema) if self._placed else schema
 
@@ -290,8 +290,8 @@ class _Schemas:
         newest = {key.schema_id: digest for key, digest in sorted(kept.items())[-1:]}
         if newest and not self._registry(name).check(newest):
             return
-        told = ", ".join(str(key.schema_id) for key in sorted(named)[:5])
-        raise fault("registry-knows-none", name=name, section=self.section, schemas=told)
+        ids = ", ".join(str(key.schema_id) for key in sorted(named)[:5])
+        raise fault("registry-knows-none", name=name, section=self.section, schemas=ids)
 
 
 def schema_sources(

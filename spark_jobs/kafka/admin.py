@@ -207,8 +207,8 @@ class KafkaAdmin:
                 [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=self._timeout_seconds
             )
             # Kafka refuses by partition. A cluster's first group waits for the topic that keeps its offsets.
-            told = self._one(answers[group], doing).topic_partitions or ()
-            refused = next((partition.error for partition in told if partition.error), None)
+            translated = self._one(answers[group], doing).topic_partitions or ()
+            refused = next((partition.error for partition in translated if partition.error), None)
             if refused is None:
                 return
             if not is_settling(refused) or time.monotonic() > deadline:
@@ -336,13 +336,13 @@ class KafkaAdmin:
             self._connected = None
             # "Timed out" says less than what the connection attempts met meanwhile.
             met = self._troubles.refused or self._troubles.unreachable
-        told = translate(met or error, doing, right=right, servers=self._servers, **where)
-        if told.code != "tls-failed":
-            return told
+        translated = translate(met or error, doing, right=right, servers=self._servers, **where)
+        if translated.code != "tls-failed":
+            return translated
         # librdkafka says of a certificate that has ended no more than that it is not to be verified.
         from spark_jobs.kafka.client_properties import ended_certificate  # noqa: PLC0415  (rarely, and slow to import)
 
-        return ended_certificate(self._properties) or told
+        return ended_certificate(self._properties) or translated
 
 
 def _leader_epochs(ends: Mapping[int, ListOffsetsResultInfo]) -> dict[int, int]:

@@ -136,8 +136,8 @@ def is_of_tls(error: KafkaError) -> bool:
 
 def is_no_token(error: KafkaError) -> bool:
     """True if the identity provider gave no token, without having refused the client."""
-    said = error.str()
-    return said.startswith(_NOT_ACQUIRED) and not _PROVIDER_SAYS_NO.search(said)
+    message = error.str()
+    return message.startswith(_NOT_ACQUIRED) and not _PROVIDER_SAYS_NO.search(message)
 
 
 def is_no_topic(error: KafkaError) -> bool:
@@ -167,17 +167,17 @@ def is_no_answer(error: KafkaError) -> bool:
 
 def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where: object) -> SluiceError:
     """Return the error to raise; ``doing`` completes "while ...", ``right`` is the operation it asks for."""
-    code, said = error.code(), error.str()
+    code, message = error.code(), error.str()
     if is_no_token(error):
-        return fault("no-token", doing=doing, why=said.removeprefix(_NOT_ACQUIRED), **where)
+        return fault("no-token", doing=doing, why=message.removeprefix(_NOT_ACQUIRED), **where)
     if code in _CREDENTIALS:
-        return fault("authentication-failed", doing=doing, why=said, **where)
+        return fault("authentication-failed", doing=doing, why=message, **where)
     if code in _RIGHTS:
-        return fault("not-authorised", right=right, doing=doing, why=said, **where)
+        return fault("not-authorised", right=right, doing=doing, why=message, **where)
     if is_of_tls(error):
-        return fault("tls-failed", doing=doing, why=said, **where)
+        return fault("tls-failed", doing=doing, why=message, **where)
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
-        return fault("message-too-large", doing=doing, why=said, **where)
+        return fault("message-too-large", doing=doing, why=message, **where)
     return _retryable(error, doing, **where)
 
 
@@ -208,12 +208,12 @@ class ClientStatistics:
     def __call__(self, text: str) -> None:
         """Store the newest sums and the slowest round trip so far."""
         try:
-            told = json.loads(text)
-            brokers = [broker for broker in told["brokers"].values() if broker["nodeid"] >= 0]
+            statistics = json.loads(text)
+            brokers = [broker for broker in statistics["brokers"].values() if broker["nodeid"] >= 0]
             round_trips = [int(broker["rtt"]["p99"]) for broker in brokers]
             self.latest = {
-                "received_bytes": int(told["rx_bytes"]),
-                "received_messages": int(told["rxmsgs"]),
+                "received_bytes": int(statistics["rx_bytes"]),
+                "received_messages": int(statistics["rxmsgs"]),
                 "errors": sum(b["rxerrs"] + b["txerrs"] + b["req_timeouts"] for b in brokers),
                 RTT_P99_US: max([*round_trips, self.latest.get(RTT_P99_US, 0)]),
             }

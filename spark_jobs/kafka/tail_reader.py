@@ -178,12 +178,12 @@ class TailReader:
 
     def _check_silence(self) -> None:
         """Raise the client's permanent error, if any; silence itself is normal."""
-        told = self._troubles.refused or self._troubles.of_topic
-        if told is None and time.monotonic() - self._heard_at > _SILENCE_SECONDS:
+        failure = self._troubles.refused or self._troubles.of_topic
+        if failure is None and time.monotonic() - self._heard_at > _SILENCE_SECONDS:
             down = KafkaError(KafkaError._ALL_BROKERS_DOWN) if self._troubles.are_all_down else None
-            told = self._troubles.unreachable or down
-        if told is not None:
-            raise self._translated(told)
+            failure = self._troubles.unreachable or down
+        if failure is not None:
+            raise self._translated(failure)
 
     def _translated(self, error: KafkaError) -> SluiceError:
         return translate(error, "following a topic", right="Read", topic=self._topic, servers=self._servers)

@@ -80,7 +80,7 @@ class SchemaStore:
 
         Raises as ``schemas_of``, and ``ConfigError`` (``registry-no-version``).
         """
-        if version is not None and (kept_as := self._kept_version(subject, version)) is not None:
+        if version is not None and (kept_as := self._stored_version(subject, version)) is not None:
             schema_id = kept_as.schema_id
             return schema_id, self.schemas_of([schema_id], {schema_id: kept_as.digest})[schema_id]
         schema_id, schema = self._registry.version(subject, version)
@@ -131,7 +131,7 @@ class SchemaStore:
         return found
 
     def _schema_of(self, schema_id: SchemaId, digest: str | None, *, is_expected: bool) -> SchemaText | None:
-        if digest is not None and (kept := self._kept(schema_id, digest)) is not None:
+        if digest is not None and (kept := self._stored(schema_id, digest)) is not None:
             return kept
         schema = self._registry.schema(schema_id)
         if schema is None and is_expected:
@@ -142,7 +142,7 @@ class SchemaStore:
             self._keep(schema_id, schema)
         return schema
 
-    def _kept(self, schema_id: SchemaId, digest: str) -> SchemaText | None:
+    def _stored(self, schema_id: SchemaId, digest: str) -> SchemaText | None:
         if (schema_id, digest) in self._read:
             return self._read[schema_id, digest]
         path = self._path(schema_id, digest)
@@ -160,7 +160,7 @@ class SchemaStore:
         self._read[schema_id, digest] = schema
         return schema
 
-    def _kept_version(self, subject: str, version: int) -> _Version | None:
+    def _stored_version(self, subject: str, version: int) -> _Version | None:
         """Return the stored version; an unreadable or foreign one is requested again."""
         text = self._store.read(self._version_path(subject, version))
         with suppress(ValueError):

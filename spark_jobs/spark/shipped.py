@@ -105,10 +105,10 @@ def _add_interpreter(packed: tarfile.TarFile) -> None:
     library = Path(sysconfig.get_config_var("LIBDIR") or "/", sysconfig.get_config_var("INSTSONAME") or "")
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         packed.add(library.resolve(), f"lib/{library.name}")
-    packed.add(sysconfig.get_path("stdlib"), f"{sys.platlibdir}/{_PYTHON}", filter=_kept)
+    packed.add(sysconfig.get_path("stdlib"), f"{sys.platlibdir}/{_PYTHON}", filter=_included)
 
 
-def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _included(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if _LEFT_OUT & set(Path(member.name).parts) else member
 
 

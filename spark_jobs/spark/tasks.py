@@ -66,7 +66,7 @@ def run_on_spark(
     try:
         tasks = spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string")
         records = sum(len(each) for split in splits for each in split.ranges)
-        with told(spark, len(splits), records):
+        with progress_logged(spark, len(splits), records):
             rows = tasks.collect()
     except SPARK_FAILURES as error:
         raise _failure(error, tag) from error
@@ -116,7 +116,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def told(
+def progress_logged(
     spark: SparkSession, tasks: int, records: int, *, every_seconds: float = TELL_EVERY_SECONDS
 ) -> Iterator[None]:
     """Log the progress of the ``records`` while the body runs; nothing for a short one.
@@ -133,7 +133,7 @@ def told(
                 share = f"{records * done // tasks:,} of {records:,} records"
                 _log.info("reading: %s done after %.0f s (%d of %d tasks)", share, seconds, done, tasks)
 
-        teller = Thread(target=tell, name="sluice-tasks-told", daemon=True)
+        teller = Thread(target=tell, name="sluice-tasks-progress", daemon=True)
         teller.start()
         try:
             yield

@@ -55,9 +55,9 @@ class ConditionalStore:
         except AlreadyExistsError as error:
             raise FileExistsError(path) from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise PermissionError(_said(error)) from error
+            raise PermissionError(_message(error)) from error
         except BaseError as error:
-            raise OSError(_said(error)) from error
+            raise OSError(_message(error)) from error
 
 
 def conditional_store(bucket: str, properties: Mapping[str, str]) -> ConditionalStore | None:
@@ -92,6 +92,6 @@ def conditional_store(bucket: str, properties: Mapping[str, str]) -> Conditional
     )
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Return the readable part of an error, without the client's own structures."""
     return str(error).partition("\n\nDebug source")[0].strip()

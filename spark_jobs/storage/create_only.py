@@ -152,11 +152,11 @@ def _translated(action: str, location: str) -> Iterator[None]:
         yield
     except OSError as error:
         doing, why = f"{action} files under `state:` failed", in_a_line(error)
-        told = known_store_error(error, doing, why, location=location)
-        if told is not None and told.code == "storage-refused":
+        known = known_store_error(error, doing, why, location=location)
+        if known is not None and known.code == "storage-refused":
             raise fault("log-store-refused", doing=doing, why=why, location=location) from error
-        if told is not None:
-            raise told from error
+        if known is not None:
+            raise known from error
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise fault(
             "disk-full" if is_full else "log-store-away", doing=doing, why=why, location=location

@@ -52,8 +52,8 @@ def storage_error(error: OSError, doing: str, **where: object) -> SluiceError:
     ``doing`` begins the message: "writing data files".
     """
     why = in_a_line(error)
-    if (told := known_store_error(error, f"{doing} failed", why, **where)) is not None:
-        return told
+    if (known := known_store_error(error, f"{doing} failed", why, **where)) is not None:
+        return known
     return fault("storage-failed", doing=doing, type=type(error).__name__, why=why, **where)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.commands import answers
-from servers.asking import asked, followed, lake_id
+from servers.asking import ask_serve, followed, lake_id
 from servers.process import free_ports
 from serving.service import QueryService
 from spark_jobs.config.listener import Address, ServeSettings
@@ -38,7 +38,7 @@ def _config(folder: Path, port: int, **serve: object) -> SluiceConfig:
 def _ask(config: SluiceConfig, sql: str) -> int | None:
     """How many rows it answers; None where the command has to read them itself."""
     body = {"pipeline": "flights", "sql": sql, "format": "arrow"}
-    answered = asked(config, "POST", "/v1/query", body)
+    answered = ask_serve(config, "POST", "/v1/query", body)
     return answered and sum(batch.num_rows for batch in answers._streamed(answered).batches)
 
 
