@@ -32,13 +32,13 @@ HABITS = {
     "beside": r"\bbeside\b",
     "come to": r"\b(?:comes?|came) to\b",
     "is made": r"\b(?:is|are|was|were|be|been) made\b",
-    "stands": r"\b(?:goes|stands?|lies)\b",
+    "stands": r"(?<!-)\b(?:goes|stands?|lies)\b(?!-)",
     "mend": r"\bmend(?:s|ed|ing)?\b",
     "wants": r"\bwants\b",
     "is gone": r"\b(?:is|are) gone\b",
     "by now": r"\bby now\b",
     "once more": r"\bonce more\b",
-    "letters": r"(?<!dead )(?<!dead-)(?<!capital )\bletters\b",
+    "letters": r"(?<!dead )(?<!dead-)(?<!capital )(?<!but )(?<!\()\bletters\b(?!-)",
     "is no": r"\b(?:is|are|was|were) no\b(?! longer| more than| later)",
 }
 FIRST_WORDS = r"^(?:What|Whether|Where|Who|Those)\b"
