@@ -58,7 +58,8 @@ def _command(command: click.Command, typed: str, group: click.Context) -> Iterat
     yield f"```\n{' '.join((typed, *command.collect_usage_pieces(context)))}\n```"
     yield from _paragraphs(command.help or "")
     yield from _options(command, context)
-    yield from _paragraphs(command.epilog or "")
+    if command.epilog:
+        yield f"`{typed} --help` lists more."
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             yield from _command(inner, f"{typed} {name}", group)
