@@ -112,7 +112,7 @@ class Lane:
         is_away = bool(self._on_disk) and time.monotonic() < self._try_at
         is_once = bool(self._on_disk) or self.intake.is_closing or not window
         tries = 0 if is_away else 1 if is_once else TRIES
-        # A broker that says nothing takes its time for each.
+        # Each try may wait for a silent broker, so the time of all tries is limited.
         last_try_by = time.monotonic() + TRIES * _BETWEEN_TRIES_SECONDS
         for number in range(tries):
             if number:

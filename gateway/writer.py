@@ -20,7 +20,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 ANSWER_SECONDS = 5.0
 # The slowest supported uplink: large transactions get more time accordingly.
 SLOWEST_BYTES = 128 << 10
-_RECORD_BYTES = 100  # of each beside key and value
+_RECORD_BYTES = 100  # the size of a record without key and value
 # If every broker refuses connections for this long, waiting longer does not help.
 _ALL_DOWN_SECONDS = 1.0
 _SLICE_SECONDS = 0.5

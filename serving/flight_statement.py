@@ -125,7 +125,7 @@ class Rows:
         self._batches = chain.from_iterable(map(_parts, batches))
         self._lock = threading.Lock()
         self._is_late = False
-        # It does not keep this: once the client has gone, nobody else does, and the query ends.
+        # A weak reference: when the client disconnects, these rows are freed and the query ends.
         self._timer = threading.Timer(seconds + _SEND_SECONDS, _give_up, [weakref.ref(self)])
         self._timer.daemon = True
         self._timer.start()

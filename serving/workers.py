@@ -108,7 +108,7 @@ class _Worker:
 
     def start(self) -> Path:
         """Start a process if none lives. Return the folder of files that it maps; raises ``OSError``."""
-        if self._connection and self._connection.poll():  # which would say that it is gone, and no more
+        if self._connection and self._connection.poll():  # readable only if the process has ended
             self.kill()
         if not self._connection:
             self._starter, self._number, self.lakes = _Starter.get(), next(_numbers), {}
@@ -194,7 +194,7 @@ class Workers:
         Raises as ``query``, also while rows are read, and ``RetryableError`` (``no-worker``).
         """
         with self._lock:
-            one = heapq.heappop(self._free)  # whoever asks has a slot
+            one = heapq.heappop(self._free)  # never empty: each caller has a slot
         try:
             tables = self._tables(one, asked, prefix, until, lambda: self._is_closed or is_left())
             schema = next(tables).schema

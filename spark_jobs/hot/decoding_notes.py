@@ -86,7 +86,7 @@ class DecodingNotes:
     def _write(self, notes: list[_Note]) -> None:
         # Not synced: it is to survive the process, and a machine that stops kills no decoder.
         data = json.dumps([asdict(each) for each in notes]).encode() if notes else b""
-        with suppress(OSError):  # a full disk is no reason to follow nothing
+        with suppress(OSError):  # a full disk must not stop following
             self._file.seek(0)
             self._file.write(data)
             self._file.truncate()

@@ -60,9 +60,9 @@ class PipelineFollower:
         self._connections = connections
         self._notes = notes
         self._is_tight = is_tight
-        self._held: HeldRecords | None = None  # what answers are made of; replaced, never changed
+        self._held: HeldRecords | None = None  # the records of answers; replaced, never changed
         self._floor: HeldRecords | None = (
-            None  # how far answers went before the table was set back, without rows
+            None  # the ends of answers before the table was set back, without rows
         )
         self._set_back_since = 0.0
         self._newest: Seam | None = None  # the latest state of the table that was ever seen
@@ -235,7 +235,7 @@ class PipelineFollower:
         """Return the held records with the new ones, and the partitions that end before some of these."""
         positions = {p: tail.end for p, tail in held.tails.items()}
         segments, late = segments_of(taken.chunks, maker, self._notes, held.epoch, positions)
-        # After they came: a topic that was made again gives its new records at the old offsets, silently.
+        # After reading: a re-created topic returns its new records at the old offsets, without an error.
         now = self._connections.admin.identity(self.pipeline.topic)
         check_identity(held.seam.progress, now, table=self.pipeline.table)
         return held.with_more(segments, {p: end for p, end in taken.ends.items() if p not in late}), late
@@ -251,7 +251,7 @@ class PipelineFollower:
         positions = source.positions(held.seam.progress.next_offsets)
         reader.follow({p: at for p, at in positions.items() if p not in held.tails})
         held = held.with_partitions(positions)
-        # Who looked may have begun before this held began anew, under a later state.
+        # The look may have begun before these records were restarted from a later state.
         if seam is not None and not held.is_ahead_of(seam):
             if self._deadly is not None or not held.goes_on_under(seam):
                 return None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from spark_jobs.storage.create_only import CreateOnlyStore
 
 
-# Where the lake ends and Kafka goes on: one loaded table, its offsets and what is beside it as one state.
+# The boundary between lake and Kafka: a loaded table, its offsets and its other tables as one state.
 #
 # Any state that the table ever had does: rows of its snapshot lie below its offsets, hot ones at or past.
 # A look at both sides sees the lake first, then the topic, which a drain would go on from there.

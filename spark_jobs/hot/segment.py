@@ -21,8 +21,8 @@ from spark_jobs.schema.iceberg_types import KEY, OFFSET
 
 # Four bytes of each record key, so that a key is looked for in these and not in all the keys' texts.
 #
-# They are made of a key's last eight bytes: keys that are counted differ there. A key has one print, and
-# others may have it too: whoever finds it looks at the key itself.
+# Hashes use a key's last eight bytes, in which counted keys differ. Several keys may have the same hash, so
+# the key itself is compared after a match.
 
 
 _WORD_BYTES = 8
@@ -44,7 +44,7 @@ def prints_of(keys: pa.Array) -> np.ndarray:
     padded[_WORD_BYTES:] = np.frombuffer(text, np.uint8)[first:last]
     words = np.ndarray(last - first + 1, "<u8", padded.data, strides=(1,))[bounds[1:] - first]
     others = (_WORD_BYTES - np.minimum(np.diff(bounds), _WORD_BYTES)).astype(np.uint64) * np.uint64(8)
-    # What lies before a short key is another's; all eight bytes do where it is empty.
+    # The bytes before a short key belong to another key; for an empty key all eight do.
     own = np.where(others < 64, words >> np.minimum(others, np.uint64(63)), np.uint64(0))  # noqa: PLR2004  (bits)
     return (own * np.uint64(_SPREAD) >> np.uint64(32)).astype(np.uint32)
 

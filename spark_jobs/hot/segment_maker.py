@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from spark_jobs.schema.column_source import KnownSchemas
 
 
-# Schemas that records name, asked for beside the reading: a registry that is slow or away holds nobody up.
+# Schemas that records name are requested in the background: a slow registry does not delay other partitions.
 #
-# Who needs one is told to come again; the others read on.
+# A partition that needs one is retried later; the others continue.
 
 
 _log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class SegmentMaker:
         self._epoch, self._columns = epoch, seam.table.schema()
         self._letters = arrow_schema(seam.dead_letters.schema())
         progress = schemas.planned(seam.progress) if pipeline.has_schemas else seam.progress
-        # Columns that were declared since are made, as expressions may speak of them, and left out again.
+        # Columns declared since then are added, since expressions may use them, and left out of the rows.
         missing = replace(declared_evolution(pipeline, self._columns), widenings={})
         self._plan = ReadingPlan(pipeline, schemas, self._columns, progress).with_columns(missing)
 
@@ -213,7 +213,7 @@ def segments_of(
     positions, left = dict(starts), deque(chunks)
     while left:
         chunk = left.popleft()
-        # Over which partition's records someone died, one by one tells.
+        # Decoding partitions one by one shows which one's records caused a death.
         if chunk.runs and (waiting or notes.has_suspects):
             left.extendleft(reversed([*chunk.parts()]))
         elif chunk.partition not in waiting:

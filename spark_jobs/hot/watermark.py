@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spark_jobs.protocol.errors import fault
 
-# As many digits as fit Kafka's and the table's numbers, and never so many that reading them costs.
+# Enough digits for Kafka's and the table's numbers, and few enough to parse quickly.
 _TEXT = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})/(.*)")
 _PAIR = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 

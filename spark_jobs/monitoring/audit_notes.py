@@ -52,11 +52,11 @@ def is_due(note: AuditNote | None, now_ms: int) -> bool:
 
 
 def audit_newest(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> AuditNote:
-    """Audit the files of new commits, by their footers, and the newest offsets; leave the note.
+    """Audit the files of new commits, by their footers, and the newest offsets; store the note.
 
-    Where one of the files compared cannot be read any more, every file of the metadata is looked at. Raises
-    what the audit raises, and ``ConfigError`` (``registry-changed``) where a registry says another thing of a
-    schema that rows were read by.
+    If one of these files is no longer readable, all files of the metadata are checked. Raises the errors of
+    an audit, and ``ConfigError`` (``registry-changed``) if a registry has another text for a schema that rows
+    were decoded with.
     """
     from spark_jobs.audit.metadata import audit_metadata, damage_since  # noqa: PLC0415  (pyiceberg, too)
     from spark_jobs.connections.connect import load_drained  # noqa: PLC0415  (pyiceberg)

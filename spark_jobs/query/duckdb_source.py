@@ -137,7 +137,7 @@ def _meeting(batch: pa.RecordBatch, condition: pc.Expression, wanted: pa.Schema)
     yield from rows.select(wanted.names).to_batches()
 
 
-# Rows that are not in the lake, as a source beside the table's files: asked for columns and a condition.
+# Rows that are not in the lake, as an additional source of columns and conditions.
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _equal(condition: BooleanExpression) -> Iterator[tuple[str, str | int]]:
 
 # The relations that a query reads: a pipeline's table and those it routes rows to, and its dead letters.
 #
-# They are prepared for a state of the lake; what Kafka has beyond it is put beside them for each query.
+# Sources are prepared for a state of the lake; the hot rows are added for each query.
 
 
 DEAD_LETTERS, WATERMARK = "dead_letters", "sluice_watermark"

@@ -93,7 +93,7 @@ class _Reading:
             elif name in _COMPARISONS:
                 found = self._compared(_COMPARISONS[name], *parts)
         elif _IF_THEN in node and _IN_LIST in (then := _branches(node)[1]):
-            # A null is in no list; what DuckDB says of it otherwise, null, keeps no row either.
+            # A null is in no list; DuckDB returns null for it, which keeps no row either.
             found = self._compared(_is_in, *_list_of(then))
         return (AlwaysTrue(), False) if found is None else (found, True)
 

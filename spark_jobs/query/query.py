@@ -188,13 +188,13 @@ PARAMETERS = b"parameters"
 _JUDGED = Path(__file__).with_name("judged_functions.txt")
 # In the tree a text's own quotes are escaped, so that nothing in it looks like this.
 _CALLED = re.compile(r'"function_name":"([^"]*)"')
-# What DuckDB says when memory does not do, and when a table's own stream raised.
+# DuckDB's messages when memory is not enough, and when a table's own stream raised an error.
 _OUT_OF_MEMORY = "Out of Memory Error"
 _READ_FAILED = "reading the stream registered as"
 _OF_THE_QUERY = re.compile(r"(?!IO )[A-Z][A-Za-z ]* Error: ")
 # PIVOT is several statements in one.
 _READS = {StatementType.SELECT, StatementType.EXPLAIN, StatementType.MULTI}
-# A list of what there is, without what the relations are made of.
+# SHOW TABLES lists the tables without the internal ones.
 _LISTED = re.compile(r"^\s*SHOW\s+TABLES\s*;?\s*$", re.IGNORECASE)
 _TABLES = "SELECT name FROM (SHOW TABLES) WHERE NOT ends_with(name, ' in files')"
 
@@ -280,7 +280,7 @@ def _start(engine: DuckDBPyConnection, asked: SqlQuery) -> pa.RecordBatchReader:
     if asked.columns_only:
         parameters = [None] * sum(len(each.named_parameters) for each in engine.extract_statements(sql))
         sql = "\n".join(("SELECT * FROM (", sql.strip().rstrip(";"), ") LIMIT 0"))
-    # What is no question could leave something behind for whoever asks next.
+    # A statement that is not a query could affect later queries.
     for statement in engine.extract_statements(sql):
         if statement.type not in _READS:
             raise fault("query-refused.statement", type=statement.type.name, pipeline=asked.pipeline.name)
@@ -288,7 +288,7 @@ def _start(engine: DuckDBPyConnection, asked: SqlQuery) -> pa.RecordBatchReader:
     # What reads by its type may have another in it: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
     engine.execute("BEGIN TRANSACTION READ ONLY")
     relation = engine.sql(sql, params=parameters or None)
-    if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
+    if relation is None:  # DuckDB returns no relation for an empty text, without an error
         relation = engine.sql("SELECT")
     reader = relation.to_arrow_reader(ROWS_A_BATCH)
     if asked.columns_only:
@@ -324,7 +324,7 @@ def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[
 def _is_of_files(error: Exception) -> bool:
     if isinstance(error, duckdb.IOException) or _READ_FAILED in str(error):
         return True
-    # Behind the first rows all that DuckDB says comes by Arrow's stream.
+    # After the first rows DuckDB's errors arrive through Arrow's stream.
     return isinstance(error, OSError) and not _OF_THE_QUERY.match(str(error))
 
 

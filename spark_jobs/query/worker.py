@@ -38,9 +38,9 @@ REQUEST = struct.Struct("!QQ")
 TAKEN = b"T"  # sent when a query has been read
 ROWS, END = b"R", b"."  # the last byte of a message, so that Arrow data is aligned at the beginning
 _IDLE_SECONDS = 1.0
-_BEYOND_SECONDS = 2  # after which one ends whose time is over, if nobody is left to kill it
+_BEYOND_SECONDS = 2  # a worker ends itself this long after its query's time
 _KEPT_BYTES = 48 << 20
-_BEYOND_BYTES = 256 << 20  # what libraries take beside a query's memory
+_BEYOND_BYTES = 256 << 20  # memory of libraries, in addition to a query's
 _THREAD_BYTES = 16 << 20  # and each of its threads, a stack and what it allocates for itself
 
 
@@ -75,7 +75,7 @@ class _Worker:
         with suppress(EOFError, ConnectionError):
             while True:
                 while not self._connection.poll(_IDLE_SECONDS):
-                    self._maps.clear()  # which would keep what the table has by now
+                    self._maps.clear()  # else old segments would stay mapped
                 work: Work = self._connection.recv()
                 self._connection.send_bytes(TAKEN)
                 signal.setitimer(signal.ITIMER_REAL, work.seconds + _BEYOND_SECONDS)
@@ -188,4 +188,4 @@ def main() -> None:
         _serve(control, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)  # libraries tell what they leave behind
+        os._exit(0)  # libraries would print what they leave behind
