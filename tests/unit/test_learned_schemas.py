@@ -125,9 +125,9 @@ def test_a_schema_that_cannot_be_used_is_a_reason_of_its_own_values(tmp_path: Pa
         known = schemas_of(tmp_path).learn(keys_of("1", "2", "3", "9"))
         values = [b"\0\0\0\0" + bytes([number, 2]) for number in (1, 2, 3, 9)]
         told = [error for _, phase, error in letters(known, *values) if phase == "schema"]
-        assert told[0].startswith("schema 2 is not used: this is no Avro schema")
+        assert told[0].startswith("schema 2 is not used: the text is not a valid Avro schema")
         assert told[1:] == [
-            "schema 3 is not used: the schema is Protobuf, not Avro as is said",
+            "schema 3 is not used: the schema is Protobuf, but the configuration expects Avro",
             "the registry has no schema 9",
         ]
 
