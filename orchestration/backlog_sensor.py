@@ -159,10 +159,10 @@ def topic_observations(looks: Sequence[object], sluice: Sluice, now: float) -> l
     pause = max(OBSERVED_EVERY_SECONDS, OBSERVED_SECONDS_EACH * len(readers))
     found = []
     for topic, its in readers.items():
-        observed_at, before = sluice.topics_told.get(topic, (float("-inf"), None))
+        observed_at, before = sluice.topics_observed.get(topic, (float("-inf"), None))
         metadata = _ends(its[0].source) | {f"lag_{look.pipeline.name}": _lag(look) for look in its}
         if metadata != before and not 0 <= now - observed_at < pause:
-            sluice.topics_told[topic] = (now, metadata)
+            sluice.topics_observed[topic] = (now, metadata)
             found.append(AssetObservation(topic_key(topic), metadata=metadata))
     return found
 

@@ -34,7 +34,7 @@ class Sluice:
         self.config = config
         self.surveyor = Surveyor(config)
         # By topic, when it was observed last (seconds since the epoch) and as what.
-        self.topics_told: dict[str, tuple[float, dict[str, Any]]] = {}
+        self.topics_observed: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def connections(
         self, pipeline: str, sessions: SparkSessions, *, kind: str, run_id: str
