@@ -25,11 +25,11 @@ enum Reason { TAKEN, SYNTAX, UNKNOWN, WRONG_KIND, NUMBER, MOMENT, CHARACTERS, KE
 
 enum { REQUIRED = 1, IGNORES = 2, MAX_DEPTH = 50, MAX_KEYS = 64, MAX_STACK = 1024, MAX_MAP_KEYS = 256, MAX_IGNORED = 64 };
 
-/* A column, or a struct, list or map around columns; the caller writes the first nine words, `decode` the rest.
+/* A column, or a struct, list or map around columns; the caller writes the first eleven words, `decode` the rest.
  * `data` holds values of `width` bytes, or the ends of lists, maps and texts as 32-bit offsets from 0 on. */
 typedef struct Node {
     u32 kind, flags, first, count, name, name_size, table, mask, width;
-    u32 per_row; /* bytes of text a row in the last call, which the next call makes room for */
+    u32 expected_rows, expected_bytes; /* of 16 records, by the last call: the next one makes room for them */
     u32 rows, room, valid, data, bytes, bytes_size, bytes_room, next, nulls;
 } Node;
 
@@ -61,8 +61,7 @@ static u32 moved(u32 from, u32 used, u32 size) {
     return to;
 }
 
-static __attribute__((noinline)) void make_room(Node *d) {
-    u32 room = d->room ? d->room * 2 : 64;
+static __attribute__((noinline)) void make_room(Node *d, u32 room) {
     d->valid = moved(d->valid, d->rows, room + 8);
     if (d->width) d->data = moved(d->data, d->rows * d->width + (d->room ? d->width : 0), (room + 1) * d->width + 16);
     d->room = room;
@@ -80,7 +79,7 @@ static u8 *text_room(Node *d, u32 more) {
 
 /* Append to a column; what is inside of a struct, list or map is appended by the caller. */
 static void *append(Node *d, u8 is_valid) {
-    if (d->rows == d->room) make_room(d);
+    if (d->rows == d->room) make_room(d, d->room * 2 + 64);
     AT(u8, d->valid)[d->rows] = is_valid;
     return AT(u8, d->data + d->rows++ * d->width);
 }
@@ -684,12 +683,10 @@ static void pack(u8 *bytes, u32 count) { /* bytes of 0 and 1 to bits, in their p
 }
 
 static void begin(Node *d, u32 rows, u32 most, u32 is_top) {
-    u64 expected = (u64)d->per_row * rows / 16;
-    u32 size = expected < most ? (u32)expected : most; /* a text is never longer than it was written */
+    u64 text = (u64)d->expected_bytes * rows / 16, room = is_top ? rows : (u64)d->expected_rows * rows / 16;
     d->rows = d->room = d->valid = d->data = d->bytes = d->bytes_size = d->bytes_room = d->next = d->nulls = 0;
-    if (is_top) d->room = rows ? rows : 1, d->valid = take(d->room + 8), d->data = take((d->room + 1) * d->width + 16);
-    else make_room(d);
-    if (d->kind == TEXT) d->bytes = take(size + 64), d->bytes_room = size + 64;
+    make_room(d, (room < most ? (u32)room : most) + 1); /* an item or a letter is a byte at least */
+    if (d->kind == TEXT) d->bytes_room = (text < most ? (u32)text : most) + 64, d->bytes = take(d->bytes_room);
     if (d->kind == TEXT || d->kind == LIST || d->kind == MAP) *AT(u32, d->data) = 0;
     for (u32 i = 0; i < d->count; i++) begin(NODE(d->first + i), rows, most, is_top && d->kind == STRUCT);
 }
@@ -720,7 +717,7 @@ u32 decode(u32 nodes, u32 node_count, u32 powers, u32 values, u32 ends, u32 coun
     for (u32 i = 0; i < node_count; i++) {
         Node *d = NODE(i);
         if (d->kind == SKIPPED) continue;
-        if (d->kind == TEXT && d->rows) d->per_row = (u32)((u64)d->bytes_size * 20 / d->rows) + 1;
+        d->expected_rows = (u32)((u64)d->rows * 20 / count), d->expected_bytes = (u32)((u64)d->bytes_size * 20 / count);
         for (u32 r = 0; r < d->rows; r++) d->nulls += !AT(u8, d->valid)[r];
         pack(AT(u8, d->valid), d->rows);
         if (d->kind == BOOLEAN) pack(AT(u8, d->data), d->rows);

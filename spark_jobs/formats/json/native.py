@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.formats.json.nodes import PER_ROW, Columns, Nodes, UnsupportedTypeError, nodes_of
+from spark_jobs.formats.json.nodes import EXPECTED, Columns, Nodes, UnsupportedTypeError, nodes_of
 
 # In the order of ``enum Reason``, behind TAKEN.
 REASONS = (
@@ -64,7 +64,7 @@ def take(
     try:
         taken = sandbox.run(values, nodes)
     except (_wasmtime().WasmtimeError, _wasmtime().Trap) as error:
-        _give_up(f"the module failed: {error}")
+        _give_up(f"the module failed: {str(error).splitlines()[-1].strip()}")
         return None
     if sandbox.is_large:
         _local.sandbox = None
@@ -169,7 +169,7 @@ class _Sandbox:
         words = np.frombuffer(self._read(self._free, nodes.words.nbytes), np.uint32).reshape(
             nodes.words.shape
         )
-        nodes.words[:, PER_ROW] = words[:, PER_ROW]
+        nodes.words[:, EXPECTED] = words[:, EXPECTED]
         found: list[list[int]] = words.tolist()  # type: ignore[assignment]
         columns = Columns(self._read(start, _aligned(end) - start), start, found)
         left = np.frombuffer(self._read(at_left, len(values)), np.uint8)

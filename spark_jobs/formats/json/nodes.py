@@ -1,7 +1,7 @@
 """Schemas as ``native/json.c`` reads them, and the columns that it appends, as Arrow's.
 
-A node is a column, or a struct, list or map around columns: 19 words, as the C file declares them. The caller
-writes the first nine; the tenth is remembered from call to call.
+A node is a column, or a struct, list or map around columns: 20 words, as the C file declares them. The caller
+writes the first nine; what a call expects is remembered from the last one.
 """
 
 from __future__ import annotations
@@ -32,20 +32,10 @@ _SCALARS: Mapping[pa.DataType, tuple[int, int]] = {
 }
 _REQUIRED, _IGNORES = 1, 2
 # The words of a node that are read or set here.
-_KIND, _FIRST, _COUNT, _NAME, _NAME_SIZE, _TABLE, _MASK, _WIDTH, PER_ROW, _ROWS = (
-    0,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-)
-_VALID, _DATA, _BYTES, _BYTES_SIZE, _NULLS = 12, 13, 14, 15, 18
-_WORDS = 19
+_KIND, _FLAGS, _FIRST, _COUNT, _NAME, _NAME_SIZE, _TABLE, _MASK, _WIDTH = range(9)
+EXPECTED = slice(9, 11)
+_ROWS, _VALID, _DATA, _BYTES, _BYTES_SIZE, _NULLS = 11, 13, 14, 15, 16, 19
+_WORDS = 20
 _NO_PLAIN_NAME = frozenset(b'"\\').union(range(0x20))
 
 _Children = list[tuple[str, pa.DataType | None, bool]]  # None: a field that is passed over
@@ -125,7 +115,7 @@ class _Layout:
             raise UnsupportedTypeError(path)
         node = [0] * _WORDS
         node[_KIND], node[_WIDTH], node[_TABLE], node[_MASK] = shape
-        node[1] = self.flags | (0 if nullable else _REQUIRED)
+        node[_FLAGS] = self.flags | (0 if nullable else _REQUIRED)
         node[_NAME], node[_NAME_SIZE] = len(self.tail), len(name)
         self.tail += name
         self.words.append(node)
