@@ -89,7 +89,7 @@ class BrowserGuard:
             reason = "Nothing here goes by this Host. If a proxy sent it, sluice.yaml names it under hosts."
             return Refusal(HTTPStatus.FORBIDDEN, reason)
         if self._tokens and not any(map(self._is_known, _tokens_of(headers))):
-            return Refusal(HTTPStatus.UNAUTHORIZED, "A token is wanted: as bearer, or as a password.")
+            return Refusal(HTTPStatus.UNAUTHORIZED, "A token is required: as bearer token or as password.")
         if scope["type"] == "http" and scope["method"] in _READS:
             if _has_mutation(scope):
                 return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A GET reads only: send a mutation by POST.")
