@@ -40,8 +40,8 @@ from spark_jobs.config.value_format import KeySettings, ValueSettings
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 _HEADER = "| key | value | default | meaning |\n|---|---|---|---|"
 _KINDS_BY_UNIT = {
-    "smhd": "duration: `30s`, `5m`, `1h`, `1d`",
-    "KMGT": "size: `64MiB`, `1GiB`",
+    "smhd": "duration",
+    "KMGT": "size",
     "%": "share: `5%`",
 }
 _SECTION_KEYS = (
@@ -203,8 +203,8 @@ an SQLite catalog and a local folder.
 completion in an editor, use `docs/sluice.schema.json` as the schema of the file. `./sluice init` writes a
 commented example.
 
-In the tables, an empty default means that the key is unset. Durations and sizes have a unit. Values may be
-quoted or not: `0123` and `on` stay text."""
+In the tables, an empty default means that the key is unset. Durations (`30s`, `5m`, `1h`, `1d`) and sizes
+(`64MiB`, `1GiB`) have a unit. Values may be quoted or not: `0123` and `on` stay text."""
 
 _KAFKA = """Any librdkafka property under its own name. Consumers and the admin client use the same ones.
 Unknown properties are refused, and names of the Java client are answered with librdkafka's name.

@@ -24,6 +24,9 @@ All exit codes are in [Exit codes](exit-codes.md); those of the kinds of errors 
 |---|---|---|
 """
 _OF_FILES = "bad-config"
+# A code with as many messages is shown without their hints.
+_MANY = 5
+_HINTS = "\nThe hint that is printed with each message has the fix.\n"
 _MISTAKES = """
 A mistake is printed with its file, line and key, and with what to write instead. `./sluice validate` lists
 all of them.
@@ -55,6 +58,8 @@ def render() -> str:
         parts.append("" if kinds == "ConfigError" else f"{kinds}\n\n")
         if code == _OF_FILES:
             parts += [*_items(errors[:1]), _MISTAKES]
+        elif len({each["message"] for each in errors}) >= _MANY:
+            parts += [*dict.fromkeys(f"- {_line(each['message'])}\n" for each in errors), _HINTS]
         else:
             parts += _items(errors)
     return "".join(parts)
