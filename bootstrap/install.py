@@ -19,8 +19,8 @@ from bootstrap.places import BUILD_LOCK, EXTRAS, JARS_LOCK, LOCKS, UV_LOCK, Plac
 from servers.cache import exclusive
 
 NETWORK_HINT = (
-    "Set-up did not finish. Behind a proxy or with a mirror: HTTPS_PROXY, PIP_INDEX_URL and PIP_CERT\n"
-    "(or pip's configuration) are used. Run the command again: what was downloaded is kept."
+    "Set-up did not finish. Run the command again; finished downloads are kept. For a proxy or mirror, set\n"
+    "HTTPS_PROXY, PIP_INDEX_URL and PIP_CERT, or use pip's configuration."
 )
 
 _MEGABYTES = {"run": 660, "dev": 770}
@@ -35,7 +35,7 @@ def ensure_installed(places: Places, dependency_set: str, extras: Collection[str
     if is_installed(places, dependency_set, extras):
         return
     places.cache.mkdir(parents=True, exist_ok=True)
-    with exclusive(places.cache, lambda: say("Another set-up is running; waiting for it.")):
+    with exclusive(places.cache, lambda: say("Another set-up is running. Waiting for it to finish.")):
         if is_installed(places, dependency_set, extras):
             return
         # Who has the test tools, or an extra, keeps them when the lock changes.
@@ -43,7 +43,7 @@ def ensure_installed(places: Places, dependency_set: str, extras: Collection[str
         wanted = "dev" if held == "dev" else dependency_set
         kept = [extra for extra in EXTRAS if extra in {*extras, *others}]
         if is_installed(places, wanted):
-            say(f"Installing what `extras: [{', '.join(extras)}]` asks for.")
+            say(f"Installing the packages of `extras: [{', '.join(extras)}]`.")
         else:
             _announce(places, wanted)
         _install(places, wanted, kept)
@@ -188,7 +188,7 @@ def _link(places: Places) -> None:
         places.link.unlink(missing_ok=True)
         places.link.symlink_to(places.environment)
     elif places.link.is_symlink() and places.link.readlink() != places.environment:
-        say(f"{places.link} stays a link to {places.link.readlink()}. To have this environment there:")
+        say(f"{places.link} still links to {places.link.readlink()}. To link it to the new environment, run:")
         say(f"  ln -sfn {places.environment} {places.link}")
 
 
@@ -196,12 +196,12 @@ def _announce(places: Places, dependency_set: str) -> None:
     count = sum("==" in line for line in lock_path(dependency_set).read_text().splitlines())
     tools = " and test tools" if dependency_set == "dev" else ""
     say(
-        "First, Sluice sets itself up, once.\n"
-        f"  Downloads  {count} Python packages{tools}, {_MEGABYTES[dependency_set]} MB (PySpark is 430),\n"
-        "             and Kafka's and Iceberg's jars, 106 MB.\n"
-        f"  Keeps      them in {places.cache} (about 3 GB unpacked, shared by all clones).\n"
-        f"  Makes      this clone's environment there, linked as {places.link}.\n"
-        "  Nothing is installed elsewhere: deleting these two undoes it."
+        "Setting up Sluice. This happens once.\n"
+        f"  download     {count} Python packages{tools}, {_MEGABYTES[dependency_set]} MB (PySpark: 430 MB)\n"
+        "               jars of Kafka and Iceberg, 106 MB\n"
+        f"  cache        {places.cache} (about 3 GB unpacked, shared by all clones)\n"
+        f"  environment  {places.link}, a link into the cache\n"
+        "  To uninstall, delete the cache folder and the link. Nothing is installed elsewhere."
     )
 
 

@@ -61,11 +61,11 @@ def launch(arguments: list[str]) -> int:
         if not is_help:
             _fetch_for(command, arguments, places)
     except (SetupError, OSError) as error:
-        hint = "" if isinstance(error, SetupError) else ". XDG_CACHE_HOME names another cache folder."
+        hint = "" if isinstance(error, SetupError) else ". Set XDG_CACHE_HOME to use another cache folder."
         print(f"{error}{hint}", file=sys.stderr)
         return 69
     except KeyboardInterrupt:
-        print("\nSet-up was interrupted; run the command again to go on.", file=sys.stderr)
+        print("\nSet-up was interrupted. Run the command again to continue.", file=sys.stderr)
         return 130
     environment = child_environment(os.environ, places)
     if arguments in (["lint"], ["native", "--build"]):
