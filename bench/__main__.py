@@ -221,8 +221,8 @@ LISTED = "\n".join(f"  {name:<14} {part.about}" for name, part in PARTS.items())
 @click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=f"\b\nParts:\n{LISTED}")
 @click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)), metavar="[PART]...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-@click.option("--quick", is_flag=True, help="Small sizes: a few minutes; ratios are rougher.")
-@click.option("--records", type=click.IntRange(min=1), help="Records of the catch-up.")
+@click.option("--quick", is_flag=True, help="Use small sizes. Takes a few minutes; ratios are less exact.")
+@click.option("--records", type=click.IntRange(min=1), help="Number of records of the catch-up part.")
 def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | None) -> None:
     """Measure all parts or the named ones: ratios are valid within one run only."""
     os.environ |= clean_environment()

@@ -41,27 +41,35 @@ def _shard(_context: click.Context, _option: click.Parameter, text: str | None) 
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--quick", is_flag=True, help="A selection, in a few minutes.")
+@click.option("--quick", is_flag=True, help="Run a selection, which takes a few minutes.")
 @click.option(
-    "--only", default="*", metavar="PATTERN", help="Scenarios whose name matches; `*` is a wildcard."
+    "--only", default="*", metavar="PATTERN", help="Run the scenarios whose name matches. `*` is a wildcard."
 )
-@click.option("--jobs", default=2, type=click.IntRange(min=1), show_default=True, help="How many at once.")
 @click.option(
-    "--soak", type=click.FloatRange(min=0), metavar="MINUTES", help="Nothing but a soak, for so long."
+    "--jobs",
+    default=2,
+    type=click.IntRange(min=1),
+    show_default=True,
+    help="Number of scenarios to run at once.",
 )
-@click.option("--seed", type=int, help="What happens in a soak; without it something new each time.")
+@click.option(
+    "--soak", type=click.FloatRange(min=0), metavar="MINUTES", help="Run only a soak test of this length."
+)
+@click.option("--seed", type=int, help="Random seed of the soak test. Default: a new one.")
 @click.option(
     "--resume",
     is_flag=True,
-    help="Leave out rows that are kept from the same product code, and keep new ones.",
+    help="Skip rows that are stored for the same product code, and store new ones.",
 )
-@click.option("--shard", metavar="I/N", callback=_shard, help="Part I of N of the scenarios, from 1.")
+@click.option(
+    "--shard", metavar="I/N", callback=_shard, help="Run part I of N of the scenarios, counted from 1."
+)
 @click.option(
     "--report",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Run nothing: write the stored rows as HTML and JSON into this folder.",
+    help="Write the stored rows as HTML and JSON to this folder. Runs nothing.",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object as the last line.")
 def main(
@@ -76,17 +84,16 @@ def main(
     folder: Path | None,
     is_json: bool,
 ) -> None:
-    """Fault real pipelines at every point, restart them, and count lost and doubled records.
+    """Kill real pipelines at every step, restart them, and count lost and duplicated records.
 
-    The whole matrix takes about two hours. Each row is stored in prove/rows.jsonl as soon as it is there:
-    --resume continues with the missing ones, also on another machine and by shards. A row is valid for the
-    product code and lock files that it was made with. A complete matrix updates the counts in
-    docs/explanation/reliability.md; --report writes all rows.
+    The whole matrix takes about two hours. Each result is stored in prove/rows.jsonl at once, and --resume
+    runs the missing ones, also on another machine and by shards. Results are valid for one version of the
+    product code and lock files. A complete matrix updates the counts in docs/explanation/reliability.md.
     """
     is_part = quick or only != "*" or resume or shard is not None
     if folder is not None:
         if is_part or soak is not None or is_json:
-            raise click.UsageError("--report runs nothing: leave out every other choice")
+            raise click.UsageError("--report cannot be combined with other options")
         _write_report(folder)
         return
     if soak is not None and is_part:
