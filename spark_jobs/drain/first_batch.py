@@ -70,11 +70,11 @@ def refuse_rowless(
     pipeline, maker = plan.pipeline, plan.with_columns(columns).ended().rows()
     reasons: Counter[str] = Counter()
     for chunk in _chunks(connections.kafka, pipeline.topic, ranges):
-        made = maker.make(chunk)
-        balance = total(made.balances.values())
+        rows = maker.make(chunk)
+        balance = total(rows.balances.values())
         if balance.dead_letters + balance.tombstones < len(chunk.offsets):
             return
-        letters = made.dead_letters.select(["field", "error"]).to_pylist()
+        letters = rows.dead_letters.select(["field", "error"]).to_pylist()
         reasons.update(": ".join(filter(None, each.values())) for each in letters)
     for reason, count in reasons.most_common(1):
         raise _rowless(pipeline, f"{count:,} of {reasons.total():,} are refused for {reason}")

@@ -116,8 +116,8 @@ def rows_written(run: BatchRun, table: Table, written: Written, columns: Sequenc
     parts = [rows]
     for name, files in written.routed_files.items():
         routed = load_fresh(run.connections, name) or run.tables.routed[name]
-        there = [column for column in columns if column in routed.schema().column_names]
-        parts.append(fitted(rows_of_files(routed, files, there), rows.schema))
+        existing = [column for column in columns if column in routed.schema().column_names]
+        parts.append(fitted(rows_of_files(routed, files, existing), rows.schema))
     return pa.concat_tables(parts)
 
 

@@ -135,17 +135,17 @@ def _refuse_other_keys(run: BatchRun, folded: Folded) -> None:
     """Raise ``ConfigError`` if key fields differ from the table's or the configuration's."""
     events = folded.events
     keyed = events.filter(pc.not_equal(events.column(OPERATION), TRUNCATE))
-    wanted, configured = folded.cdc.key or (), run.pipeline.mirror.key
+    key_fields, configured = folded.cdc.key or (), run.pipeline.mirror.key
     # Of the same fields in another order a text is another key.
-    is_as_configured = not configured or {*wanted} == {*configured}
-    at = first_of_others(keyed.column(ROW_ID), wanted) if is_as_configured else 0
+    is_as_configured = not configured or {*key_fields} == {*configured}
+    at = first_of_others(keyed.column(ROW_ID), key_fields) if is_as_configured else 0
     if at is not None and at < len(keyed):
         row = keyed.slice(at, 1).to_pylist()[0]
         raise fault(
             "mirror-key-changed",
             row=row[ROW_ID],
-            names=", ".join(configured or wanted) or "a text",
-            wanted=", ".join(wanted),
+            names=", ".join(configured or key_fields) or "a text",
+            wanted=", ".join(key_fields),
             **_where(run, row),
         )
 

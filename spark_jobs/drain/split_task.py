@@ -308,18 +308,18 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
                 task.fail_points.reach(
                     f"split.decode-{part.partition}:{part.offsets[0]}-{part.offsets[-1] + 1}"
                 )
-            made = task.rows.make(chunk, tally.step)
-            for partition, balance in made.balances.items():
+            rows = task.rows.make(chunk, tally.step)
+            for partition, balance in rows.balances.items():
                 tally.count(partition, balance)
-            tally.ignored = add_ignored(tally.ignored, made.ignored)
-            tally.dead_letter_phases.update(made.dead_letter_phases)
-            tally.filtered_reasons.update(made.filtered_reasons)
-            tally.unlisted = add_ignored(tally.unlisted, made.unlisted)
-            tally.native_left.update(made.native_left)
+            tally.ignored = add_ignored(tally.ignored, rows.ignored)
+            tally.dead_letter_phases.update(rows.dead_letter_phases)
+            tally.filtered_reasons.update(rows.filtered_reasons)
+            tally.unlisted = add_ignored(tally.unlisted, rows.unlisted)
+            tally.native_left.update(rows.native_left)
             with tally.step("write"):
-                rows_out.write(made.rows)
-                dead_letters_out.write(task.source.with_past(made.dead_letters, chunk))
-                routed_out.write(made.routed)
+                rows_out.write(rows.rows)
+                dead_letters_out.write(task.source.with_past(rows.dead_letters, chunk))
+                routed_out.write(rows.routed)
             task.fail_points.reach("split.after-chunk")
         with tally.step("write"):
             data_files, dead_letter_files = rows_out.close(), dead_letters_out.close()

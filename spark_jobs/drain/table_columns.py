@@ -100,7 +100,7 @@ def ensure_tables(
             catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
         )
         table = remember_routes(connections, table, pipeline.routed_tables)
-        made = partial(
+        create = partial(
             create_routed_table,
             catalog,
             own=table,
@@ -108,7 +108,7 @@ def ensure_tables(
             location=pipeline.location,
         )
         routed = {
-            name: set_sort_order(connections.open_catalog, made(name), pipeline.table_sort_by)
+            name: set_sort_order(connections.open_catalog, create(name), pipeline.table_sort_by)
             for name in pipeline.routed_tables
         }
         check_beside(table, dead_letters, routed.values(), pipeline.dead_letters.columns)
@@ -332,8 +332,8 @@ def add_routed_columns(
     for outcome in observed:
         for name, columns in outcome.lacking.items():
             needed.setdefault(name, set()).update(columns)
-    made = {name: _with_columns(connections, own, name, columns) for name, columns in needed.items()}
-    return {**routed, **made}
+    tables = {name: _with_columns(connections, own, name, columns) for name, columns in needed.items()}
+    return {**routed, **tables}
 
 
 def _with_columns(connections: Connections, own: Table, routed: str, names: set[str]) -> Table:
@@ -349,6 +349,6 @@ def _change(own: Table, routed: Table, changes: Mapping[str, Evolution | None], 
     change = changes.get(name, Evolution())
     if change is not None:
         return change
-    there, wanted = (type_text(each.schema().find_type(name)) for each in (routed, own))
+    current, required = (type_text(each.schema().find_type(name)) for each in (routed, own))
     table = ".".join(routed.name())
-    raise fault("route-column-clash", wanted=wanted, found=there, table=table, column=name)
+    raise fault("route-column-clash", wanted=required, found=current, table=table, column=name)

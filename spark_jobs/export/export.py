@@ -56,13 +56,13 @@ def export(
         raise fault("export-target.drained", by=by, topic=target)
     plan = plan_export(pipeline, connections, ranges)
     left = find_left(plan, connections, target, keep_offsets=keep_offsets)
-    there = {each.offsets.partition: each.there for each in left}
-    lacking = {p: plan.records[p] - count for p, count in there.items()}
+    present = {each.offsets.partition: each.there for each in left}
+    lacking = {p: plan.records[p] - count for p, count in present.items()}
     if not dry_run:
         make_topic(connections, target, plan.partitions)
         connections.fail_points.reach("export.after-topic")
         _produce(plan, connections, target, left, keep_offsets=keep_offsets, on_progress=on_progress)
-    return Exported(target, plan.ranges, there, lacking, plan.notes)
+    return Exported(target, plan.ranges, present, lacking, plan.notes)
 
 
 def _produce(

@@ -80,10 +80,10 @@ def plan_export(
 def _check_ranges(
     pipeline: PipelineConfig, ranges: Sequence[OffsetRange], drained: Sequence[OffsetRange]
 ) -> None:
-    there = {each.partition: each for each in drained}
+    by_partition = {each.partition: each for each in drained}
     partitions = [each.partition for each in ranges]
     for each in ranges:
-        whole = there.get(each.partition)
+        whole = by_partition.get(each.partition)
         if whole is None:
             raise fault("export-range.partition", wanted=each, pipeline=pipeline.name)
         if each.start < whole.start or each.end > whole.end:

@@ -115,16 +115,16 @@ def _find_left_of(wanted: _Wanted, reader: RangeReader, state: SourceState) -> R
     if end > wanted.end:
         what = "offsets" if wanted.keeps else "records"
         raise fault("export-target.more", end=end, what=what, number=partition, most=wanted.end, topic=target)
-    there = wanted.there(end)
-    count = min(there, _COMPARED_RECORDS)
-    first, last = wanted.records(0, count), wanted.records(there - count, count)
+    present = wanted.there(end)
+    count = min(present, _COMPARED_RECORDS)
+    first, last = wanted.records(0, count), wanted.records(present - count, count)
     if low > min(first, default=low):
         raise fault("export-target.lost", number=partition, low=low, topic=target)
-    if partition in state.undecided and end in wanted.records(there, 1):
+    if partition in state.undecided and end in wanted.records(present, 1):
         raise fault("export-target.open", number=partition, topic=target)
-    _compare(reader, target, OffsetRange(partition, low, max(first) + 1 if there > count else end), first)
+    _compare(reader, target, OffsetRange(partition, low, max(first) + 1 if present > count else end), first)
     _compare(reader, target, OffsetRange(partition, min(last, default=end), end), last)
-    return Remainder(wanted.rest(there), there, end)
+    return Remainder(wanted.rest(present), present, end)
 
 
 def _compare(reader: RangeReader, target: str, there: OffsetRange, wanted: Mapping[int, _Record]) -> None:

@@ -65,7 +65,7 @@ def _forgiving(sql: str, chunk: pa.Table) -> Evaluated:
     the record.
     """
     try:
-        made = _results({_VALUE: f"TRY(struct_pack({_VALUE} := {sql}))"}, chunk)[_VALUE].combine_chunks()
+        results = _results({_VALUE: f"TRY(struct_pack({_VALUE} := {sql}))"}, chunk)[_VALUE].combine_chunks()
     except duckdb.Error as error:
         if chunk.num_rows == 1:
             return Evaluated(pa.chunked_array([pa.nulls(1)]), {0: first_line(error)})
@@ -73,8 +73,8 @@ def _forgiving(sql: str, chunk: pa.Table) -> Evaluated:
         first, second = _forgiving(sql, chunk.slice(0, middle)), _forgiving(sql, chunk.slice(middle))
         errors = {**first.errors, **{middle + row: why for row, why in second.errors.items()}}
         return Evaluated(_joined(first.values, second.values), errors)
-    failed = np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)).tolist()
-    values = pc.struct_field(made, [0])
+    failed = np.flatnonzero(results.is_null().to_numpy(zero_copy_only=False)).tolist()
+    values = pc.struct_field(results, [0])
     return Evaluated(pa.chunked_array([values]), {row: _why(sql, chunk.slice(row, 1)) for row in failed})
 
 
@@ -97,7 +97,7 @@ def _results(expressions: Mapping[str, str], chunk: pa.Table) -> dict[str, pa.Ch
         f"{sql} AS {quoted(f'{number}')}" for number, sql in enumerate(expressions.values())
     )
     numbered = chunk.append_column(_ROW, pa.array(rows))
-    made = select(f"{selection}, {quoted(_ROW)}", numbered)
-    if not np.array_equal(made.column(_ROW).to_numpy(), rows):
+    results = select(f"{selection}, {quoted(_ROW)}", numbered)
+    if not np.array_equal(results.column(_ROW).to_numpy(), rows):
         raise AssertionError("the results are in another order than the rows")
-    return dict(zip(expressions, made.columns[:-1], strict=True))
+    return dict(zip(expressions, results.columns[:-1], strict=True))

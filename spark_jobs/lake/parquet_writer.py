@@ -294,8 +294,8 @@ def sorted_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         return rows
     keys = [key for name in columns for key in _keys(rows.column(name))]
     names = [str(number) for number in range(len(keys))]
-    wanted = [(name, "ascending", "at_start") for name in names]
-    return rows.take(pc.sort_indices(pa.Table.from_arrays(keys, names), sort_keys=wanted))
+    order = [(name, "ascending", "at_start") for name in names]
+    return rows.take(pc.sort_indices(pa.Table.from_arrays(keys, names), sort_keys=order))
 
 
 def _keys(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:

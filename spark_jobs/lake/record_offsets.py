@@ -76,8 +76,8 @@ def pending_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | N
     if pending is None:
         return None
     folder = data_location(routed)
-    there = (each for each in pending.files if is_inside(each.path, folder))
-    return replace(pending, files=_still_there(table, there))
+    files = (each for each in pending.files if is_inside(each.path, folder))
+    return replace(pending, files=_still_there(table, files))
 
 
 def _still_there(table: Table, files: Iterable[WrittenFile]) -> tuple[WrittenFile, ...]:

@@ -91,8 +91,8 @@ def snapshot_at(table: Table, moment: Moment) -> Snapshot:
     Raises ``ConfigError``: ``no-history`` on a catalog that shows the newest snapshot only,
     ``no-such-snapshot`` when it has expired or never was.
     """
-    wanted = moment.snapshot_id if moment.snapshot_id is not None else _main_at(table, moment.at_ms or 0)
-    snapshot = table.metadata.snapshot_by_id(wanted) if wanted is not None else None
+    snapshot_id = moment.snapshot_id if moment.snapshot_id is not None else _main_at(table, moment.at_ms or 0)
+    snapshot = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
     if snapshot is not None:
         return snapshot
     if not keeps_history(table):
@@ -267,12 +267,12 @@ def set_partitioning(open_catalog: Callable[[], Catalog], table: Table, partitio
     """
 
     def staged(table: Table) -> Transaction | None:
-        schema, there = table.schema(), table.spec()
-        wanted = partition_spec(schema, partition_by, there)
-        if not wanted.fields or partition_terms(schema, wanted) == partition_terms(schema, there):
+        schema, current = table.schema(), table.spec()
+        declared = partition_spec(schema, partition_by, current)
+        if not declared.fields or partition_terms(schema, declared) == partition_terms(schema, current):
             return None
         transaction = table.transaction()
-        exchange_spec(schema, there, wanted, transaction)
+        exchange_spec(schema, current, declared, transaction)
         return transaction
 
     return _changed_if_any(open_catalog, table, staged)

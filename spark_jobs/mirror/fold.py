@@ -262,8 +262,8 @@ def _at(fates: NDArray[np.int8], partitions: NDArray[np.int64], partition: int) 
 
 
 def _numbers(events: pa.Table, column: str) -> NDArray[np.int64]:
-    there = events.column(column).cast(pa.int64())
-    numbers: NDArray[np.int64] = (there.fill_null(_LEAST) if there.null_count else there).to_numpy()
+    values = events.column(column).cast(pa.int64())
+    numbers: NDArray[np.int64] = (values.fill_null(_LEAST) if values.null_count else values).to_numpy()
     return numbers
 
 
@@ -305,8 +305,10 @@ def had_by(table: Table, events: pa.Table) -> NDArray[np.bool_]:
     try:
         for task in table.scan(between).plan_files():
             for rows in rows_of_file(table.io, FileScanTask(task.file), schema, between):
-                there = rows.filter(pc.is_in(rows.column(SEQUENCE), events.column(SEQUENCE).combine_chunks()))
-                found.update(_positions_of(there))
+                candidates = rows.filter(
+                    pc.is_in(rows.column(SEQUENCE), events.column(SEQUENCE).combine_chunks())
+                )
+                found.update(_positions_of(candidates))
     except OSError as error:
         raise storage_error(error, "looking for earlier events", table=".".join(table.name())) from error
     return np.array([place in found for place in _positions_of(events)])

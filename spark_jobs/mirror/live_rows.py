@@ -207,8 +207,8 @@ def events_of(table: Table, files: Sequence[WrittenFile]) -> pa.Table:
 
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
-    there = [name for name in FOLDED_COLUMNS if name in table.schema().column_names]
-    schema = table.schema().select(*there)
+    columns = [name for name in FOLDED_COLUMNS if name in table.schema().column_names]
+    schema = table.schema().select(*columns)
     return pa.concat_tables(
         [_with_positions(no_rows(arrow_schema(schema)), 0, 0), *_parts(table, files, schema)]
     )

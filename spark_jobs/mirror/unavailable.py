@@ -66,8 +66,8 @@ def is_unavailable(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _equal(column, pa.scalar(_TEXT.encode(), kind))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        wanted = _list_placeholders(kind.value_type)
-        return np.fromiter((each in wanted for each in column.to_pylist()), bool, len(column))
+        placeholders = _list_placeholders(kind.value_type)
+        return np.fromiter((each in placeholders for each in column.to_pylist()), bool, len(column))
     return np.zeros(len(column), bool)
 
 

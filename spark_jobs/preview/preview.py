@@ -139,10 +139,10 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         notes = (f"{refused.message}. {refused.hint}", *notes)
     # What was seen has its columns by now: whatever has none gets none.
     maker, schema = plan.ended().rows(letters=_letters(pipeline)), plan.schema
-    made = [maker.make(chunk) for chunk in chunks]
-    balances: list[Mapping[int, Balance]] = [each.balances for each in made]
-    if pipeline.layout.keeps_newest and made:
-        balances = [_folded(made, plan.progress.cdc or Cdc())]
+    chunks_of_rows = [maker.make(chunk) for chunk in chunks]
+    balances: list[Mapping[int, Balance]] = [each.balances for each in chunks_of_rows]
+    if pipeline.layout.keeps_newest and chunks_of_rows:
+        balances = [_folded(chunks_of_rows, plan.progress.cdc or Cdc())]
     sources = {name: column.source for name, column in pipeline.columns.items() if column.source}
     compacted = table is None and is_compacted(connections.admin, pipeline.topic)
     sample = Sample(chunks, evidence, known_fields(schema), is_compacted=compacted)
@@ -155,16 +155,16 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         evidence=evidence,
         columns=known_fields(schema),
         added=added,
-        dead_letters=tuple(letter for each in made for letter in _dead_letters(each.dead_letters)),
-        partitioning=tuple(_partition_uses(schema, spec, [each.rows for each in made])),
-        ignored=reduce(add_ignored, (each.ignored for each in made), {}),
+        dead_letters=tuple(letter for each in chunks_of_rows for letter in _dead_letters(each.dead_letters)),
+        partitioning=tuple(_partition_uses(schema, spec, [each.rows for each in chunks_of_rows])),
+        ignored=reduce(add_ignored, (each.ignored for each in chunks_of_rows), {}),
         notes=notes,
         found=() if table is not None else recognize(sample, pipeline),
         layout=pipeline.layout,
         sources=sources,
-        made={name: _first_value(name, [each.rows for each in made]) for name in sources},
-        filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),
-        routed_tables=sum((Counter(each.routed_rows) for each in made), Counter()),
+        made={name: _first_value(name, [each.rows for each in chunks_of_rows]) for name in sources},
+        filtered_reasons=sum((Counter(each.filtered_reasons) for each in chunks_of_rows), Counter()),
+        routed_tables=sum((Counter(each.routed_rows) for each in chunks_of_rows), Counter()),
     )
 
 
@@ -218,8 +218,8 @@ def _folded(made: Sequence[ChunkRows], cdc: Cdc) -> dict[int, Balance]:
     counted: dict[int, Balance] = {}
     for partition, balance in (item for each in made for item in each.balances.items()):
         counted[partition] = counted.get(partition, Balance()) + balance
-    there = [name for name in FOLDED_COLUMNS if name in made[0].rows.column_names]
-    rows = pa.concat_tables([each.rows.select(there) for each in made])
+    columns = [name for name in FOLDED_COLUMNS if name in made[0].rows.column_names]
+    rows = pa.concat_tables([each.rows.select(columns) for each in made])
     placed = rows.append_column(FILE, pa.array(np.zeros(len(rows), np.int32)))
     return fold(placed.append_column(ROW, pa.array(np.arange(len(rows)))), cdc).balances(counted)
 

@@ -52,7 +52,7 @@ def try_storage(location: str, properties: Mapping[str, str]) -> None:
     Raises ``ConfigError`` (``storage-refused``) naming the step that failed.
     """
     folder = f"{location.rstrip('/')}/.sluice-check-{uuid.uuid4().hex}"
-    made = _missing_folders(folder, properties)
+    folders = _missing_folders(folder, properties)
     step, content, names = "open", b"", [""]
     try:
         file_io = load_file_io(dict(properties), folder)
@@ -70,7 +70,7 @@ def try_storage(location: str, properties: Mapping[str, str]) -> None:
     except Exception as error:
         raise _refused(step, location, f"{type(error).__name__}: {error}") from error
     finally:
-        for empty in made:
+        for empty in folders:
             if empty.is_dir():
                 empty.rmdir()
     if content != CONTENT:

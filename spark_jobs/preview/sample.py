@@ -119,10 +119,10 @@ def keys_as_values(chunk: Chunk) -> Chunk:
 
 
 def _named(chunk: Chunk) -> Iterator[SchemaId]:
-    there = [at for at, value in enumerate(chunk.values) if value is not None]
-    values = [chunk.values[at] or b"" for at in there]
-    headers = [chunk.headers[at] for at in there]
-    for naming in (VALUES, Naming(has_indexes=True)) if there else ():
+    present = [at for at, value in enumerate(chunk.values) if value is not None]
+    values = [chunk.values[at] or b"" for at in present]
+    headers = [chunk.headers[at] for at in present]
+    for naming in (VALUES, Naming(has_indexes=True)) if present else ():
         for key in unframe(values, headers, naming).indices:
             if key is not None and (
                 isinstance(key.schema_id.value, str) or key.schema_id.value < _END_OF_IDS

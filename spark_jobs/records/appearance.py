@@ -83,9 +83,9 @@ def frequent_reason(decoder: Decoder, chunks: Sequence[Chunk], growth: Growth = 
     """Return the most frequent reason of unreadable values; empty if it is unknown."""
     reasons: Counter[str] = Counter()
     for chunk in chunks:
-        there = chunk.take([at for at, value in enumerate(chunk.values) if value is not None])
-        if there.offsets:
-            reasons.update(bad.error for bad in decoder.decode(there, _NO_COLUMNS, growth.ended()).bad)
+        present = chunk.take([at for at, value in enumerate(chunk.values) if value is not None])
+        if present.offsets:
+            reasons.update(bad.error for bad in decoder.decode(present, _NO_COLUMNS, growth.ended()).bad)
     return reasons.most_common(1)[0][0] if reasons else ""
 
 

@@ -96,17 +96,17 @@ class SchemaDecoder:
             return Part(no_rows(columns), indices[:0], bad)
         read = schema.read(values)
         of_read = indices if read.rows is None else indices[read.rows]
-        made = project(read.table, columns, growth, converts=self.converts, retyped=self.retyped)
-        rows = of_read if made.rows is None else of_read[made.rows]
+        projected = project(read.table, columns, growth, converts=self.converts, retyped=self.retyped)
+        rows = of_read if projected.rows is None else of_read[projected.rows]
         bad = [
             BadValue(int(indices[each.index]), Phase.DECODE, each.field, each.error) for each in read.unread
         ]
         bad += [
             BadValue(int(of_read[row]), Phase.DECODE, ".".join(misfit.path) or None, misfit.message)
-            for row, misfit in made.misfits.items()
+            for row, misfit in projected.misfits.items()
         ]
         passed = {term: indices[[*at]].tolist() for term, at in read.passed.items() if at}
-        return Part(made.table, rows, bad, Counter(read.ignored) + Counter(made.ignored), passed)
+        return Part(projected.table, rows, bad, Counter(read.ignored) + Counter(projected.ignored), passed)
 
 
 @lru_cache(_MOST_LOOKED_AT)

@@ -32,10 +32,10 @@ class PlainSchemaDecoder:
             more[index] = []
             with suppress(*NO_VALUE):  # of no row, or of one that keeps it elsewhere
                 items[index] = in_column(read[index], pa.struct(columns), more[index])
-        there = [*items]
+        indices = [*items]
         every = {name: [row[name] for row in items.values()] for name in columns.names}
-        table, at = stored(every, [*range(len(there))], columns)
-        rows = [there[position] for position in at]
+        table, at = stored(every, [*range(len(indices))], columns)
+        rows = [indices[position] for position in at]
         has_more = [index for index in rows if any(map(_says_something, more[index]))]
         return Decoded(table, rows, has_more=has_more, passed=passed)
 

@@ -22,16 +22,21 @@ def with_columns(letters: pa.Table, columns: Mapping[str, LetterColumn]) -> pa.T
     expressions = {name: judge(column.sql) for name, column in columns.items()}
     rows = _inputs(letters, expressions)
     failures: defaultdict[int, list[str]] = defaultdict(list)
-    made = {}
+    columns_by_name = {}
     for name, result in evaluate({name: each.sql for name, each in expressions.items()}, rows).items():
-        made[name], misfits = placed(result.values.combine_chunks(), letters.schema.field(name).type)
+        columns_by_name[name], misfits = placed(
+            result.values.combine_chunks(), letters.schema.field(name).type
+        )
         for row, why in {**misfits, **result.errors}.items():
             failures[row].append(f"dead_letters.columns.{name}: {why}")
     if failures:
         errors = enumerate(letters.column(_ERROR).to_pylist())
-        made[_ERROR] = pa.array(["; ".join([error, *failures[row]]) for row, error in errors], pa.string())
+        columns_by_name[_ERROR] = pa.array(
+            ["; ".join([error, *failures[row]]) for row, error in errors], pa.string()
+        )
     return pa.Table.from_arrays(
-        [made.get(name, letters.column(name)) for name in letters.column_names], schema=letters.schema
+        [columns_by_name.get(name, letters.column(name)) for name in letters.column_names],
+        schema=letters.schema,
     )
 
 

@@ -288,11 +288,11 @@ class Shaping:
     @cached_property
     def first_pass(self) -> dict[str, Expression]:
         """The columns' expressions, and row expressions that use no computed column."""
-        made = {name.lower() for name, column in self.columns.items() if column.is_computed}
+        computed = {name.lower() for name, column in self.columns.items() if column.is_computed}
         return self.expressions | {
             name: each
             for name, each in self.of_rows.items()
-            if not any(used.lower() in made for used in each.names)
+            if not any(used.lower() in computed for used in each.names)
         }
 
     def is_text(self, name: str) -> bool:

@@ -23,18 +23,18 @@ _WITH_DECIMALS = json.JSONDecoder(parse_float=Decimal)
 
 def texts(values: Sequence[bytes], names: Sequence[str]) -> dict[str, pa.Array]:
     """Return fields as text: strings unchanged, other values as JSON, null if absent."""
-    made: dict[str, list[str | None]] = {name: [] for name in names}
+    texts_by_name: dict[str, list[str | None]] = {name: [] for name in names}
     for value in values:
         try:
             record = orjson.loads(value)
         except orjson.JSONDecodeError:  # a number past all doubles
             record = parse_object(value)
-        for name, column in made.items():
+        for name, column in texts_by_name.items():
             field = record.get(name)
             if not (field is None or type(field) is str):  # with its numbers as they are written
                 field = str(field) if type(field) is int else json_text(parse_object(value)[name])
             column.append(field)
-    return {name: pa.array(column, pa.string()) for name, column in made.items()}
+    return {name: pa.array(column, pa.string()) for name, column in texts_by_name.items()}
 
 
 def along(path: str, values: Sequence[bytes], kind: pa.DataType) -> tuple[pa.Array, Misfits]:

@@ -81,10 +81,12 @@ def refit_by_schema(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_nested(every.type):
         return _retyped(every, kind)
     table, columns = pa.table({_ALONE: every}), pa.schema([(_ALONE, kind)])
-    made = _projected(table, columns, GROWTH, {_ALONE: _all_retyped})
-    place = {row: at for at, row in enumerate(range(len(every)) if made.rows is None else made.rows)}
-    taken = pa.array([place.get(row) for row in range(len(every))], pa.int64())
-    return one_array(made.table.column(_ALONE).take(taken))
+    projected = _projected(table, columns, GROWTH, {_ALONE: _all_retyped})
+    place = {
+        row: at for at, row in enumerate(range(len(every)) if projected.rows is None else projected.rows)
+    }
+    rows_of_records = pa.array([place.get(row) for row in range(len(every))], pa.int64())
+    return one_array(projected.table.column(_ALONE).take(rows_of_records))
 
 
 def _are_plain_alike(have: Sequence[pa.DataType], columns: Sequence[pa.DataType]) -> bool:
@@ -133,8 +135,8 @@ def _convert(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     if have == kind:
         # The same but for the ids of nested fields, which Arrow keeps beside their types.
         return values if not pa.types.is_nested(kind) else values.cast(kind)
-    made = remade(values, kind, partial(_named, leaf=leaf))
-    return leaf(values, kind) if made is None else made
+    converted = remade(values, kind, partial(_named, leaf=leaf))
+    return leaf(values, kind) if converted is None else converted
 
 
 def _exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -169,9 +171,9 @@ def _retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _all_retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_nested(values.type) or (made := _retyped(values, kind)).null_count > values.null_count:
+    if pa.types.is_nested(values.type) or (retyped := _retyped(values, kind)).null_count > values.null_count:
         raise _misfit(values.type, kind)
-    return made
+    return retyped
 
 
 def _as_by_source(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -179,11 +181,11 @@ def _as_by_source(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(values), kind)
     if not may_be_cast(values.type, kind):
         raise _misfit(values.type, kind)
-    made = _retyped(values, kind)
-    lost = pc.indices_nonzero(pc.and_(made.is_null(), values.is_valid()))
+    retyped = _retyped(values, kind)
+    lost = pc.indices_nonzero(pc.and_(retyped.is_null(), values.is_valid()))
     if len(lost):
         raise _misfit(values.type, kind, f": {shorten(str(values[lost[0].as_py()]), _MOST_SHOWN)}")
-    return made
+    return retyped
 
 
 def _misfit(have: pa.DataType, kind: pa.DataType, why: str = "") -> MisfitError:

@@ -80,8 +80,8 @@ def format_of(
     )
     if cdc is not None and takes_all_but is not None:  # made anew it may be of another source
         cdc = replace(cdc, source=None)
-    made: Format = pipeline.layout.rows(pipeline, schemas, rules, table, bound=bound or {}, cdc=cdc)
-    return made
+    record_format: Format = pipeline.layout.rows(pipeline, schemas, rules, table, bound=bound or {}, cdc=cdc)
+    return record_format
 
 
 def types_of_newest(
@@ -183,11 +183,11 @@ class ReadingPlan:
     @cached_property
     def format(self) -> Format:
         """The records' format: decoders and the source of columns."""
-        made = partial(format_of, self.pipeline, self.known, takes_all_but=self.takes_all_but)
+        build = partial(format_of, self.pipeline, self.known, takes_all_but=self.takes_all_but)
         if not self.schema.fields:
-            return made()
+            return build()
         retyped = frozenset(each.column for each in self.progress.kept_columns)
-        return made(self.schema, self.progress.columns, cdc=self.progress.cdc, retyped=retyped)
+        return build(self.schema, self.progress.columns, cdc=self.progress.cdc, retyped=retyped)
 
     @cached_property
     def columns(self) -> pa.Schema:

@@ -101,8 +101,8 @@ def dead_letter_table(
         FIRST_FAILED_AT: columns[INGESTED_AT],
         FAILURES: pa.repeat(pa.scalar(1, pa.int32()), len(bad)),
     }
-    made = [columns.get(field.name, pa.nulls(len(bad), field.type)) for field in schema]
-    return pa.Table.from_arrays(made, schema=schema)
+    arrays = [columns.get(field.name, pa.nulls(len(bad), field.type)) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:

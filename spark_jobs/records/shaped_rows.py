@@ -143,8 +143,8 @@ class _Rows:
         fields, paths = dict[str, pa.Array](), dict[str, pa.Array]()
         for name, column in self.shaping.columns.items():
             if column.sql is None:
-                made, misfits = self._of_field(name, column, self.schema.field(name).type)
-                (fields if column.jmespath is None else paths)[name] = made
+                column_values, misfits = self._of_field(name, column, self.schema.field(name).type)
+                (fields if column.jmespath is None else paths)[name] = column_values
                 self._note(name, misfits)
         return fields, paths
 

@@ -128,11 +128,11 @@ def cut_into_batches(ranges: Iterable[OffsetRange], max_records: int) -> Iterato
     while waiting:
         first = {r.partition: r for r in reversed(waiting)}
         takes = water_fill({p: len(r) for p, r in first.items()}, max(1, max_records))
-        taken = {p: OffsetRange(p, r.start, r.start + takes[p]) for p, r in first.items() if takes[p]}
-        yield OffsetRanges.of(taken.values())
+        batch = {p: OffsetRange(p, r.start, r.start + takes[p]) for p, r in first.items() if takes[p]}
+        yield OffsetRanges.of(batch.values())
         left = [
-            OffsetRange(r.partition, taken[r.partition].end, r.end)
-            if r.partition in taken and first[r.partition] is r
+            OffsetRange(r.partition, batch[r.partition].end, r.end)
+            if r.partition in batch and first[r.partition] is r
             else r
             for r in waiting
         ]

@@ -40,8 +40,8 @@ class TrialRows:
 
     def make(self, chunk: Chunk) -> ChunkRows:
         """Return the chunk as rows of the schema, after adding columns for new fields."""
-        made, self._plan = self._plan.make(chunk, ReadingPlan.rows, self._evolved)
-        return made
+        rows, self._plan = self._plan.make(chunk, ReadingPlan.rows, self._evolved)
+        return rows
 
     def _evolved(self, plan: ReadingPlan, evidence: Evidence) -> ReadingPlan:
         lacks, _ = plan.lacks(self._specs, evidence)
@@ -97,9 +97,9 @@ def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Sele
     for part in plan.batches(pipeline.max_batch_records):
         letters = whole_dead_letters(dead_letters, Coordinates.of_rows(part), progress_of(table).generation)
         for first in range(0, len(letters), CHUNK_DEAD_LETTERS):
-            made = rows.make(chunk_of_dead_letters(letters.slice(first, CHUNK_DEAD_LETTERS)))
-            routed = sum(rows.num_rows for rows in made.routed.values())
-            found.add(made.rows.num_rows + routed, made.dead_letters)
-            found.filtered.update(made.filtered_reasons)
-            found.failing.update(made.dead_letter_phases)
+            chunk_rows = rows.make(chunk_of_dead_letters(letters.slice(first, CHUNK_DEAD_LETTERS)))
+            routed = sum(rows.num_rows for rows in chunk_rows.routed.values())
+            found.add(chunk_rows.rows.num_rows + routed, chunk_rows.dead_letters)
+            found.filtered.update(chunk_rows.filtered_reasons)
+            found.failing.update(chunk_rows.dead_letter_phases)
     return found

@@ -47,8 +47,8 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
 
     def change(table: Table) -> tuple[Change, Progress]:
         _terms(pipeline, table)
-        wanted = partition_spec(table.schema(), pipeline.table_partition_by, table.spec())
-        return partial(exchange_spec, table.schema(), table.spec(), wanted), progress_of(table)
+        declared = partition_spec(table.schema(), pipeline.table_partition_by, table.spec())
+        return partial(exchange_spec, table.schema(), table.spec(), declared), progress_of(table)
 
     batch = batch_of_act(pipeline.name, table, connections, REPARTITION)
     intent = TableChange(batch, change, summary_of_act(connections, reason))
@@ -58,8 +58,8 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
 def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the terms before and after; raises ``ConfigError`` if they are equal."""
     schema = table.schema()
-    wanted = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, table.spec()))
-    there = partition_terms(schema, table.spec())
-    if wanted == there:
-        raise fault("cannot-repartition.same", found=", ".join(there) or "nothing", **pipeline.where)
-    return there, wanted
+    after = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, table.spec()))
+    before = partition_terms(schema, table.spec())
+    if after == before:
+        raise fault("cannot-repartition.same", found=", ".join(before) or "nothing", **pipeline.where)
+    return before, after

@@ -73,8 +73,8 @@ def _refuse_partitioned(pipeline: PipelineConfig, table: Table, column: str, typ
 
 def _can_hold_any(pipeline: PipelineConfig, table: Table, column: str, type_name: str) -> bool:
     """True if the type can hold some values of the column, or of one of its former types."""
-    (made,) = arrow_schema(Schema(NestedField(1, column, declared_type(type_name), required=False)))
-    after = shaping_of(pipeline).decoded_field(made).type
+    (field,) = arrow_schema(Schema(NestedField(1, column, declared_type(type_name), required=False)))
+    after = shaping_of(pipeline).decoded_field(field).type
     had = [each.kept for each in progress_of(table).kept_columns if each.column == column]
     is_tried = pipeline.value.format is ValueFormat.JSON  # value by value
     return is_tried or any(

@@ -177,8 +177,8 @@ def remade(
 
 def project(array: pa.Array, wanted: pa.DataType, key: Callable[[pa.Field], object] = field_id) -> pa.Array:
     """Return the values as ``wanted``: fields are found by ``key``, missing ones are null."""
-    made = remade(array, wanted, lambda inside, kind, _: project(inside, kind, key), key)
-    return array.cast(wanted) if made is None else made
+    projected = remade(array, wanted, lambda inside, kind, _: project(inside, kind, key), key)
+    return array.cast(wanted) if projected is None else projected
 
 
 def renamed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -231,10 +231,10 @@ def lacking(own: Schema, routed: Schema) -> dict[str, Evolution | None]:
 
     None where nothing does: a column of the name is there, of a type that does not hold these values.
     """
-    there = {field.name: field.field_type for field in routed.fields}
+    existing = {field.name: field.field_type for field in routed.fields}
     found = {
         field.name: changes_to(
-            there.get(field.name), field.field_type, (field.name,), field.doc, may_be_wider=True
+            existing.get(field.name), field.field_type, (field.name,), field.doc, may_be_wider=True
         )
         for field in own.fields
     }
@@ -301,8 +301,8 @@ def free_evolution(
     lacks, notes = columns.evolution(Schema(*called), bound, evidence)
     held = reserved_names(schema, specs) | names.keys()
     new = {path[0] for path, _, _ in lacks.additions if len(path) == 1}
-    taken = {name.lower() for name in (*schema.column_names, *held, *new, *RESERVED_COLUMNS)}
-    freed = {name: free_name(name, taken) for name in sorted(new & held)}
+    reserved = {name.lower() for name in (*schema.column_names, *held, *new, *RESERVED_COLUMNS)}
+    freed = {name: free_name(name, reserved) for name in sorted(new & held)}
     if not names and not freed:
         return lacks, notes
     column_of = {field: column for column, field in names.items()} | freed

@@ -112,8 +112,8 @@ def _find(schema: Schema, term: PartitionTerm) -> NestedField:
     try:
         return schema.find_field(term.column)
     except ValueError as error:
-        there = (name for name in schema.column_names if not name.startswith(f"{HEADERS}."))
-        raise fault("partition-column", name=term.column, found=", ".join(there), term=term) from error
+        columns = (name for name in schema.column_names if not name.startswith(f"{HEADERS}."))
+        raise fault("partition-column", name=term.column, found=", ".join(columns), term=term) from error
 
 
 def _free_name(term: PartitionTerm, taken: set[str]) -> str:
@@ -163,15 +163,15 @@ def sort_order(schema: Schema, sort_by: Sequence[str] = ()) -> SortOrder:
 
 def columns_to_come(schema: Schema, sort_by: Sequence[str]) -> tuple[str, ...]:
     """Return the sort columns that the table does not have yet."""
-    there = {field.name for field in schema.fields}
-    return tuple(name for name in sort_by if name not in there)
+    existing = {field.name for field in schema.fields}
+    return tuple(name for name in sort_by if name not in existing)
 
 
 def order_to_set(schema: Schema, there: SortOrder, sort_by: Sequence[str]) -> SortOrder | None:
     """Return the order to set on a table; None if it has it, or has another's and none is configured."""
-    wanted = sort_order(schema, sort_by)
-    is_as_wanted = list(there.fields) == list(wanted.fields)
-    return None if is_as_wanted or not (sort_by or _is_ours(schema, there)) else wanted
+    declared = sort_order(schema, sort_by)
+    is_as_wanted = list(there.fields) == list(declared.fields)
+    return None if is_as_wanted or not (sort_by or _is_ours(schema, there)) else declared
 
 
 def ordered_by(schema: Schema, order: SortOrder) -> tuple[str, ...]:
@@ -227,9 +227,9 @@ def check_declared(pipeline: PipelineConfig, table: Table, *, takes_types: bool 
     """
     refuse_newer_format(table)
     name = ".".join(table.name())
-    there = progress_from_properties(table.properties, table=name).table_layout
-    if there != pipeline.layout:
-        raise fault("column-clash.layout", found=there, layout=pipeline.layout, **pipeline.where)
+    layout = progress_from_properties(table.properties, table=name).table_layout
+    if layout != pipeline.layout:
+        raise fault("column-clash.layout", found=layout, layout=pipeline.layout, **pipeline.where)
     passed_over = unlike_declared(pipeline, table.schema()) if takes_types else {}
     check_columns(
         table,
@@ -254,9 +254,11 @@ def refuse_newer_format(table: Table) -> None:
 
 def unlike_declared(pipeline: PipelineConfig, schema: Schema) -> dict[str, IcebergType]:
     """Return the declared types of columns that have another type and cannot be widened to it."""
-    there = {field.name: field.field_type for field in schema.fields}
-    declared = {name: declared_type(text) for name, text in pipeline.declared.items() if name in there}
-    return {name: kind for name, kind in declared.items() if widenings_to(there[name], kind, (name,)) is None}
+    existing = {field.name: field.field_type for field in schema.fields}
+    declared = {name: declared_type(text) for name, text in pipeline.declared.items() if name in existing}
+    return {
+        name: kind for name, kind in declared.items() if widenings_to(existing[name], kind, (name,)) is None
+    }
 
 
 def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
@@ -285,15 +287,15 @@ def dead_letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution
     """
     missing = []
     for name, column in pipeline.dead_letters.columns.items():
-        there = schema.find_field(name).field_type if name in schema.column_names else None
+        current = schema.find_field(name).field_type if name in schema.column_names else None
         kind = declared_type(column.type)
-        if there is None:
+        if current is None:
             missing.append(((name,), kind, None))
-        elif type_text(there) != type_text(kind):
+        elif type_text(current) != type_text(kind):
             raise fault(
                 "column-clash.dead-letters",
                 name=name,
-                found=type_text(there),
+                found=type_text(current),
                 type=type_text(kind),
                 pipeline=pipeline.name,
                 table=pipeline.dead_letter_table,
@@ -330,11 +332,11 @@ def sort_note(pipeline: PipelineConfig, schema: Schema) -> str | None:
 
 def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
     schema, spec = table.schema(), table.spec()
-    wanted = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, spec))
-    there = partition_terms(schema, spec)
-    if wanted == there:
+    declared = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by, spec))
+    current = partition_terms(schema, spec)
+    if declared == current:
         return None
-    note = f"partitioned by {', '.join(there) or 'nothing'}, declared {', '.join(wanted) or 'nothing'}"
+    note = f"partitioned by {', '.join(current) or 'nothing'}, declared {', '.join(declared) or 'nothing'}"
     can_change = "repartition" not in pipeline.layout.refused
     return f"{note}: {mends.act('repartition', pipeline.name)}" if can_change else note
 

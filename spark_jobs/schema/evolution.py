@@ -112,8 +112,8 @@ def moved(bound: ColumnMap, before: NestedField, after: NestedField) -> ColumnMa
     for identity, kinds in bound.items():
         for kind, columns in kinds.items():
             places = (ids.get(column, column) for column in columns)
-            there = tuple(dict.fromkeys(place for place in places if place is not None))
-            kept.setdefault(identity, {}).update({kind: there} if there else {})
+            places_left = tuple(dict.fromkeys(place for place in places if place is not None))
+            kept.setdefault(identity, {}).update({kind: places_left} if places_left else {})
     return kept
 
 

@@ -121,16 +121,16 @@ def check_columns(
     ours = with_metadata_columns(Schema(), key_is_binary=key_is_binary)
     expected = {name: ours.find_type(name) for name in METADATA_COLUMNS}
     expected |= {name: declared_type(text) for name, text in declared.items()}
-    there = {field.name: field.field_type for field in table.schema().fields}
+    existing = {field.name: field.field_type for field in table.schema().fields}
     for name, kind in expected.items():
-        if name in METADATA_COLUMNS and name not in there:
+        if name in METADATA_COLUMNS and name not in existing:
             raise fault("column-clash.missing", name=name, type=type_text(kind), table=".".join(table.name()))
-        changes = widenings_to(there[name], kind, (name,)) if name in there else {}
+        changes = widenings_to(existing[name], kind, (name,)) if name in existing else {}
         if changes is None or (changes and name in METADATA_COLUMNS):
             raise fault(
                 layout.clash if name in declared else "column-clash",
                 name=name,
-                found=type_text(there[name]),
+                found=type_text(existing[name]),
                 type=type_text(kind),
                 owner=pipeline,
                 table=".".join(table.name()),

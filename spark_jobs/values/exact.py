@@ -81,18 +81,18 @@ def from_epoch(values: pa.Array, unit_us: int, kind: pa.DataType) -> tuple[pa.Ar
     lowest, highest = bounds(kind)
     if pa.types.is_timestamp(kind):
         with suppress(pa.ArrowInvalid):
-            made = pc.multiply_checked(values, unit_us).cast(kind)
-            if is_certain(made):
-                return made, {}
+            times = pc.multiply_checked(values, unit_us).cast(kind)
+            if is_certain(times):
+                return times, {}
 
     def read(number: int) -> int:
-        made, rest = divmod(number * unit_us, per)
-        if rest or not lowest <= made <= highest:
+        times, rest = divmod(number * unit_us, per)
+        if rest or not lowest <= times <= highest:
             raise MisfitError(_unfit(number, kind))
-        return made
+        return times
 
-    made, misfits = column_read(values.to_pylist(), stored, read)
-    return made.cast(kind), misfits
+    times, misfits = column_read(values.to_pylist(), stored, read)
+    return times.cast(kind), misfits
 
 
 def formed(values: pa.Array, column: ColumnSettings, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
@@ -108,17 +108,17 @@ def column_read(
     values: Iterable[Any], kind: pa.DataType, read: Callable[[Any], Any]
 ) -> tuple[pa.Array, Misfits]:
     """Return the result of ``read`` for each value, null for None and for ``MisfitError``."""
-    made: list[Any] = []
+    items: list[Any] = []
     misfits: Misfits = {}
     for row, value in enumerate(values):
         try:
-            made.append(None if value is None else read(value))
+            items.append(None if value is None else read(value))
         except MisfitError as misfit:
-            made.append(None)
+            items.append(None)
             misfits[row] = (
                 misfit.message if len(misfit.path) < 1 else f"{'.'.join(misfit.path)}: {misfit.message}"
             )
-    return column_of(made, kind), misfits
+    return column_of(items, kind), misfits
 
 
 def _at_once(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -130,8 +130,8 @@ def _at_once(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
     )
     if is_read:
         with suppress(pa.ArrowInvalid):
-            made = values.cast(kind)
-            return made if is_certain(made) else None
+            converted = values.cast(kind)
+            return converted if is_certain(converted) else None
     return None
 
 
@@ -145,12 +145,12 @@ def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
         every = values.cast(pa.decimal128(38, kind.scale if scale else 0))
         # Without room for more digits behind the point it makes another number.
         is_looked_at = kind.scale > scale
-    made = every.cast(kind)
-    if is_looked_at and not made.cast(values.type).equals(values):
+    converted = every.cast(kind)
+    if is_looked_at and not converted.cast(values.type).equals(values):
         raise pa.ArrowInvalid("it is another value there")
-    if pa.types.is_temporal(kind) and not is_certain(made):
+    if pa.types.is_temporal(kind) and not is_certain(converted):
         raise pa.ArrowInvalid("outside the years 1 to 9999")
-    return made
+    return converted
 
 
 def _python_value(value: pa.Scalar) -> Any:

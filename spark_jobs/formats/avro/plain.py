@@ -43,9 +43,9 @@ class Cursor:
             raise UnreadableValueError(
                 "a length below zero" if size < 0 else f"the value ends where {size:,} bytes should follow"
             )
-        taken = self.data[self.at : end]
+        piece = self.data[self.at : end]
         self.at = end
-        return taken
+        return piece
 
     def long(self) -> int:
         """Return the next integer."""

@@ -170,10 +170,10 @@ def _after_blanks(text: str, at: int) -> int:
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object's members; raises ``ValueError`` if a name is repeated."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a name is there twice")
-    return made
+    return members
 
 
 def refuse(text: str) -> NoReturn:

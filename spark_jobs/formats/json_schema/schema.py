@@ -37,8 +37,8 @@ class JsonSchema(ParsedOnce):
 
     def readers(self) -> Readers:
         """See ``ParsedOnce``."""
-        made = _Reader(self)
-        return Readers(made.columns, made.read, made.plain.read)
+        reader = _Reader(self)
+        return Readers(reader.columns, reader.read, reader.plain.read)
 
 
 def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:

@@ -177,8 +177,8 @@ def _numbers(data: pa.Buffer, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
 
 def signed(numbers: np.ndarray) -> np.ndarray:
     """Return zigzag-decoded numbers: 0, -1, 1, -2, and so on."""
-    made: np.ndarray = ((numbers >> _ONE) ^ -(numbers & _ONE)).view(np.int64)
-    return made
+    decoded: np.ndarray = ((numbers >> _ONE) ^ -(numbers & _ONE)).view(np.int64)
+    return decoded
 
 
 class Presence:
@@ -239,10 +239,10 @@ class BlockReader:
         columns_of = self.take(lanes)
         is_sure = lanes.is_sure
         while True:
-            there = np.flatnonzero(is_sure)
-            arrays = columns_of(Rows(values.data, is_sure, there, there), self.columns)
+            sure = np.flatnonzero(is_sure)
+            arrays = columns_of(Rows(values.data, is_sure, sure, sure), self.columns)
             # What no column holds is known when columns are made: again without it, once.
-            if is_sure[there].all():
+            if is_sure[sure].all():
                 return pa.Table.from_arrays(arrays, schema=self.columns), is_sure
 
 
@@ -344,10 +344,10 @@ class Rows:
         is_list = self.values >= 0
         place[self.values[is_list]] = np.flatnonzero(is_list)
         of_row = place[every]
-        wanted = np.flatnonzero(of_row >= 0)
-        of_row = of_row[wanted]
+        present = np.flatnonzero(of_row >= 0)
+        of_row = of_row[present]
         is_ordered = (of_row[1:] >= of_row[:-1]).all()
-        ordered = wanted if is_ordered else wanted[np.argsort(of_row, kind="stable")]
+        ordered = present if is_ordered else present[np.argsort(of_row, kind="stable")]
         counts = np.bincount(of_row, minlength=len(self.values))
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         return pa.array(offsets), self.of(ordered, np.repeat(self.lanes, counts))

@@ -334,8 +334,8 @@ class _Wrapped(_Inside):
         super().__init__([Field("value", replace(leaf, is_wrapped=False), number=1)])
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:  # noqa: ARG002
-        (made,) = self.message.columns(rows, [pa.field("value", target)])
-        return made
+        (converted,) = self.message.columns(rows, [pa.field("value", target)])
+        return converted
 
 
 class _Moment(_Inside):

@@ -68,11 +68,11 @@ def _imported(
     """Return the well-known files that these files import, directly or not."""
     names = {name for text in texts.values() for name in _IMPORT.findall(text)}
     names.update(name for file in files.values() for name in file.dependency)
-    wanted = sorted(
+    well_known = sorted(
         name for name in names - texts.keys() - files.keys() if _well_known_file(name) is not None
     )
     seen: set[str] = set()
-    return {file.name: file for name in wanted for file in _in_order(name, {}, seen)}
+    return {file.name: file for name in well_known for file in _in_order(name, {}, seen)}
 
 
 def _compile(texts: dict[str, str], known: Iterable[FileDescriptorProto]) -> Iterator[FileDescriptorProto]:

@@ -118,15 +118,18 @@ class _Reading:
             case Leaf():
                 if isinstance(item, Parsed):
                     self._count_unknown(item, numbers, is_deep=kind.kind is Kind.JSON)
-                made = leaf(item.value if kind.is_wrapped else item, kind, path)
-                return json.loads(made) if self._in_json and kind.kind is Kind.JSON else made
+                item_value = leaf(item.value if kind.is_wrapped else item, kind, path)
+                return json.loads(item_value) if self._in_json and kind.kind is Kind.JSON else item_value
             case Array(element):
                 here, known = (*path, "element"), (*numbers, "element")
                 return [self._item(each, element, here, known) for each in item]
             case Map(inner, key):
                 here, known = (*path, "value"), (*numbers, "value")
                 names = {leaf(name, key, (*path, "key")): name for name in item}
-                pairs = [(made, self._item(item[names[made]], inner, here, known)) for made in sorted(names)]
+                pairs = [
+                    (item_value, self._item(item[names[item_value]], inner, here, known))
+                    for item_value in sorted(names)
+                ]
                 return {str(name): each for name, each in pairs} if self._in_json else pairs
             case Record(fields):
                 return self.fields(item, fields, path, numbers)

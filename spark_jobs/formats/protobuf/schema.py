@@ -76,8 +76,8 @@ def _at(file: FileDescriptorProto, indexes: Sequence[int]) -> str:
 
 
 def _named(file: FileDescriptorProto, message: str | None) -> str:
-    there = _messages(file)
-    found = [name for name in there if message is None or name == message or name.endswith(f".{message}")]
+    messages = _messages(file)
+    found = [name for name in messages if message is None or name == message or name.endswith(f".{message}")]
     if len(found) != 1:
         raise _no_message(file, f"no single message {message}" if message else "more than one message")
     return found[0]

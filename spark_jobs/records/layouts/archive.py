@@ -89,11 +89,11 @@ class ArchiveDecoder:
         """
         growth = growth if growth.room else replace(growth, new_fields=NewFields.IGNORE)
         packed, raw = PackedValues.beside_column(records.values)
-        there = _present_rows(raw)
-        is_whole = len(there) == len(packed)
-        named = Encoded(records, there, packed if is_whole else packed.take(np.array(there, np.intp)))
+        present = _present_rows(raw)
+        is_whole = len(present) == len(packed)
+        named = Encoded(records, present, packed if is_whole else packed.take(np.array(present, np.intp)))
         is_packed = isinstance(self.values, SchemaDecoder)  # which would pack them once more
-        encoded = named if is_packed else Encoded.values(records, None if is_whole else there)
+        encoded = named if is_packed else Encoded.values(records, None if is_whole else present)
         values = self.values.read(encoded, _inner(columns), growth)
         raw_keys = pa.array(records.keys, pa.binary())
         of_keys = Encoded.keys(records, _present_rows(raw_keys) if self.keys else ())
@@ -136,9 +136,9 @@ class PlainArchiveDecoder:
         if self.keys is not None:
             keys = _parts_by_record(self.keys.read(of_keys, _key_fields(columns)), of_keys)
         value = _value(raw, _schema_ids(self.schemas, named), values, columns)
-        made = {VALUE: value, KEY: _key(raw_keys, keys, columns), KAFKA_KEY: raw_keys}
+        columns_by_name = {VALUE: value, KEY: _key(raw_keys, keys, columns), KAFKA_KEY: raw_keys}
         every = [*range(len(records.offsets))]
-        return Decoded(_rows(records, columns, made), every, of_kafka=True)
+        return Decoded(_rows(records, columns, columns_by_name), every, of_kafka=True)
 
 
 def _present_rows(items: pa.Array) -> Sequence[int]:

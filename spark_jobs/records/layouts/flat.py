@@ -79,10 +79,10 @@ class JsonDecoder:
 
 
 def _observe_part(records: Chunk, max_fields: int) -> Evidence:
-    there = None
+    present = None
     if None in records.values:
-        there = [index for index, value in enumerate(records.values) if value is not None]
-    values, offsets = cast("Sequence[bytes]", pick(records.values, there)), pick(records.offsets, there)
+        present = [index for index, value in enumerate(records.values) if value is not None]
+    values, offsets = cast("Sequence[bytes]", pick(records.values, present)), pick(records.offsets, present)
     return observe(values, partition=records.partition, offsets=offsets, max_fields=max_fields)
 
 
@@ -190,8 +190,8 @@ class PlainFlatDecoder:
             more = {keyed[at] for at in read.has_more}.union(plain.has_more)
             right = [at for at, row in enumerate(plain.indices) if records.keys[row] is None or row in place]
             plain = replace(plain, has_more=[*more]).only(right)
-            taken = pa.array([place.get(row) for row in plain.indices], pa.int64())
-            made = {name: read.table.column(name).take(taken) for name in own.names}
+            rows_of_records = pa.array([place.get(row) for row in plain.indices], pa.int64())
+            made = {name: read.table.column(name).take(rows_of_records) for name in own.names}
             plain = plain.beside(made, pa.schema([*others, *own]))
         return with_keys_and_headers(plain, records, columns)
 
@@ -220,7 +220,9 @@ def _with_keys(rows: Decoded, keys: Decoded, keyed: Sequence[int], own: pa.Schem
         return rows
     rows = rows.without([bad.of_key(keyed[bad.index]) for bad in keys.bad]) if keys.bad else rows
     place = {keyed[index]: position for position, index in enumerate(keys.indices)}
-    taken = pa.array([place.get(row) for row in rows.indices], pa.int64())
-    made = {field.name: keys.table.column(field.name).take(taken).combine_chunks() for field in own}
+    rows_of_records = pa.array([place.get(row) for row in rows.indices], pa.int64())
+    key_columns = {
+        field.name: keys.table.column(field.name).take(rows_of_records).combine_chunks() for field in own
+    }
     rows = replace(rows, ignored=Counter(rows.ignored) + Counter(keys.ignored))
-    return rows.beside(made, pa.schema([*rows.table.schema, *own]))
+    return rows.beside(key_columns, pa.schema([*rows.table.schema, *own]))
