@@ -125,7 +125,7 @@ def lint(environment: Mapping[str, str]) -> int:
         print(f"lint: {check}", flush=True)
         if subprocess.run(check.split(), cwd=ROOT, env=environment, check=False).returncode:
             failed.append(check)
-    print(f"lint: {', '.join(failed)} failed" if failed else "lint: all is well", flush=True)
+    print(f"lint: {', '.join(failed)} failed" if failed else "lint: all checks passed", flush=True)
     return 1 if failed else 0
 
 

@@ -19,7 +19,7 @@ def _one_a_partition(_: click.Context, __: click.Parameter, ranges: tuple[Offset
     try:
         return OffsetRanges.of(ranges)
     except ValueError as error:
-        raise click.UsageError("one range a partition") from error
+        raise click.UsageError("give one range per partition") from error
 
 
 _RANGE = Read("range", _range, "not P:START-END, like 0:17-18 (END is not skipped)")
