@@ -34,7 +34,10 @@ def test_a_redrive_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
     assert dry.returncode == 0, dry.stderr
     told = json.loads(dry.stdout.splitlines()[-1])
     assert (told["rows"], told["failing"], told["filtered"]) == (3, {"transform": 3}, {})
-    assert "of 6 dead letters would become rows 3, fail again 3 (transform 3), be filtered 0\n" in dry.stdout
+    assert (
+        "6 dead letters: 3 would become rows, 3 would fail again (transform 3), 0 would be filtered\n"
+        in dry.stdout
+    )
     assert "  0:10 (transform) " in dry.stdout
     assert progress(lab).redrives == 0
 
@@ -46,4 +49,4 @@ def test_a_redrive_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
     shown = sluice("history", "orders", "--kind", "redrive", "--json", **environment)
     assert '"reason":"test"' in shown.stdout, shown.stderr
     again = sluice("redrive", "orders", "--field", "nothing", "--reason", "test", **environment)
-    assert "sent 0 dead letters again in 0 commits" in again.stdout, again.stderr
+    assert "redrove 0 dead letters in 0 commits" in again.stdout, again.stderr
