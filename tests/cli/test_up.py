@@ -353,7 +353,7 @@ def test_what_lost_its_usual_port_to_another_is_served_elsewhere(
                 time.sleep(0.05)
             servers.mend()
             moved = servers.beside["metrics"].url
-            assert f"metrics are at {moved}" in capsys.readouterr().out
+            assert f"restarted at {moved}: " in capsys.readouterr().out
             port = urlsplit(moved).port or 0
             servers.processes["metrics"].wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
     finally:

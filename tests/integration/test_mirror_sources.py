@@ -192,7 +192,7 @@ def test_a_mirror_of_before_takes_the_first_source_that_it_meets_and_says_so_onc
         for lsn in (510, 520):
             new_lab.produce(lab, [event("u", 1, lsn)])
             lab.drain()
-    said = [each.message for each in caplog.records if "from now on" in each.message]
+    said = [each.message for each in caplog.records if "now accepts only" in each.message]
     assert len(said) == 1
     assert OWN in said[0]
     assert progress(lab).format_version == 5
