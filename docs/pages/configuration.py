@@ -222,10 +222,30 @@ the warehouse is the folder `lake`, both in the state folder.
 |---|---|
 | SQLite, local disk | the default |
 | Postgres | `type: sql`, `uri: postgresql://user:${PASSWORD}@host/database`, and `extras: [postgres]` |
-| Iceberg REST | `type: rest`, `uri: https://host`; tested with Iceberg's reference server and Nessie |
-| Polaris, Lakekeeper, other REST servers | as REST; not tested |
+| Iceberg REST | `type: rest`, `uri: https://host`; tested with Iceberg's reference server |
+| Nessie | `type: rest`, `uri: http://nessie:19120/iceberg`; it keeps no history to roll back to |
+| Polaris, Lakekeeper, Unity, other REST servers | as REST; not tested |
 | Glue | not tested; its driver is not installed |
 | Hive Metastore | refused: it truncates long properties |
+
+A REST catalog with a login, and tables on S3:
+
+```yaml
+catalog:
+  type: rest
+  uri: https://catalog.example.com
+  warehouse: s3://bucket/lake                        # or the server's name of a warehouse
+  credential: "${CLIENT_ID}:${CLIENT_SECRET}"        # or token: "${TOKEN}"
+  oauth2-server-uri: https://id.example.com/token    # without it: the catalog's own
+  s3.endpoint: https://s3.example.com                # MinIO and others, addressed by path; not for AWS
+  s3.region: eu-central-1
+  s3.access-key-id: "${S3_KEY}"                      # neither key: the SDK's own chain (role, profile)
+  s3.secret-access-key: "${S3_SECRET}"
+```
+
+Tested on moto's S3. AWS, MinIO and roles are not tested, nor are GCS (`gs://`) and ADLS (`abfss://`), whose
+properties are passed on. All names:
+[PyIceberg's configuration](https://py.iceberg.apache.org/configuration/).
 
 A Postgres connection waits 10 s for the server and a minute for an answer, unless the address sets other
 times. A pooler that refuses start-up options requires `?options=` in the address.
@@ -327,9 +347,10 @@ include:
 ```
 
 - Its `notify` may use these secrets. Its webhooks may call these hosts, over https unless the host is named
-as   `http://host`. A webhook that consists of one such secret may call any host. - Registries and sources
-are defined in the main file only. Teams never see their credentials. - Resources that the main file's own
-`defaults` use need no entry. - A plain glob grants nothing.
+  as `http://host`. A webhook that consists of one such secret may call any host.
+- Registries and sources are defined in the main file only. Teams never see their credentials.
+- Resources that the main file's own `defaults` use need no entry.
+- A plain glob grants nothing.
 
 Expressions of team files are checked in a separate process, without evaluating constants. A file whose
 expressions take more than half a second is left out."""

@@ -25,8 +25,8 @@ All exit codes are in [Exit codes](exit-codes.md); those of the kinds of errors 
 """
 _OF_FILES = "bad-config"
 # A code with as many messages is shown without their hints.
-_MANY = 5
-_HINTS = "\nThe hint that is printed with each message has the fix.\n"
+_MANY = 3
+_HINTS = "\nThe hint printed with each has the fix.\n"
 _MISTAKES = """
 A mistake is printed with its file, line and key, and with what to write instead. `./sluice validate` lists
 all of them.
