@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import TYPE_CHECKING
+
 import pytest
 
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
@@ -9,6 +12,9 @@ from spark_jobs.monitoring.survey import Problem, Surveyed, Surveyor, TableState
 from spark_jobs.protocol.errors import RetryableError, SluiceError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 AWAY = RetryableError("no broker answers", code="broker-away", hint="Start it.")
 BROKEN = RetryableError("no file", code="table-unreadable", hint="Look.")
@@ -43,3 +49,42 @@ def test_a_table_is_told_of_although_its_topic_is_away(
     (seen,) = surveyor.survey()
     assert isinstance(seen, Surveyed if expected[0] is None else Problem)
     assert (surveyor.refusals([seen])[0] if isinstance(seen, Problem) else None, seen.table) == expected
+
+
+def _boom() -> None:
+    raise AWAY
+
+
+@pytest.mark.parametrize(
+    ("second", "codes", "closes"),
+    [
+        (lambda: None, [None, None, None], True),
+        (_boom, [None, "broker-away", None], True),
+        (threading.Event().wait, [None, "table-unreadable", "table-unreadable"], False),
+    ],
+)
+def test_a_catalog_that_is_silent_for_one_table_is_asked_for_no_other(
+    monkeypatch: pytest.MonkeyPatch, second: Callable[[], object], codes: list[str | None], *, closes: bool
+) -> None:
+    """Tables read before it keep their state, and the catalog stays open for the thread that still waits."""
+    pipelines = tuple(PipelineConfig(name=name, topic=name, table=f"lake.{name}") for name in ("a", "b", "c"))
+    config = SluiceConfig(
+        home="/h", state="/s", catalog=CatalogSettings(name="c", properties={}), pipelines=pipelines
+    )
+    catalog, closed, asked = object(), list[object](), list[str]()
+
+    def load(given: object, name: str) -> None:
+        assert given is catalog
+        asked.append(name)
+        if name == "lake.b":
+            second()
+
+    monkeypatch.setattr("spark_jobs.monitoring.survey.CATALOG_READERS", 1)
+    monkeypatch.setattr("spark_jobs.connections.connect.open_catalog", lambda _: catalog)
+    monkeypatch.setattr("spark_jobs.lake.tables.load_table", load)
+    monkeypatch.setattr("spark_jobs.lake.catalog.close_catalog", closed.append)
+    states = Surveyor(config, patience_seconds=0.2).for_each_table(lambda pipeline, _table: pipeline.name)
+    found = [states[pipeline.name] for pipeline in pipelines]
+    assert [each.code if isinstance(each, SluiceError) else None for each in found] == codes
+    assert asked == ["lake.a", "lake.b", *(["lake.c"] if closes else [])]
+    assert closed == ([catalog] if closes else [])
