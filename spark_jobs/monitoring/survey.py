@@ -158,7 +158,10 @@ class Surveyor:
             return look.table.clash
         progress = look.table.progress
         ask_leader = partial(cut_below, resolve_kafka_properties(self.config), progress, look.source)
-        return drain_refusal(progress, look.source, table=look.pipeline.table, ask_leader=ask_leader)
+        refusal = drain_refusal(progress, look.source, table=look.pipeline.table, ask_leader=ask_leader)
+        if refusal is not None:
+            refusal.name_pipeline(look.pipeline.name)
+        return refusal
 
     def refusals(self, looks: Sequence[Surveyed | Problem]) -> list[SluiceError | None]:
         """Return ``refusal`` of each look, in their order; for a problem its own error."""

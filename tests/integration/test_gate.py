@@ -53,7 +53,7 @@ def test_a_batch_that_does_not_is_held_and_later_ones_wait(new_lab: NewLab) -> N
     held = lab.drain()
     assert (held.stopped, held.lag_records, len(held.batches)) == ("held", 5, 0)
     assert str(held.held[0].batch.ranges) == "0:20-25"
-    assert "not met by 5 of 5 rows (first at 0:20, 0:21, 0:22)" in held.held[0].story
+    assert "fails for 5 of 5 rows (first at 0:20, 0:21, 0:22)" in held.held[0].story
     files = lab.stray_files()
     assert len(files) == 1
     new_lab.produce(lab, sales(25, 5))
@@ -68,7 +68,7 @@ def test_a_null_list_of_objects_is_null_to_a_gate(new_lab: NewLab) -> None:
     records = [b'{"id": 0, "items": [{"sku": "a"}]}', b'{"id": 1, "items": []}', b'{"id": 2, "items": null}']
     lab = new_lab(records, quality=gate({"expect_column_values_to_not_be_null": {"column": "items"}}))
     (held,) = lab.drain().held
-    assert "not met by 1 of 3 rows (first at 0:2)" in held.story
+    assert "fails for 1 of 3 rows (first at 0:2)" in held.story
 
 
 def _held_lab(new_lab: NewLab) -> Lab:

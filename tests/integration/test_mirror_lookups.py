@@ -167,4 +167,4 @@ def test_a_gate_judges_the_rows_that_a_batch_leaves(new_lab: NewLab) -> None:
     assert notes(lab) == {20: "long"}
     new_lab.produce(lab, placed(0, SourceEvent("u", 20, 50, 45, 3_000, 9, "wrong")))
     (held,) = lab.drain().held
-    assert "not met by 1 of 1 row" in held.story
+    assert "fails for 1 of 1 row" in held.story

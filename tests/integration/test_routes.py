@@ -317,7 +317,7 @@ def test_a_routed_table_that_was_set_back_takes_nothing_until_it_is_right_again(
     new_lab_here.produce(lab, as_json({"kind": "refund", "n": 7}))
     with pytest.raises(ConfigError) as raised:
         lab.drain()
-    assert (raised.value.code, f"Set its main branch to snapshot {whole} again" in raised.value.hint) == (
+    assert (raised.value.code, f"set_current_snapshot('{REFUNDS}', {whole})" in raised.value.hint) == (
         "route-stands-still",
         True,
     )
