@@ -384,8 +384,8 @@ def test_a_jvm_that_ends_while_starting_is_told_with_its_last_words_and_its_log(
         timeout=120,
     )
     told = ended.stderr.splitlines()[-1]
-    assert re.search(r"RetryableError: .*stopped while it was starting.*spark-class.*\[server-start\]", told), (
-        ended.stderr
-    )
+    assert re.search(
+        r"RetryableError: .*stopped while it was starting.*spark-class.*\[server-start\]", told
+    ), ended.stderr
     assert str(log_path) in told
     assert "/no/such/java" in log_path.read_text()

@@ -99,7 +99,9 @@ def test_files_are_partitioned_and_scans_skip_what_they_do_not_need(new_lab: New
 def test_partitioning_by_what_is_not_there_makes_no_table(new_lab: NewLab) -> None:
     """One clear line with the columns there are; after it is put right the same topic is drained."""
     lab = new_lab(_days(3), partition_by=["day(when)"])
-    with pytest.raises(ConfigError, match="the column when, which does not exist; the table has: id, at") as caught:
+    with pytest.raises(
+        ConfigError, match="the column when, which does not exist; the table has: id, at"
+    ) as caught:
         lab.drain()
     assert caught.value.code == "partition-column"
     configure(lab, "pipelines/orders", {"partition_by": ["day(at)"]})
