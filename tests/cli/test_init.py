@@ -106,6 +106,22 @@ def test_a_registry_stands_in_the_file(folder):
     assert registry.timeout_seconds == 3
 
 
+def test_named_topics_are_read_where_a_registry_is_named(folder, monkeypatch):
+    """Its schemas explain their records; without it the file is written unseen."""
+    asked = []
+    monkeypatch.setattr(
+        "spark_jobs.preview.prospects.prospects",
+        lambda broker, topics, **_: asked.append((broker["bootstrap.servers"], topics)) or (),
+    )
+    monkeypatch.setattr("cli.commands.init._answers", lambda _: True)
+    arguments = ["init", "--force", "--bootstrap-servers", "b:9092", "--topic", "a", "--topic", "b"]
+    assert main(arguments) == 0
+    assert asked == []
+    assert main([*arguments, "--registry", "http://registry:8081"]) == 0
+    assert asked == [("b:9092", ("a", "b"))]
+    assert [pipeline.topic for pipeline in load_config(folder / "sluice.yaml").pipelines] == ["a", "b"]
+
+
 def test_without_a_broker_the_file_has_an_example(folder):
     """--yes asks nothing; before the embedded broker runs there is nothing to offer."""
     assert main(["init", "--yes"]) == 0

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.audit.metadata import audit_metadata, damage_since
+from spark_jobs.books.history import history
 from spark_jobs.storage.paths import normalise_path
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, Swept
 from tests.support.lake import Lake
@@ -70,9 +71,14 @@ def test_a_whole_table_has_no_finding(landed: Scene) -> None:
     assert result.data_bytes > 0
 
 
-def test_a_log_that_is_gone_is_no_log_without_attempts(landed: Scene) -> None:
-    """The table's own last drain says that there was more; in the books it may be instead."""
-    shutil.rmtree(landed.connections.txlog.root)
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_a_log_that_is_gone_is_no_log_without_attempts(landed: Scene, *, is_emptied: bool) -> None:
+    """The table's own last drain shows that there was more; an emptied folder is none that was never used."""
+    root = Path(landed.connections.txlog.root)
+    shutil.rmtree(root)
+    if is_emptied:
+        root.mkdir()
+    assert history(landed.pipeline, landed.connections, limit=9) == ()
     assert _only(_audit(landed)).what == "the table's last drain is in neither the log nor the batch history"
 
 

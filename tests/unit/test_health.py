@@ -23,6 +23,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import CheckSettings
 from spark_jobs.health.judge import CheckResult, checks_of, judge
 from spark_jobs.monitoring.audit_notes import is_due
+from spark_jobs.monitoring.metrics import _gauges
 from spark_jobs.protocol.batch import Balance, Pause
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.work import layout_named
@@ -102,6 +103,13 @@ def test_the_age_is_told_of_the_oldest_record_that_waits() -> None:
     assert fresh.numbers["age_seconds"] == stall.numbers["seconds_without_commit"] == 5
     assert stall.fact == "5 records wait, without a commit for 5 s (limit 5 min)"
     assert replace(came, table=TABLE, waiting_since_ms=NOW - WEEK_MS).oldest_since_ms == NOW - 30_000
+
+
+def test_the_metric_of_freshness_is_the_age_of_the_oldest_record_that_waits() -> None:
+    """However long the topic was silent before it; where none waits the table is complete up to now."""
+    came = replace(WELL, table=SILENT, lag={0: 5}, waiting_since_ms=NOW - 5_000)
+    ages = [_gauges(facts)["sluice_freshness_seconds"] for facts in (came, replace(came, lag={0: 0}))]
+    assert ages == [5, 0]
 
 
 def test_a_backlog_that_is_worked_off_is_behind_and_no_stall() -> None:
