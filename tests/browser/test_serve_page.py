@@ -55,7 +55,7 @@ def test_a_person_asks_and_sees_rows_and_how_fresh_they_are(
         page.wait_for("2 rows in", "watermark 0.0/0:30", '{"k":[29]}', "null", "n28")
         write(page, "SELECT nme FROM t")
         page.click("Run")
-        page.wait_for("Binder Error", "[query-refused]", "The tables are t and dead_letters")
+        page.wait_for("Binder Error", "[query-refused]", "Query only the tables t and dead_letters")
         write(page, "SELECT i, '],[\"' || repeat('x', 90) AS x FROM range(10000000) AS r(i)")
         page.click("Run")
         page.wait_for("the first 1000 rows in")

@@ -164,6 +164,6 @@ def test_a_column_of_the_identity_may_be_sorted_by(sqlite_lake: Lake) -> None:
 def test_what_has_no_order_is_refused(sqlite_lake: Lake) -> None:
     """By name and type, before a table is made."""
     inner = StructType(NestedField(9, "a", LongType(), required=False))
-    with pytest.raises(ConfigError, match="sorted by s, struct<a: long>") as refused:
+    with pytest.raises(ConfigError, match="the column s of type struct<a: long>") as refused:
         _make(sqlite_lake, {"s": inner}, "s")
     assert refused.value.code == "sort-type"
