@@ -178,7 +178,7 @@ def test_topics_are_looked_at(folder, capsys, kafka, topic_name):
     assert "2 pipelines" in done.output
     file = folder / "sluice.yaml"
     text = file.read_text()
-    assert f"# Topic {avro_topic} is left out: all of 5" in text
+    assert f"# Topic {avro_topic} is left out: all 5 inspected values" in text
     assert "red" not in text
     assert [pipeline.topic for pipeline in load_config(file).pipelines] == [json_topic, empty_topic]
     file.write_text(text.replace("\n#     ", "\n    "))
@@ -211,7 +211,7 @@ def test_a_registry_says_what_framed_topics_are(folder, monkeypatch, kafka, topi
             "the registry is not used: the registry main denied a request without credentials (HTTP 401)"
             in refused.output
         )
-        assert f"# Topic {avro} is left out: all of 3" in (folder / "sluice.yaml").read_text()
+        assert f"# Topic {avro} is left out: all 3 inspected values" in (folder / "sluice.yaml").read_text()
         init += ["--registry-property", "auth.basic=me:${REGISTRY_PASSWORD}"]
         done = CliRunner().invoke(group, init, input=names)
         assert done.exit_code == 0, done.output

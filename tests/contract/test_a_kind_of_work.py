@@ -19,7 +19,7 @@ from spark_jobs.protocol.batch import Balance, Written
 from spark_jobs.protocol.errors import BadRecord, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.protocol.work import WORKS, Check, Told, Work
+from spark_jobs.protocol.work import WORKS, Check, Effect, Work
 from spark_jobs.protocol.works.drain import DRAIN
 from tests.support.lake import TOPIC, Lake
 from tests.support.recovery_scene import Scene, make_scene
@@ -32,7 +32,7 @@ RANGES = OffsetRanges((OffsetRange(0, 0, 10),))
 class Mend(Work):
     """Takes offsets from where the table stands, however many of them are dead letters."""
 
-    told: Told = Told.EACH
+    effect: Effect = Effect.EACH
     checks: tuple[Check, ...] = (Check.OFFSETS,)
 
     def new(self, told: _T) -> _T | None:

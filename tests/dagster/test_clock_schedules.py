@@ -53,7 +53,7 @@ def test_a_time_and_zone_is_one_schedule_however_many_pipelines_name_it() -> Non
     ]
     described = schedules["drain", "0 2 * * *", "Europe/Berlin"]
     assert described is not None
-    assert described.startswith("At 0 2 * * * Europe/Berlin, drain of p0, p1,")
+    assert described.startswith("Starts the drain of p0, p1,")
     assert described.endswith("p19 and 30 more.")
     assert schedules["drain", "0 2 * * *", "UTC"] == "At 0 2 * * * UTC, drain of utc."
 

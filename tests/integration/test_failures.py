@@ -61,7 +61,7 @@ def test_trouble_is_told_once_a_code_until_the_work_goes_well(lab: Lab, receiver
     assert [body["needs_person"] for body in receiver.taken] == [False, True]
     told = receiver.taken[1]
     assert (told["kind"], told["pipeline"], told["work"]) == ("trouble", "orders", "drain")
-    assert told["text"] == "drain of orders failed: no such topic [no-such-topic] Make it."
+    assert told["text"] == "drain of orders failed: no such topic (pipeline orders) [no-such-topic] Make it."
     work(lab, None)
     work(lab, GONE)
     assert len(receiver.taken) == 3
@@ -99,7 +99,7 @@ def test_a_failure_without_a_name_is_counted_told_and_kept(lab: Lab, receiver: R
     found = read_failures(str(lab.config.home), "orders")
     assert found.counts == {"unexpected": 1}
     assert found.last["drain"].message == "unexpected KeyError: 'no such key in postgres://me:***@db'"
-    assert found.last["drain"].hint.startswith("./sluice drain orders --debug shows where")
+    assert found.last["drain"].hint.startswith("Run ./sluice drain orders --debug to see where")
     assert [(body["code"], body["needs_person"]) for body in receiver.taken] == [("unexpected", True)]
     assert SECRET not in str(receiver.taken) + repr(found)
     work(lab, None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.pipeline_lab import make_lab
-from spark_jobs.spark.tasks import told
+from spark_jobs.spark.tasks import progress_logged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,7 +61,7 @@ def run_two_tasks(session: SparkSession, heard: Path) -> None:
     log.setLevel(logging.INFO)
     log.addHandler(listener)
     try:
-        with told(session, 2, 6, every_seconds=0.5):
+        with progress_logged(session, 2, 6, every_seconds=0.5):
             session.range(0, 2, 1, 2).mapInArrow(work, "id long").collect()
     finally:
         log.removeHandler(listener)
