@@ -54,8 +54,8 @@ def test_a_time_and_zone_is_one_schedule_however_many_pipelines_name_it() -> Non
     described = schedules["drain", "0 2 * * *", "Europe/Berlin"]
     assert described is not None
     assert described.startswith("Starts the drain of p0, p1,")
-    assert described.endswith("p19 and 30 more.")
-    assert schedules["drain", "0 2 * * *", "UTC"] == "At 0 2 * * * UTC, drain of utc."
+    assert described.endswith("p19 and 30 more at 0 2 * * * (Europe/Berlin).")
+    assert schedules["drain", "0 2 * * *", "UTC"] == "Starts the drain of utc at 0 2 * * * (UTC)."
 
 
 @pytest.mark.parametrize("work", ["drain", "upkeep"])
