@@ -132,11 +132,10 @@ class Tokens:
     def __init__(self, texts: Iterable[str]) -> None:
         """Read lines of tokens. Raises ``ConfigError`` (``gateway-tokens-unreadable``), quoting none."""
         given = list(texts)
-        lines = [line.split("#")[0].split() for text in given for line in text.splitlines()]
-        self._by_hash = dict(_token(line) for line in lines if line)
+        self._by_hash = dict(_tokens(given))
         self._anybody = None if given else Token(None, Bucket(None), Bucket(None), None)
         if given and not self._by_hash:  # removing all tokens must not disable authentication
-            raise fault("gateway-tokens-unreadable", why="there is no token in it")
+            raise fault("gateway-tokens-unreadable", why="gateway.tokens contains no token")
 
     def find(self, secret: str | None) -> Token | None:
         """Return the token of a secret, None if it is unknown."""
@@ -154,30 +153,47 @@ def secret_of(headers: Headers) -> str | None:
     return next((each[len(_TOKEN_PREFIX) :] for each in offered if each.startswith(_TOKEN_PREFIX)), None)
 
 
+def _tokens(texts: Iterable[str]) -> Iterator[tuple[str, Token]]:
+    """Yield the tokens by their hashes. Raises ``ConfigError`` with the number of the line."""
+    for at, text in enumerate(texts):
+        for number, line in enumerate(text.splitlines(), 1):
+            if columns := line.split("#")[0].split():
+                try:
+                    yield _token(columns)
+                except ValueError as error:
+                    why = f"line {number} of gateway.tokens.{at}: {error}"
+                    raise fault("gateway-tokens-unreadable", why=why) from None
+
+
 def _token(columns: list[str]) -> tuple[str, Token]:
-    if len(columns) < _COLUMNS or not _HASH.fullmatch(columns[0]):
-        raise fault("gateway-tokens-unreadable", why="a line has too few columns or no valid hash")
+    """Return the hash and the rights of a line. Raises ``ValueError``, which does not quote the hash."""
+    if not _HASH.fullmatch(columns[0]):
+        raise ValueError("HASH is not 64 hexadecimal digits in lower case")
+    if len(columns) < _COLUMNS:
+        raise ValueError(f"it has {len(columns)} of {_COLUMNS} columns")
     digest, streams, events, size, connections, *words = columns
     options = dict(word.partition("=")[::2] for word in words)
     if options.keys() - _WORDS:
-        raise fault("gateway-tokens-unreadable", why="a line has unknown words after its columns")
-    try:
-        return digest, Token(
-            None if streams == "*" else frozenset(streams.split(",")),
-            Bucket(_limit(events, int)),
-            Bucket(_limit(size, parse_size_bytes)),
-            _limit(connections, int),
-            options.get("name") or digest[:8],
-            tuple(options.get("sources", "*").split(",")),
-            "look" in options,
-        )
-    except ValueError as error:
-        raise fault("gateway-tokens-unreadable", why=str(error)) from None
+        raise ValueError(f"it has other words than {', '.join(sorted(_WORDS))} after its columns")
+    return digest, Token(
+        None if streams == "*" else frozenset(streams.split(",")),
+        Bucket(_limit("EVENTS/S", events, int)),
+        Bucket(_limit("BYTES/S", size, parse_size_bytes)),
+        _limit("CONNECTIONS", connections, int),
+        options.get("name") or digest[:8],
+        tuple(options.get("sources", "*").split(",")),
+        "look" in options,
+    )
 
 
-def _limit(text: str, read: Callable[[str], int]) -> int | None:
+def _limit(column: str, text: str, read: Callable[[str], int]) -> int | None:
     if text == "-":
         return None
-    if (limit := read(text)) < 1:
-        raise ValueError(f"{text} is not a limit")
+    try:
+        limit = read(text)
+    except ValueError:
+        limit = 0
+    if limit < 1:
+        form = "number from 1" if read is int else "size such as 1MiB"
+        raise ValueError(f"{column} is {text!r}, which is neither a {form} nor -")
     return limit

@@ -195,8 +195,8 @@ def read_parameters(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.
 
 
 def _checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for column in schema:
-        _check_kind(column.type)
+    for at, column in enumerate(schema, 1):
+        _check_kind(column.type, at)
     left = MOST_BYTES
     for batch in batches:
         # Checked before anything else: wrong sizes in the batch would read foreign memory.
@@ -209,16 +209,15 @@ def _checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         yield batch
 
 
-def _check_kind(kind: pa.DataType) -> None:
+def _check_kind(kind: pa.DataType, at: int) -> None:
     """Reject types that store one value for many rows, which would be larger than what was sent."""
     if kinds.is_dictionary(kind):
         kind = kind.value_type
     if not any(is_it(kind) for is_it in _VIEWS):
         for part in _kinds_inside(kind):
             if not any(is_it(part) for is_it in _FLAT):
-                raise fault(
-                    "unreadable-request.parameters", why=f"a parameter is of the unsupported type {part}"
-                )
+                why = f"parameter {at} is of the unsupported type {part}"
+                raise fault("unreadable-request.parameters", why=why)
 
 
 def _kinds_inside(kind: pa.DataType) -> Iterator[pa.DataType]:

@@ -74,12 +74,10 @@ def _followed(config: SluiceConfig, names: Sequence[str]) -> list[PipelineConfig
     chosen = chosen or [pipeline for pipeline in config.pipelines if pipeline.hot]
     cold = [pipeline.name for pipeline in chosen if not pipeline.hot]
     never = [pipeline.name for pipeline in chosen if not pipeline.can_be_hot]
+    if never:
+        raise fault("hot-not-configured.never", never=", ".join(never))
     if cold or not chosen:
-        raise fault(
-            "hot-not-configured.never" if never else "hot-not-configured.serve",
-            cold=", ".join(cold) or "no pipeline",
-            never=", ".join(never),
-        )
+        raise fault("hot-not-configured.serve", cold=", ".join(cold) or "no pipeline")
     return list({pipeline.name: pipeline for pipeline in chosen}.values())
 
 

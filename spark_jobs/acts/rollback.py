@@ -28,6 +28,7 @@ from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress_parts import UNKNOWN, shapes_after_replay
 from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.protocol.works.changes import ROLLBACK
+from spark_jobs.schema.iceberg_types import type_text
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -132,8 +133,27 @@ def _plan(
     if earlier.redrives_since:
         raise fault("redriven-since", count=earlier.redrives_since, **pipeline.where)
     if earlier.is_before_retype and not force:
-        raise fault("retyped-since", **pipeline.where)
+        retyped = _retyped_since(table, to_snapshot)
+        columns, name = ", ".join(retyped), next(iter(retyped))
+        raise fault(
+            "retyped-since",
+            columns=columns,
+            name=name,
+            type=type_text(table.schema().find_type(name)),
+            **pipeline.where,
+        )
     rewind = plan_rewind(progress, earlier.next_offsets, source)
     if rewind.lost and not force:
         raise fault("cannot-refill", lost=rewind.lost, **pipeline.where)
     return earlier, rewind
+
+
+def _retyped_since(table: Table, snapshot_id: int) -> list[str]:
+    """Return the columns whose type was changed after the snapshot; all such columns if that is unknown."""
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    schemas = {schema.schema_id: schema for schema in table.metadata.schemas}
+    schema = schemas.get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
+    names = schema.column_names if schema else ()
+    kept = progress_of(table).kept_columns
+    since = [each for each in kept if each.kept not in names] or kept
+    return list(dict.fromkeys(each.column for each in since))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import chain
-from typing import Any, TypeAlias, get_type_hints
+from typing import Any, TypeAlias, TypeVar, get_type_hints
 
 from spark_jobs.protocol import progress_parts as kept
 from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
@@ -30,6 +30,9 @@ _IDS = ("cluster_id", "topic_id", "anchor", "layout", "routed_from")
 _NOT_BY_NAME = {"topic", "generation", "next_offsets", "earlier", *_IDS}
 # The first version wrote them; a table that was last committed to before there were the others has none.
 _ALWAYS = ("last_commits", "pending_dead_letters")
+_SHOWN_CHARACTERS = 80  # of a property in an error
+
+_T = TypeVar("_T")
 
 
 # By a schema's field's identity and kind of type, the ids of its columns: it is in the first that can be.
@@ -370,16 +373,19 @@ def progress_from_properties(properties: Mapping[str, str], *, table: str) -> Pr
     try:
         return _parse(properties)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise fault("damaged-progress", type=type(error).__name__, why=error, table=table) from error
+        raise fault("damaged-progress", why=error, table=table) from error
 
 
 def _parse(properties: Mapping[str, str]) -> Progress:
-    ((topic, generations),) = _OFFSETS.from_json(properties[PROPERTY_OFFSETS]).items()
-    current = max(generations)
     texts = {name: properties.get(_property(name)) for name in (*_codecs(), *_IDS)}
-    if missing := [name for name in _ALWAYS if texts[name] is None]:
-        raise KeyError(*missing)
+    needed = (PROPERTY_OFFSETS, *map(_property, _ALWAYS))
+    if missing := [name for name in needed if name not in properties]:
+        raise ValueError(f"{', '.join(missing)} is missing")
+    offsets = properties[PROPERTY_OFFSETS]
+    topic, generations = _read(PROPERTY_OFFSETS, offsets, lambda text: _only_topic(_OFFSETS.from_json(text)))
+    current = max(generations)
     there = {name: text for name, text in texts.items() if name not in _IDS and text is not None}
+    anchor = texts["anchor"]
     return Progress(
         topic=topic,
         generation=current,
@@ -389,9 +395,23 @@ def _parse(properties: Mapping[str, str]) -> Progress:
         topic_id=texts["topic_id"],
         layout=texts["layout"],
         routed_from=texts["routed_from"],
-        anchor=None if texts["anchor"] is None else int(texts["anchor"]),
-        **{name: _codecs()[name].from_json(text) for name, text in there.items()},
+        anchor=None if anchor is None else _read(_property("anchor"), anchor, int),
+        **{name: _read(_property(name), text, _codecs()[name].from_json) for name, text in there.items()},
     )
+
+
+def _read(name: str, text: str, parse: Callable[[str], _T]) -> _T:
+    """Return the property's value. Raises ``ValueError`` with its name, its text and the mistake."""
+    try:
+        return parse(text)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{name} is {text[:_SHOWN_CHARACTERS]!r} ({str(error).lstrip(': ')})") from error
+
+
+def _only_topic(offsets: dict[str, dict[int, dict[int, int]]]) -> tuple[str, dict[int, dict[int, int]]]:
+    if len(offsets) != 1 or not all(offsets.values()):
+        raise ValueError("it must have one topic with a generation")
+    return next(iter(offsets.items()))
 
 
 _OFFSETS = JsonCodec(dict[str, dict[int, dict[int, int]]])

@@ -82,6 +82,7 @@ def partition_spec(
     not take, unless the table is partitioned so already (``there``), or two terms on one column.
     """
     fields: list[PartitionField] = []
+    terms: dict[int, PartitionTerm] = {}  # by column
     for position, text in enumerate(partition_by):
         term = _parse(text)
         column = _find(schema, term)
@@ -89,8 +90,9 @@ def partition_spec(
         if not any((each.source_id, each.transform) == (column.field_id, transform) for each in there.fields):
             _refuse_type(schema, term, column)
             _refuse_second(schema, fields, transform, column)
-        if any(field.source_id == column.field_id for field in fields):
-            raise fault("partition-twice", name=term.column, term=term)
+        if column.field_id in terms:
+            raise fault("partition-twice", name=term.column, first=terms[column.field_id], second=term)
+        terms[column.field_id] = term
         name = _free_name(term, {*schema.column_names, *(each.name for each in fields)})
         fields.append(PartitionField(column.field_id, PARTITION_FIELD_ID_START + position, transform, name))
     return PartitionSpec(*fields)

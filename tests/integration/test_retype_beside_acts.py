@@ -89,9 +89,10 @@ def test_a_rollback_to_before_it_wants_force_and_the_command_brings_the_values_b
     """Kafka holds none of them: they are in the old column alone."""
     ids, before = scene.ids(), scene.lake.load().metadata.current_snapshot_id
     scene.retype("id", "double")
-    with pytest.raises(ConfigError, match="changed type") as refused:
+    with pytest.raises(ConfigError, match="the type of id was changed") as refused:
         scene.rollback(before or 0)
     assert refused.value.code == "retyped-since"
+    assert "./sluice retype p id 'double' --reason" in refused.value.hint
     scene.rollback(before or 0, force=True)
     assert set(scene.ids()) == {None}
     assert "./sluice retype p id 'double' --reason" in scene.notes()[0]

@@ -47,7 +47,7 @@ def pipeline(lines):
             HEAD + "kafka:\n  auto.offset.reset: earliest\n",
             3,
             "kafka.auto.offset.reset",
-            "changed from error",
+            "must have the value error",
         ),
         (HEAD + "kafka:\n  fetch.max.wait.ms: 5\n", 3, "kafka.fetch.max.wait.ms", "fetch.wait.max.ms"),
         (

@@ -134,6 +134,8 @@ def test_a_token_is_known_by_its_hash_and_sends_its_streams() -> None:
         with pytest.raises(ConfigError, match="gateway-tokens-unreadable") as refused:
             Tokens([text])
         assert "hunter2" not in str(refused.value)
+    with pytest.raises(ConfigError, match=r"line 2 of gateway\.tokens\.0: BYTES/S is 'lots'"):
+        Tokens([f"# ours\n{digest} * - lots -"])
 
 
 def test_slots_are_written_as_a_range_of_eight() -> None:

@@ -123,6 +123,7 @@ SHOWN = {
     "column-clash.partitioning columns": "partition_by",
     "first-batch-unreadable": "columns",
     "hot-not-configured": "hot",
+    "hot-not-configured.never": "route",
     "hot-not-configured.of-this": "route",
     "hot-not-configured.serve": "hot",
     **dict.fromkeys(

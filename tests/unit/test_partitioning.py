@@ -58,7 +58,7 @@ def test_every_transform() -> None:
         (["ratio"], "partition-type", "double"),
         (["tags.element"], "partition-type", "tags.element"),
         (["bucket(4, ratio)"], "partition-type", "double"),
-        (["day(at)", "hour(at)"], "partition-twice", "at"),
+        (["day(at)", "hour(at)"], "partition-twice", "at: day(at) and hour(at)"),
         (["week(at)"], "partition-term", "week"),
     ],
 )
