@@ -6,6 +6,7 @@ A test compares the committed files with its output, so a key cannot change with
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ from spark_jobs.config.suites import CheckSettings, Suite
 from spark_jobs.config.value_format import KeySettings, ValueSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+# Characters of a row from which on it is shown once and referred to afterwards.
+_LONG_ROW = 120
 _HEADER = "| key | value | default | meaning |\n|---|---|---|---|"
 _KINDS_BY_UNIT = {
     "smhd": "duration",
@@ -141,7 +144,20 @@ def render_config_md() -> str:
         _SECRETS,
         _ENVIRONMENT,
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(_rows_once(parts)) + "\n"
+
+
+def _rows_once(sections: Iterable[str]) -> Iterator[str]:
+    """Yield the sections; a row that an earlier section has too refers to that one."""
+    places: dict[str, str] = {}
+    for section in sections:
+        name, lines = section.partition(":`")[0].removeprefix("## `"), section.split("\n")
+        for at, line in enumerate(lines):
+            place = places.setdefault(line, name) if line.startswith("| `") else name
+            if place != name and len(line) > _LONG_ROW:
+                cells = line.split(" | ")
+                lines[at] = " | ".join([*cells[:-1], f"As in [`{place}`](#{place}). |"])
+        yield "\n".join(lines)
 
 
 def main() -> None:
@@ -331,9 +347,8 @@ section wins. Each listener has its own `tokens`. The gateway is configured only
 
 _TEAM_FILES = """## Team files
 
-A file matched by `include` may hold only `pipelines` and its own `defaults`. A file with a mistake, or with
-a pipeline or table that an earlier file has, is left out as a whole; the pipelines of other files are not
-affected. `./sluice validate` and `status` show the files that were left out and why.
+A file matched by `include` may hold only `pipelines` and its own `defaults`. What it can and cannot do:
+[Serve several teams](../how-to/several-teams.md#what-a-team-can-and-cannot-do).
 
 A team file may use only the resources that the main file names for it:
 
@@ -350,10 +365,7 @@ include:
   as `http://host`. A webhook that consists of one such secret may call any host.
 - Registries and sources are defined in the main file only. Teams never see their credentials.
 - Resources that the main file's own `defaults` use need no entry.
-- A plain glob grants nothing.
-
-Expressions of team files are checked in a separate process, without evaluating constants. A file whose
-expressions take more than half a second is left out."""
+- A plain glob grants nothing."""
 
 _SECRETS = """## Secrets
 

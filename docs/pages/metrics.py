@@ -19,10 +19,10 @@ Three processes serve Prometheus metrics at `/metrics`. How to collect them is i
 Served by `./sluice up` and `./sluice metrics`. Every metric has the label `pipeline`.
 
 - A scrape reads topics, tables and logs, at most every 15 s. A value that cannot be read has no sample.
-- Totals since the table was created are sums over the table's history and its transaction log. They survive
-  restarts and are equal on every machine.
-- Totals since the exporter started cover commit conflicts and the figures of librdkafka (`sluice_kafka_*`).
-  Tasks shorter than a fifth of a second report no figures of librdkafka.
+- Counters and histograms count since the table was created, by its history and transaction log. They survive
+  restarts and are equal on every machine. Those with a * count since this exporter started, and in attempts
+  that were still in the transaction log then.
+- Tasks shorter than a fifth of a second report no figures of librdkafka (`sluice_kafka_*`).
 - `sluice_failures_total` and `sluice_last_tick_timestamp_seconds` are from the state folder of this machine.
 - `partition` is `all` for a topic with more than 64 partitions.
 - A pipeline that is added to the configuration appears after a restart.
@@ -53,9 +53,20 @@ def render() -> str:
     return _HEAD + _TABLE + "".join(map(_row, FAMILIES.values())) + served + gateway
 
 
+# Ends of help texts that the head of the page explains once, and their marks.
+_ENDS = {
+    ", since the table was created": "",
+    " since the table was created": "",
+    ", since this exporter started, and in attempts that were still in the transaction log then": " *",
+}
+
+
 def _row(family: Family) -> str:
     labels = ", ".join(f"`{label}`" for label in family.labels)
-    return f"| `{family.name}` | {family.kind} | {labels} | {family.help} |\n"
+    meaning = family.help
+    for end, mark in _ENDS.items():
+        meaning = meaning.replace(end, mark)
+    return f"| `{family.name}` | {family.kind} | {labels} | {meaning} |\n"
 
 
 if __name__ == "__main__":
