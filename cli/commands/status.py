@@ -20,7 +20,7 @@ from spark_jobs.checks.check import spoken_duration
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
-from spark_jobs.connections.endpoints import SILENT_SECONDS, last_beat_ms
+from spark_jobs.connections.endpoints import SILENT_SECONDS, last_beat_ms, read_endpoints
 from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import TOPIC_READERS, Problem, Surveyed, Surveyor
 from spark_jobs.notices.failures import last_failures
@@ -77,7 +77,7 @@ def _look(config: SluiceConfig, pipeline: str | None) -> list[tuple[PipelineFact
 
 def _facts(config: SluiceConfig) -> list[PipelineFacts]:
     up, surveyor = read_up(config.home), Surveyor(config)
-    surveyed = surveyor.survey()
+    surveyed, trouble = surveyor.survey(), read_endpoints(config.home).trouble
 
     def look_at(seen: Surveyed | Problem, refusal: SluiceError | None) -> PipelineFacts:
         unknown = PipelineFacts(
@@ -90,7 +90,7 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
         )
         if isinstance(seen, Surveyed):
             unknown = _with_held(_with_lag(unknown, seen, surveyor), seen, surveyor)
-        return _with_failures(unknown, config.home)
+        return _with_failures(replace(unknown, error=unknown.error or trouble), config.home)
 
     with ThreadPoolExecutor(TOPIC_READERS) as readers:
         return list(readers.map(look_at, surveyed, surveyor.refusals(surveyed)))

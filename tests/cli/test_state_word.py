@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from cli.commands import status
 from cli.commands.state_word import PipelineFacts, StateWord, judge
 from cli.commands.status import _is_outdated, tell
 from cli.output import Report
-from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
 from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.connections.connect import shape_digest
-from spark_jobs.monitoring.survey import Surveyed
+from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, write_endpoints
+from spark_jobs.monitoring.survey import Problem, Surveyed, Surveyor
 from spark_jobs.protocol.batch import Pause
-from spark_jobs.protocol.errors import RetryableError, SourceChanged
+from spark_jobs.protocol.errors import RetryableError, SluiceError, SourceChanged
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.progress_parts import ShapedSpan
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.protocol.work import layout_named
 
+SOURCE = SourceState("flights", None, None, {0: 0}, {0: 0})
 NOW_MS = 1_800_000_000_000
 PAUSE = Pause("the broker moves", "ada@box", NOW_MS - 5_000)
 SEEN = PipelineFacts(
@@ -154,3 +158,34 @@ def test_rows_that_another_configuration_made_are_found_by_their_spans() -> None
     assert not found(ShapedSpan(today, {0: 0}))
     assert not found(ShapedSpan("other", {0: 0}), ShapedSpan(today, {0: 5}))
     assert not found()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (None, "spark-connect of `./sluice up` stops again and again"),
+        (SourceChanged("moved", code="x", hint="Do y."), "moved"),
+    ],
+)
+def test_a_server_that_goes_on_ending_is_red_in_status(
+    refusal: SluiceError | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing waits, with its log; what a drain is refused for comes first."""
+    config = SluiceConfig(
+        home=str(tmp_path),
+        state=str(tmp_path / "log"),
+        kafka={"bootstrap.servers": "127.0.0.1:1"},
+        catalog=CatalogSettings(properties={}),
+        pipelines=(SEEN.pipeline,),
+    )
+    seen = Problem(SEEN.pipeline, refusal) if refusal else Surveyed(SEEN.pipeline, SOURCE, None)
+    monkeypatch.setattr(Surveyor, "survey", lambda _: [seen])
+    monkeypatch.setattr(Surveyor, "refusals", lambda *_: [refusal])
+    ((_, before),) = status.look(config)
+    write_endpoints(config.home, Endpoints(failing={"serve": "/s.log", "spark-connect": "/c.log"}))
+    ((_, state),) = status.look(config)
+    clear_endpoints(config.home)
+    assert before.word is (StateWord.FAILED if refusal else StateWord.NEW)
+    assert state.word is StateWord.FAILED
+    assert state.reason.startswith(said)
+    assert state.next_step == ("Do y." if refusal else "Read its log: /c.log.")
