@@ -60,6 +60,15 @@ def test_a_manifest_that_is_gone_is_told_from_a_storage_that_fails(error: OSErro
     assert caught.value.where["table"] == "lake.orders"
 
 
+@pytest.mark.parametrize("text", ["AWS Error ACCESS_DENIED", "AWS Error NETWORK_CONNECTION", "NoSuchBucket"])
+def test_an_answer_of_many_lines_is_one_line(text: str) -> None:
+    """Of S3's page its beginning is enough, whatever the error is named."""
+    message = storage_error(OSError("\n".join([text, *["  <Detail>x</Detail>"] * 99])), "writing").message
+    assert text in message
+    assert "\n" not in message
+    assert len(message) < 600
+
+
 def test_credentials_that_ended_are_named_by_a_catalog_too() -> None:
     """Its own client hands on what the storage says; the next run gets new ones."""
     ended = OSError("AWS Error UNKNOWN (HTTP status 400): ExceptionName: ExpiredToken")
