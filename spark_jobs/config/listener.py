@@ -134,7 +134,7 @@ class ListenerSettings(ListenerDefaults):
 
 
 class UiSettings(ListenerSettings):
-    """Dagster's UI, served by `./sluice up` (docs/how-to/deploy.md)."""
+    """Dagster's UI, served by `./sluice up` (docs/how-to/listeners.md)."""
 
     section = "ui"
     listen: Annotated[

@@ -190,7 +190,7 @@ class SchemaSettings(Frozen):
 
 
 class NotifySettings(Frozen):
-    """Webhooks for commits, for example to invalidate caches, and for failures (docs/how-to/deploy.md)."""
+    """Webhooks for commits, for example to invalidate caches, and for failures (docs/how-to/webhooks.md)."""
 
     # References in them are unresolved; all of both counts as secret.
     webhook: values.Webhook | None = key(
