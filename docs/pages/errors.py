@@ -83,10 +83,7 @@ def _items(errors: list[dict[str, str]]) -> Iterator[str]:
 # Places whose names mean nothing to a reader.
 _PLACES = {
     "plural": "s",
-    "said": "REASON",
-    "told": "DETAILS",
     "why": "REASON",
-    "mend": "COMMAND",
     "doing": "STEP",
 }
 

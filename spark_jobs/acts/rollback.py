@@ -135,11 +135,12 @@ def _plan(
     if earlier.is_before_retype and not force:
         retyped = _retyped_since(table, to_snapshot)
         columns, name = ", ".join(retyped), next(iter(retyped))
+        types = {field.name: type_text(field.field_type) for field in table.schema().fields}
         raise fault(
             "retyped-since",
             columns=columns,
             name=name,
-            type=type_text(table.schema().find_type(name)),
+            type=types.get(name, "TYPE"),  # another writer may have removed the column
             **pipeline.where,
         )
     rewind = plan_rewind(progress, earlier.next_offsets, source)

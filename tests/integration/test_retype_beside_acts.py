@@ -100,6 +100,17 @@ def test_a_rollback_to_before_it_wants_force_and_the_command_brings_the_values_b
     assert (done.files, done.left, scene.ids(), scene.notes()) == (1, 0, ids, ())
 
 
+def test_it_is_refused_by_name_after_another_writer_removed_the_column(scene: Scene) -> None:
+    """The hint then has no type to name."""
+    before = scene.lake.load().metadata.current_snapshot_id
+    scene.retype("id", "double")
+    with scene.lake.load().update_schema() as update:
+        update.delete_column("id")
+    with pytest.raises(ConfigError, match="the type of id was changed") as refused:
+        scene.rollback(before or 0)
+    assert (refused.value.code, "'TYPE'" in refused.value.hint) == ("retyped-since", True)
+
+
 def test_a_wrong_type_can_be_taken_back(scene: Scene) -> None:
     """What fits none of the types in between is found where it was first."""
     ids = scene.ids()
