@@ -61,7 +61,7 @@ def _defined(entry: Entry, group: click.Context) -> click.Command:
 def _command(command: click.Command, typed: str, group: click.Context) -> Iterator[str]:
     context = click.Context(command, info_name=typed)
     yield f"### {typed.removeprefix(f'{PROGRAM} ')}"
-    yield f"```\n{' '.join((typed, *command.collect_usage_pieces(context)))}\n```"
+    yield _usage(command, context, typed)
     yield from _paragraphs(command.help or "")
     yield from _options(command, context)
     if command.epilog:
@@ -73,7 +73,12 @@ def _command(command: click.Command, typed: str, group: click.Context) -> Iterat
 
 def _brief(command: click.Command, typed: str) -> Iterator[str]:
     yield f"### {typed.removeprefix(f'{PROGRAM} ')}"
+    yield _usage(command, click.Context(command, info_name=typed), typed)
     yield next(_paragraphs(command.help or ""))
+
+
+def _usage(command: click.Command, context: click.Context, typed: str) -> str:
+    return f"```\n{' '.join((typed, *command.collect_usage_pieces(context)))}\n```"
 
 
 def _paragraphs(text: str) -> Iterator[str]:
