@@ -31,7 +31,7 @@ from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.preview.preview import new_table
-from spark_jobs.preview.reachability import NATIVE, PYTHON, Target, try_from_task, try_storage, versions
+from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_storage, versions
 from spark_jobs.preview.recognition import Sample, recognize
 from spark_jobs.preview.sample import is_compacted, look_at, read_sample
 from spark_jobs.protocol.errors import SluiceError, fault
@@ -323,15 +323,14 @@ def _spark(config: SluiceConfig) -> tuple[SparkSession, str]:
 
 
 def _task(session: SparkSession, target: Target) -> tuple[bool, str]:
-    remote = try_from_task(session, target)
+    remote, off = try_from_task(session, target)
     others = [
         f"{name} {remote.get(name)} there, {local} here"
         for name, local in versions().items()
-        if name != NATIVE and remote.get(name) != local
+        if remote.get(name) != local
     ]
-    off = remote.pop(NATIVE, None)
     same = f"{output.count(len(remote) - 1, 'package')} and Python {remote[PYTHON]} match"
-    slow = f"; JSON is decoded at less than half the speed, WebAssembly is {off}" if off else ""
+    slow = f"; JSON is decoded at less than half the speed, WebAssembly is off ({off})" if off else ""
     return True, f"broker and storage reached; {', '.join(others) or same}{slow}"
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 CONTENT = b"sluice check\n"
 PYTHON = "Python"
-NATIVE = "WebAssembly"
 _PACKAGES = (
     *("confluent-kafka", "pyarrow", "pyiceberg", "pyspark", "numpy", "orjson", "fastavro", "protobuf"),
     *("pydantic", "cryptography", "wasmtime", "aws-msk-iam-sasl-signer-python"),
@@ -79,30 +78,30 @@ def try_storage(location: str, properties: Mapping[str, str]) -> None:
         raise _refused("list", location, f"it lists {names} instead of the file")
 
 
-def try_from_task(spark: SparkSession, target: Target) -> dict[str, str]:
+def try_from_task(spark: SparkSession, target: Target) -> tuple[dict[str, str], str | None]:
     """Test broker and storage from one Spark task; raises the task's error.
 
-    Returns the ``versions`` of the process it ran in.
+    Returns the ``versions`` of the process it ran in, and why that decodes JSON without WebAssembly, if so.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"met": [reach(target)], "has": [json.dumps(versions())]})
+            has = json.dumps([versions(), why_slow()])
+            yield pa.RecordBatch.from_pydict({"met": [reach(target)], "has": [has]})
 
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(run, "met string, has string").collect()
     if row.met:
         raise error_from_json(json.loads(row.met))
-    return dict(json.loads(row.has))
+    found, slow = json.loads(row.has)
+    return found, slow
 
 
 def versions() -> dict[str, str]:
-    """Return the local versions of Python and of packages for tasks, and why JSON has no WebAssembly."""
+    """Return the local versions of Python and of the packages that tasks use."""
     found = {PYTHON: platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
-    if why := why_slow():
-        found[NATIVE] = f"off ({why})"
     return found
 
 

@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from spark_jobs.connections.kafka_admin import KafkaAdmin
 
 
+@pytest.mark.parametrize("why", [None, "SLUICE_NATIVE is 0"])
+def test_a_task_without_webassembly_is_told_with_the_reason(
+    why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its speed is not the local process's: the task itself says what it has."""
+    monkeypatch.setattr(check_steps, "try_from_task", lambda *_: (check_steps.versions(), why))
+    _, detail = check_steps._task(cast("Any", None), cast("Any", None))
+    assert detail.startswith("broker and storage reached; ")
+    assert ("WebAssembly is off (SLUICE_NATIVE is 0)" in detail) is (why is not None)
+
+
 def orders(**settings: Any) -> PipelineConfig:
     """Return the pipeline with these settings."""
     return PipelineConfig.model_validate(
