@@ -26,7 +26,7 @@ from spark_jobs.schema.iceberg_types import (
     with_metadata_columns,
 )
 from spark_jobs.schema.inference import choose_types
-from tests.support.damage import EXAMPLES, SEEDS, damaged
+from tests.support.damage import EXAMPLES, HOSTILE_JSON, SEEDS, damaged
 from tests.support.json_reference import SCHEMA, expected_row, has_new_field, is_same
 
 _ENVELOPE = arrow_schema(with_metadata_columns(Schema()))
@@ -202,27 +202,6 @@ def test_every_record_is_a_right_row_or_a_bad_value(values: list[bytes]) -> None
     _check(values)
 
 
-_HOSTILE = [
-    *(
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b'"',
-        b",",
-        b":",
-        b"\\",
-        b"\\u",
-        b"\0",
-        b"\n",
-        b"\xff",
-        b"\xc3",
-        b"\xed\xa0\x80",
-    ),
-    *(b"NaN", b"-", b"0", b"e999", b"9" * 30, b"null", b"}{", b'"id":1,', b'":"', b"/**/", b"[" * 1100),
-]
-
-
 _FEW_BYTES = 2000  # the reference looks at character after character
 
 
@@ -231,7 +210,7 @@ _FEW_BYTES = 2000  # the reference looks at character after character
 def test_damaged_records_are_right_rows_or_bad_values(values: list[bytes], seed: int) -> None:
     """Cut, longer, spliced, flipped: beside each other and those that they were made of."""
     chance = random.Random(seed)
-    values += damaged(values, chance, _HOSTILE)
+    values += damaged(values, chance, HOSTILE_JSON)
     chance.shuffle(values)
     _check([each for each in values if not has_new_field(each)])
     for each in filter(has_new_field, values):  # beside others nothing but this would be said

@@ -17,6 +17,41 @@ EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "80"))
 VALUES = 12
 SEEDS = st.integers(0, (1 << 48) - 1)
 
+# What a reader of JSON may stumble over.
+HOSTILE_JSON = [
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b",",
+        b":",
+        b"\\",
+        b"\\u",
+        b"\0",
+        b"\n",
+        b"\xff",
+        b"\xc3",
+        b"\xed\xa0\x80",
+    ),
+    *(
+        b"NaN",
+        b"-",
+        b"0",
+        b"e999",
+        b"9" * 30,
+        b"null",
+        b"}{",
+        b'"id":1,',
+        b'":"',
+        b"/**/",
+        b"[" * 60,
+        b"[" * 1100,
+        b"\xef\xbb\xbf",
+    ),
+]
+
 
 def damaged(values: Sequence[bytes], chance: random.Random, hostile: Sequence[bytes]) -> list[bytes]:
     """Return each value cut, lengthened, spliced with its neighbour, bit-flipped, and two ways more.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from tests.support.damage import damaged
+from tests.support.damage import HOSTILE_JSON, damaged
 
 ZONED, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 POINT = pa.struct([("x", pa.int64()), ("at", ZONED), ("names", pa.list_(pa.string()))])
@@ -40,25 +40,6 @@ SCHEMA = pa.schema(
         ("", pa.int64()),
     ]
 )
-HOSTILE = [
-    *(
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b'"',
-        b",",
-        b":",
-        b"\\",
-        b"\\u",
-        b"\0",
-        b"\n",
-        b"\xff",
-        b"\xc3",
-        b"\xed\xa0\x80",
-    ),
-    *(b"NaN", b"-", b"0", b"e999", b"9" * 30, b"null", b"}{", b'"id":1,', b'":"', b"[" * 60, b"\xef\xbb\xbf"),
-]
 _TEXTS = [
     "",
     "a",
@@ -190,7 +171,7 @@ class Writer:
     def records(self, count: int) -> list[bytes]:
         """Return so many records, some of them damaged, in any order."""
         values = [self.record() for _ in range(count - count // 4)]
-        values += damaged(values[: count // 4 + 1], self._chance, HOSTILE)
+        values += damaged(values[: count // 4 + 1], self._chance, HOSTILE_JSON)
         self._chance.shuffle(values)
         return values[:count]
 
