@@ -6,6 +6,7 @@ a reason. It sees a copy of the values in a memory of its own: a fault ends a ca
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import logging
 import os
@@ -67,7 +68,7 @@ def take(
         _give_up(f"the module failed: {str(error).splitlines()[-1].strip()}")
         return None
     if sandbox.is_large:
-        _local.sandbox = None
+        _forget_sandbox()
     if taken is not None:
         counts = np.bincount(taken.left, minlength=len(REASONS) + 1)[1:].tolist()
         _local.left = left_by_reason() + Counter(dict(zip(REASONS, counts, strict=True)))
@@ -115,6 +116,8 @@ class _Engine:
         self.module = wasmtime.Module(self.engine, _MODULE.read_bytes())
         self.pid = os.getpid()
         threading.Thread(target=self._tick, name="sluice-native", daemon=True).start()
+        # Else it is closed once wasmtime's own functions are gone, which Python reports on stderr.
+        atexit.register(_forget_sandbox)
 
     def _tick(self) -> None:
         while True:
@@ -255,6 +258,10 @@ def _start() -> _Sandbox | None:
     except (_wasmtime().WasmtimeError, OSError) as error:
         _give_up(f"the module cannot start: {error}")
     return None
+
+
+def _forget_sandbox() -> None:
+    _local.sandbox = None
 
 
 def _give_up(why: str, level: int = logging.WARNING) -> None:
