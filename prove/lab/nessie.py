@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
 import urllib.request
 
 from prove.lab.rest_catalog import TEST_LOCK, CatalogServer
@@ -54,5 +53,5 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310  (our own)
             return bool(answer.status == 200)
-    except urllib.error.URLError:
+    except OSError:  # URLError, or TimeoutError where the connection was made and the answer took long
         return False

@@ -106,7 +106,7 @@ def scraped(printed: Path, what: str, path: str = "") -> str:
         try:
             with urllib.request.urlopen(address, timeout=SCRAPE_SECONDS) as answer:  # noqa: S310  (our own)
                 return str(answer.read().decode())
-        except urllib.error.URLError:
+        except OSError:  # URLError, or TimeoutError where the answer itself is slow
             assert time.monotonic() < deadline
             time.sleep(0.2)
 
