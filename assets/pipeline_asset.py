@@ -108,8 +108,9 @@ def pool_of(pipeline: PipelineConfig, pool: str, *, is_local: bool = False) -> s
 
 
 def pools_of(pipeline: PipelineConfig) -> frozenset[str]:
-    """Return all pools that the table's work may be in."""
-    return frozenset(pool_of(pipeline, pool) for pool in POOLS) | {LOCAL_SPARK}
+    """Return all pools that the table's work may be in; without suites none is in that of quality."""
+    used = [pool for pool in POOLS if pipeline.quality or pool != QUALITY]
+    return frozenset(pool_of(pipeline, pool) for pool in used) | {LOCAL_SPARK}
 
 
 # Dagster (1.13) writes no materialization for an output with this metadata, and downstream steps still run

@@ -17,10 +17,10 @@ from dagster import (
 
 from assets.pipeline_asset import table_key, topic_key
 from orchestration.jobs import drain_job, watching
+from orchestration.pools import announce_pools
 from orchestration.run_requests import (
     Backlog,
     RunHistory,
-    announce_pools,
     should_drain,
     state_key,
     uncompacted_files,

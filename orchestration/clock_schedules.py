@@ -32,7 +32,8 @@ from assets.pipeline_asset import (
 )
 from orchestration.backlog_sensor import drains
 from orchestration.jobs import SCHEDULE, drain_job, upkeep_job
-from orchestration.run_requests import UNDER_WAY, RunHistory, announce_pools, should_drain_now
+from orchestration.pools import announce_pools
+from orchestration.run_requests import UNDER_WAY, RunHistory, should_drain_now
 from orchestration.upkeep_sensor import tidying
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig

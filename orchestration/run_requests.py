@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus, RunRequest, RunsFilter
 
-from assets.pipeline_asset import pools_of
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.texts import records_wait
@@ -79,21 +78,6 @@ class RunHistory:
                 ended = last.end_time or last.create_timestamp.timestamp()
                 return 1 + int(last.dagster_run.tags[attempt_tag]), ended
         return 0, 0.0
-
-
-def announce_pools(instance: DagsterInstance, pipelines: Iterable[PipelineConfig]) -> None:
-    """Give each pool that is new to the instance its default limit; one query if there is none.
-
-    Dagster (1.13) gives a pool that limit when it first sees it in the queue, but still starts every run that
-    waits for the pool at that moment: both windows of a first backfill ran at once, and the second treated
-    the first as dead.
-    """
-    storage = instance.event_log_storage
-    if not storage.supports_global_concurrency_limits or not instance.global_op_concurrency_default_limit:
-        return
-    pools = {pool for pipeline in pipelines for pool in pools_of(pipeline)}
-    for pool in sorted(pools - storage.get_concurrency_keys()):
-        storage.initialize_concurrency_limit_to_default(pool)
 
 
 # When a pipeline is due for a drain, and when to retry one without progress.

@@ -13,9 +13,12 @@ from dagster import DagsterInstance, DagsterRunStatus, asset, materialize
 from dagster_postgres import PostgresEventLogStorage
 from sqlalchemy.engine import make_url
 
+from assets.pipeline_asset import pools_of
 from orchestration.event_log_upkeep import TAG_CODE_LOCATION, delete_old_runs
+from orchestration.pools import announce_pools
 from prove.lab.postgres import PostgresCatalog, start_postgres
 from servers.process import ServerFolder
+from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +66,10 @@ def test_runs_are_recorded_read_elsewhere_and_pruned(home: Path) -> None:
         event = elsewhere.get_latest_materialization_event(table.key)
         assert event is not None
         assert event.run_id == newest
+        orders = PipelineConfig(name="orders", topic="orders", table="lake.orders")
+        announce_pools(elsewhere, [orders])
+        limits = {pool.name: pool.limit for pool in elsewhere.event_log_storage.get_pool_limits()}
+        assert limits == dict.fromkeys(pools_of(orders), 1)
         assert elsewhere.get_concurrency_config().pool_config.default_pool_limit == 1
         tomorrow = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
         assert delete_old_runs(elsewhere, "sluice", tomorrow, budget_seconds=30) == 1
