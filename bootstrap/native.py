@@ -18,7 +18,8 @@ COMPILER_LOCK = LOCKS / "native.txt"
 _FLAGS = (
     *("-target", "wasm32-freestanding", "-mcpu=generic+simd128+bulk_memory+sign_ext+nontrapping_fptoint"),
     *("-std=c11", "-O3", "-g0", "-Wall", "-Wextra", "-Werror", "-nostdlib"),
-    *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--export=__heap_base", "-Wl,-z,stack-size=65536"),
+    *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=65536"),
+    *(f"-Wl,--export={name}" for name in ("__heap_base", "call", "ignored")),
 )
 
 

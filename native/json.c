@@ -36,9 +36,12 @@ typedef struct Node {
 typedef struct { u32 node, name, size, count; } Ignored;
 typedef struct { u64 mantissa; i32 exponent, digits; u8 negative, fraction, many; } Number;
 
-static struct { u32 nodes, powers, arena, reason, stack_size, ignored_size, noted_size; } s;
+/* The caller writes the first eight words, and reads `arena` and `ignored_size` when `decode` is back: an argument of
+ * a call costs as much as three columns of a record. */
+struct Call { u32 nodes, node_count, powers, values, ends, count, status, arena, ignored_size, reason, stack_size, noted_size; } call;
+#define s call
 static struct { u32 at, size; } stack[MAX_STACK]; /* the unknown keys of the objects that are open */
-static Ignored ignored[MAX_IGNORED];
+Ignored ignored[MAX_IGNORED];
 static u16 noted[MAX_STACK]; /* what the record in hand has counted in `ignored` */
 
 #define AT(type, address) ((type *)(uintptr_t)(address))
@@ -691,12 +694,12 @@ static void begin(Node *d, u32 rows, u32 most, u32 is_top) {
     for (u32 i = 0; i < d->count; i++) begin(NODE(d->first + i), rows, most, is_top && d->kind == STRUCT);
 }
 
-/* Read `count` records of `values`, `ends` being where they end; returns where the columns end. `status` gets
+/* Read `count` records of `values`, `ends` being where they end; the columns end at `arena` then. `status` gets
  * a record's reason, TAKEN of those that are rows, in their order. */
-__attribute__((export_name("decode")))
-u32 decode(u32 nodes, u32 node_count, u32 powers, u32 values, u32 ends, u32 count, u32 status, u32 arena) {
-    s.nodes = nodes, s.powers = powers, s.arena = arena, s.ignored_size = 0;
+__attribute__((export_name("decode"))) void decode(void) {
+    u32 count = s.count, values = s.values, ends = s.ends, status = s.status;
     Node *top = NODE(0);
+    s.ignored_size = 0;
     begin(top, count, count ? AT(u32, ends)[count - 1] : 0, 1);
     u8 *p = AT(u8, values);
     for (u32 i = 0; i < count; i++) {
@@ -714,7 +717,7 @@ u32 decode(u32 nodes, u32 node_count, u32 powers, u32 values, u32 ends, u32 coun
         }
         *end = saved, p = end;
     }
-    for (u32 i = 0; i < node_count; i++) {
+    for (u32 i = 0; i < s.node_count; i++) {
         Node *d = NODE(i);
         if (d->kind == SKIPPED) continue;
         d->expected_rows = (u32)((u64)d->rows * 20 / count), d->expected_bytes = (u32)((u64)d->bytes_size * 20 / count);
@@ -722,8 +725,4 @@ u32 decode(u32 nodes, u32 node_count, u32 powers, u32 values, u32 ends, u32 coun
         pack(AT(u8, d->valid), d->rows);
         if (d->kind == BOOLEAN) pack(AT(u8, d->data), d->rows);
     }
-    return s.arena;
 }
-
-__attribute__((export_name("ignored_at"))) u32 ignored_at(void) { return (u32)(uintptr_t)ignored; }
-__attribute__((export_name("ignored_count"))) u32 ignored_count(void) { return s.ignored_size; }

@@ -10,10 +10,12 @@ import atexit
 import ctypes
 import logging
 import os
+import struct
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,13 @@ def why_off() -> str | None:
     return _off
 
 
+def load() -> None:
+    """Import wasmtime where there is one, so that forked processes need not; starts no thread."""
+    if os.environ.get(_VARIABLE) != "0":
+        with suppress(ImportError, OSError):
+            _wasmtime()
+
+
 _nodes: list[tuple[bool, frozenset[str], pa.Schema, Nodes | None]] = []
 
 
@@ -137,8 +146,10 @@ class _Sandbox:
         self._store = _wasmtime().Store(engine.engine)
         exports = _wasmtime().Instance(self._store, engine.module, []).exports(self._store)
         self._memory, self._decode = exports["memory"], exports["decode"]
-        self._ignored_at, self._ignored_count = exports["ignored_at"], exports["ignored_count"]
-        self._powers = _aligned(exports["__heap_base"].value(self._store))
+        self._call, self._ignored_at, base = (
+            exports[name].value(self._store) for name in ("call", "ignored", "__heap_base")
+        )
+        self._powers = _aligned(base)
         powers = _powers_of_five()
         self._free = _aligned(self._powers + len(powers))
         self._reach(self._free)
@@ -157,18 +168,23 @@ class _Sandbox:
         self._write(self._free, nodes.placed(self._free))
         self._write(at_ends, ends.astype(np.uint32).tobytes())
         self._write(at_values, b"".join(values))
-        self._store.set_epoch_deadline(2)
-        arguments = (
-            self._free,
-            len(nodes.words),
-            self._powers,
-            at_values,
-            at_ends,
-            len(values),
-            at_left,
-            start,
+        self._write(
+            self._call,
+            struct.pack(
+                "<8I",
+                self._free,
+                len(nodes.words),
+                self._powers,
+                at_values,
+                at_ends,
+                len(values),
+                at_left,
+                start,
+            ),
         )
-        end = self._decode(self._store, *arguments)
+        self._store.set_epoch_deadline(2)
+        self._decode(self._store)
+        end, ignored = struct.unpack("<28x2I", self._read(self._call, 36))
         words = np.frombuffer(self._read(self._free, nodes.words.nbytes), np.uint32).reshape(
             nodes.words.shape
         )
@@ -176,12 +192,12 @@ class _Sandbox:
         found: list[list[int]] = words.tolist()  # type: ignore[assignment]
         columns = Columns(self._read(start, _aligned(end) - start), start, found)
         left = np.frombuffer(self._read(at_left, len(values)), np.uint8)
-        return Taken(columns.table(nodes.schema), left, self._ignored(nodes))
+        return Taken(columns.table(nodes), left, self._ignored(nodes, ignored))
 
-    def _ignored(self, nodes: Nodes) -> Mapping[str, int]:
+    def _ignored(self, nodes: Nodes, size: int) -> Mapping[str, int]:
         counts: Counter[str] = Counter()
-        if size := self._ignored_count(self._store):
-            entries = np.frombuffer(self._read(self._ignored_at(self._store), 16 * size), np.uint32)
+        if size:
+            entries = np.frombuffer(self._read(self._ignored_at, 16 * size), np.uint32)
             for node, at, length, count in entries.reshape(-1, 4).tolist():
                 name = self._read(at, length).to_pybytes().decode()
                 counts[".".join((*nodes.paths[node], name))] += count

@@ -56,6 +56,7 @@ class Nodes:
     words: np.ndarray
     tail: bytes
     paths: tuple[tuple[str, ...], ...]
+    columns: tuple[_Column, ...]
 
     @property
     def size(self) -> int:
@@ -107,7 +108,8 @@ class _Layout:
         words = np.array(self.words, np.uint32)
         words[:, _NAME] += words.nbytes
         words[words[:, _KIND] == _STRUCT, _TABLE] += words.nbytes
-        return Nodes(schema, words, bytes(self.tail), tuple(self.paths))
+        columns = tuple(_Column.of(words, 1 + at, each.type) for at, each in enumerate(schema))
+        return Nodes(schema, words, bytes(self.tail), tuple(self.paths), columns)
 
     def _add(self, path: tuple[str, ...], shape: Sequence[int], *, nullable: bool) -> None:
         name = path[-1].encode() if path else b""
@@ -170,6 +172,34 @@ def _hash(name: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class _Column:
+    """How Arrow has a node: by ``kind``, or as ``extension`` around it."""
+
+    node: int
+    number: int
+    kind: pa.DataType
+    extension: pa.DataType | None
+    item_bits: int
+    is_large: bool
+    inside: tuple[_Column, ...]
+
+    @classmethod
+    def of(cls, words: np.ndarray, node: int, kind: pa.DataType) -> _Column:
+        """Return what a node becomes; asked once a schema, as types answer slowly."""
+        inside, first = _inside(kind), int(words[node, _FIRST])
+        extension = kind if isinstance(kind, pa.BaseExtensionType) else None
+        return cls(
+            node,
+            int(words[node, _KIND]),
+            kind.storage_type if extension else kind,
+            extension,
+            1 if pa.types.is_boolean(kind) else 8 * int(words[node, _WIDTH]),
+            kind.id in _LARGE,
+            tuple(cls.of(words, first + at, each) for at, (_, each, _) in enumerate(inside)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Columns:
     """The columns that a call appended from the address ``start`` on, in Arrow's form, sharing ``memory``."""
 
@@ -177,34 +207,31 @@ class Columns:
     start: int
     nodes: list[list[int]]
 
-    def table(self, schema: pa.Schema) -> pa.Table:
+    def table(self, nodes: Nodes) -> pa.Table:
         """Return the rows that were taken."""
-        if not schema.names:  # it still knows how many rows it has
+        if not nodes.schema.names:  # it still knows how many rows it has
             return pa.table({"": pa.nulls(self.nodes[0][_ROWS])}).select([])
-        columns = [self._column(1 + at, each.type) for at, each in enumerate(schema)]
-        return pa.Table.from_arrays(columns, schema=schema)
+        return pa.Table.from_arrays([self._array(each) for each in nodes.columns], schema=nodes.schema)
 
-    def _column(self, index: int, kind: pa.DataType) -> pa.Array:
-        node = self.nodes[index]
-        number, rows, nulls = node[_KIND], node[_ROWS], node[_NULLS]
+    def _array(self, column: _Column) -> pa.Array:
+        node, number, kind = self.nodes[column.node], column.number, column.kind
+        rows, nulls = node[_ROWS], node[_NULLS]
         valid = self._at(node[_VALID], rows + 7 >> 3) if nulls else None
-        inside = [self._column(node[_FIRST] + at, each) for at, (_, each, _) in enumerate(_inside(kind))]
+        inside = [self._array(each) for each in column.inside]
         if number == _STRUCT:
             return pa.Array.from_buffers(kind, rows, [valid], nulls, children=inside)
         if number in (_LIST, _MAP, _TEXT):
             ends = self._at(node[_DATA], 4 * (rows + 1))
-            if kind.id in _LARGE:
+            if column.is_large:
                 ends = pa.py_buffer(np.frombuffer(ends, np.int32).astype(np.int64))
             text = [self._at(node[_BYTES], node[_BYTES_SIZE])] if number == _TEXT else []
             if number == _MAP:
                 pairs = pa.struct([kind.key_field, kind.item_field])
                 inside = [pa.Array.from_buffers(pairs, len(inside[0]), [None], 0, children=inside)]
             return pa.Array.from_buffers(kind, rows, [valid, ends, *text], nulls, children=inside)
-        size = rows + 7 >> 3 if pa.types.is_boolean(kind) else rows * node[_WIDTH]
-        is_extension = isinstance(kind, pa.BaseExtensionType)
-        stored = kind.storage_type if is_extension else kind
-        values = pa.Array.from_buffers(stored, rows, [valid, self._at(node[_DATA], size)], nulls)
-        return pa.ExtensionArray.from_storage(kind, values) if is_extension else values
+        data = self._at(node[_DATA], rows * column.item_bits + 7 >> 3)
+        values = pa.Array.from_buffers(kind, rows, [valid, data], nulls)
+        return pa.ExtensionArray.from_storage(column.extension, values) if column.extension else values
 
     def _at(self, address: int, size: int) -> pa.Buffer:
         return self.memory.slice(address - self.start, size)
