@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import sys
+from contextlib import suppress
 from importlib.machinery import PathFinder
 
 # What Spark's JVM puts into its workers' path: PySpark in archives, which the environment has too, and a jar.
@@ -67,6 +68,9 @@ drop_sparks_archives()
 from pyspark import daemon  # noqa: E402  (from the path that is left)
 
 from spark_jobs.drain import split_task  # noqa: E402, F401  (for what it imports)
+
+with suppress(ImportError):  # where JSON is decoded without it
+    import wasmtime  # noqa: F401  (starts no thread before a worker makes its engine)
 
 if __name__ == "__main__":
     gc.freeze()  # the imported modules live for ever: workers need not look through them again and again

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,13 +86,6 @@ def why_off() -> str | None:
     """Return why this process decodes without the module; None if it has it."""
     _sandbox()
     return _off
-
-
-def load() -> None:
-    """Import wasmtime where there is one, so that forked processes need not; starts no thread."""
-    if os.environ.get(_VARIABLE) != "0":
-        with suppress(ImportError, OSError):
-            _wasmtime()
 
 
 _nodes: list[tuple[bool, frozenset[str], pa.Schema, Nodes | None]] = []
