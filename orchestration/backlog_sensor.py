@@ -52,10 +52,11 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     """Run one tick. The cursor stores only which problems and pauses were already logged."""
     announce_pools(context.instance, sluice.config.pipelines)
     # A pipeline with a schedule is drained only by its schedule.
-    seen = sluice.surveyor.survey()
+    now = time.time()
+    seen = sluice.surveyor.survey(lambda look: _may_be_due(look, now))
     beat(sluice.config.home)
     looks = [look for look in seen if look.pipeline.schedule is None]
-    observed = topic_observations(seen, sluice, time.time())
+    observed = topic_observations(seen, sluice, now)
     requests, problems = drains(looks, context.instance, sluice, should_drain)
     known = json.loads(context.cursor) if context.cursor else {}
     for pipeline, problem in problems.items():
@@ -97,6 +98,16 @@ def drains(
         else:
             requests.append(request)
     return requests, problems
+
+
+def _may_be_due(look: Surveyed, now: float) -> bool:
+    """True unless a drain is not due, whatever was committed since the table in ``look`` was read.
+
+    Commits only shorten the backlog and its age. A paused table is read, since people resume it.
+    """
+    backlog = backlog_of(look, now)
+    is_paused = _pause_reason(look) is not None and backlog.records > 0
+    return is_paused or should_drain(backlog, look.pipeline) is not None
 
 
 def backlog_of(look: Surveyed, now: float) -> Backlog:

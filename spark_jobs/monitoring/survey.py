@@ -1,13 +1,14 @@
 """One look at every pipeline: the state of its topic and its table.
 
-All topics are queried in one round, tables are read in parallel. A pipeline that cannot be read is a
-``Problem`` and does not affect the others.
+All topics are queried in one round, tables are read in parallel. A surveyor that looks again reads only the
+tables that matter. A pipeline that cannot be read is a ``Problem`` and does not affect the others.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 CATALOG_READERS = 8
 # Each waits for one record of each partition that its table is behind on.
 TOPIC_READERS = 8
+# A known table is read again after this time: others may roll it back, drop it or compact it.
+KNOWN_SECONDS = 60.0
+# For all tables together: 1,000 are each read every five minutes.
+KNOWN_SECONDS_EACH = 0.3
 
 T = TypeVar("T")
 
@@ -79,6 +84,13 @@ class Problem:
         return scrub(str(self.error))
 
 
+def waits(look: Surveyed) -> bool:
+    """True if the pipeline has no table, or records that are not in it, or its topic is another one."""
+    return look.table is None or bool(
+        look.source.lag(look.table.progress.next_offsets) or _disagree(look.pipeline, look.source, look.table)
+    )
+
+
 class Surveyor:
     """Looks at all pipelines; keeps its Kafka connection between looks until its properties change.
 
@@ -91,13 +103,35 @@ class Surveyor:
         self._lock = threading.Lock()
         self._admin: tuple[dict[str, str], KafkaAdmin] | None = None
         self._figures = FigureCache()
+        # By pipeline, when its table was read (``time.monotonic``) and as what.
+        self._known: dict[str, tuple[float, TableState | None]] = {}
 
-    def survey(self) -> list[Surveyed | Problem]:
-        """Return one ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
-        # Tables first: a run may commit in between, and no table is beyond what its topic holds later.
-        tables = self.for_each_table(state_of)
-        sources = self.sources()
-        return [_combine(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
+    def survey(self, concerns: Callable[[Surveyed], bool] = waits) -> list[Surveyed | Problem]:
+        """Return one ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order.
+
+        A table that an earlier look read is read again if ``concerns`` is true for the topic as it is now and
+        the table as it was, or the earlier look is some minutes old.
+        """
+        pipelines, sources = self.config.pipelines, self.sources()
+        known, now = self._known.copy(), time.monotonic()
+        newer_than = now - max(KNOWN_SECONDS, KNOWN_SECONDS_EACH * len(pipelines))
+
+        def is_read_again(pipeline: PipelineConfig) -> bool:
+            looked_at, table = known.get(pipeline.name, (float("-inf"), None))
+            if looked_at <= newer_than:
+                return True
+            source = sources[pipeline.topic]
+            return not isinstance(source, SluiceError) and concerns(Surveyed(pipeline, source, table))
+
+        read_again = list(filter(is_read_again, pipelines))
+        found = self.for_each_table(state_of, read_again)
+        self._known |= {name: (now, t) for name, t in found.items() if not isinstance(t, SluiceError)}
+        tables = {name: table for name, (_, table) in known.items()} | found
+        # Topics that disagree with their table are asked again: a run may have committed in between.
+        doubtful = {p.topic for p in read_again if _disagree(p, sources[p.topic], tables[p.name])}
+        if doubtful:
+            sources = {**sources, **self.sources(doubtful)}
+        return [_combine(p, sources[p.topic], tables[p.name]) for p in pipelines]
 
     def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
         """Return one ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is since the epoch."""
@@ -172,9 +206,9 @@ class Surveyor:
         with ThreadPoolExecutor(TOPIC_READERS) as readers:
             return list(readers.map(judge, looks))
 
-    def sources(self) -> Mapping[str, SourceState | SluiceError]:
-        """Return every topic's state, or the error of reading it, by topic."""
-        topics = sorted({pipeline.topic for pipeline in self.config.pipelines})
+    def sources(self, topics: Iterable[str] | None = None) -> Mapping[str, SourceState | SluiceError]:
+        """Return the state of these topics, of all by default, or the error of reading it, by topic."""
+        topics = sorted(topics or {pipeline.topic for pipeline in self.config.pipelines})
         try:
             states: Mapping[str, SourceState | SluiceError] = self.kafka_admin().source_states(topics)
         except SluiceError as error:
@@ -195,9 +229,13 @@ class Surveyor:
                 self._admin = (properties, KafkaAdmin(properties, timeout_seconds=limit))
             return self._admin[1]
 
-    def for_each_table(self, read: Callable[[PipelineConfig, Table | None], T]) -> dict[str, T | SluiceError]:
-        """Return the result of ``read`` for every pipeline and its table, or its error, by pipeline."""
-        pipelines = self.config.pipelines
+    def for_each_table(
+        self,
+        read: Callable[[PipelineConfig, Table | None], T],
+        pipelines: Sequence[PipelineConfig] | None = None,
+    ) -> dict[str, T | SluiceError]:
+        """Return the result of ``read`` for these pipelines, all by default, or its error, by pipeline."""
+        pipelines = self.config.pipelines if pipelines is None else pipelines
         slices = [pipelines[start::CATALOG_READERS] for start in range(min(CATALOG_READERS, len(pipelines)))]
         with ThreadPoolExecutor(CATALOG_READERS) as readers:
             parts = readers.map(lambda some: self._read_tables(some, read), slices)
@@ -335,6 +373,14 @@ def _combine(
     if isinstance(table, SluiceError):
         return Problem(pipeline, table)
     return Surveyed(pipeline, source, table)
+
+
+def _disagree(
+    pipeline: PipelineConfig, source: SourceState | SluiceError, table: TableState | SluiceError | None
+) -> bool:
+    if not isinstance(source, SourceState) or not isinstance(table, TableState):
+        return False
+    return drain_refusal(table.progress, source, table=pipeline.table, ask_leader=None) is not None
 
 
 def _unreadable(pipeline: PipelineConfig, error: Exception) -> SluiceError:

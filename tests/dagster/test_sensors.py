@@ -28,6 +28,7 @@ from spark_jobs.config.sections import NotifySettings
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import last_beat_ms
 from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.lake.tables import load_table
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.protocol.batch import Batch, Pause
 from spark_jobs.protocol.errors import RetryableError
@@ -37,9 +38,10 @@ from spark_jobs.txlog.entries import FlushComplete, FlushStart, Notified
 from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from prove.lab.kafka_server import KafkaBroker
@@ -250,6 +252,38 @@ def test_a_tick_says_what_an_open_transaction_holds_back(
     producer.abort_transaction(10)
 
 
+def test_a_tick_reads_only_tables_that_may_be_due(
+    kafka: KafkaBroker,
+    sqlite_catalog_properties: dict[str, str],
+    folder: Path,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of tables that were read before: neither one without waiting records nor one that is fresh enough."""
+    resting, fresh, full = (
+        pipeline_of(kafka.new_topic(), freshness_seconds=3600, max_batch_records=2) for _ in range(3)
+    )
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, resting, fresh, full)
+    for pipeline in (resting, fresh, full):
+        scene.make_table(pipeline, 0)
+    assert scene.tick().skip_reason is not None
+    read: list[str] = []
+    monkeypatch.setattr("spark_jobs.lake.tables.load_table", _noting(read, load_table))
+    kafka.produce(fresh.topic, [b"{}"])
+    kafka.produce(full.topic, [b"{}"] * 2)
+    (asked,) = scene.tick().run_requests or ()
+    assert asked.tags["sluice/pipeline"] == full.name
+    assert read == [full.table]
+
+
+def _noting(read: list[str], load: Callable[[Catalog, str], Table | None]) -> Callable[..., Table | None]:
+    def noted(catalog: Catalog, table: str) -> Table | None:
+        read.append(table)
+        return load(catalog, table)
+
+    return noted
+
+
 def test_fifty_pipelines_are_looked_at_within_two_seconds(
     kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
 ) -> None:
@@ -265,7 +299,7 @@ def test_fifty_pipelines_are_looked_at_within_two_seconds(
         scene.make_table(pipeline, 0)
     scene.sluice.surveyor.survey()
     started = time.perf_counter()
-    looked = scene.sluice.surveyor.survey()
+    looked = scene.sluice.surveyor.survey(lambda _: True)
     seconds = time.perf_counter() - started
     assert len(looked) == 50
     assert seconds < 2.0

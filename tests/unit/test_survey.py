@@ -44,11 +44,79 @@ def test_a_table_is_told_of_although_its_topic_is_away(
         home="/h", state="/s", catalog=CatalogSettings(name="c", properties={}), pipelines=(pipeline,)
     )
     surveyor = Surveyor(config)
-    monkeypatch.setattr(surveyor, "sources", lambda: {"orders": source})
-    monkeypatch.setattr(surveyor, "for_each_table", lambda _read: {"orders": table})
+    monkeypatch.setattr(surveyor, "sources", lambda *_: {"orders": source})
+    monkeypatch.setattr(surveyor, "for_each_table", lambda *_: {"orders": table})
     (seen,) = surveyor.survey()
     assert isinstance(seen, Surveyed if expected[0] is None else Problem)
     assert (surveyor.refusals([seen])[0] if isinstance(seen, Problem) else None, seen.table) == expected
+
+
+class Lake:
+    """A topic and a table that a surveyor sees; counts its looks at both."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pipeline = PipelineConfig(name="orders", topic="orders", table="lake.orders")
+        self.surveyor = Surveyor(
+            SluiceConfig(home="/h", state="/s", catalog=CatalogSettings(properties={}), pipelines=(pipeline,))
+        )
+        self.ends, self.next_offset, self.seconds = [5], 5, 0.0
+        self.table_looks = 0
+        monkeypatch.setattr(self.surveyor, "sources", self._sources)
+        monkeypatch.setattr(self.surveyor, "for_each_table", self._tables)
+        monkeypatch.setattr("spark_jobs.monitoring.survey.time.monotonic", lambda: self.seconds)
+
+    def _sources(self, *_: object) -> dict[str, SourceState]:
+        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        return {"orders": SourceState("orders", "id", "cluster", {0: 0}, {0: end})}
+
+    def _tables(self, _read: object, pipelines: tuple[PipelineConfig, ...]) -> dict[str, TableState]:
+        self.table_looks += len(pipelines)
+        table = TableState(
+            "uuid", Progress("orders", 0, {0: self.next_offset}), committed_at_ms=7, summary={}
+        )
+        return {pipeline.name: table for pipeline in pipelines}
+
+    def lag(self) -> int:
+        """The records that wait by one look."""
+        (seen,) = self.surveyor.survey()
+        assert isinstance(seen, Surveyed)
+        assert seen.table is not None
+        return seen.source.lag(seen.table.progress.next_offsets)
+
+
+def test_a_table_at_rest_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read again once records arrive, and as long as they wait: others commit, pause and resume."""
+    lake = Lake(monkeypatch)
+    looks = []
+    for end, next_offset in ((5, 5), (5, 5), (7, 5), (7, 7), (7, 7)):
+        lake.ends, lake.next_offset = [end], next_offset
+        lake.lag()
+        looks.append(lake.table_looks)
+    assert looks == [1, 1, 2, 3, 3]
+
+
+def test_a_change_of_a_table_at_rest_is_seen_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody rolled it back, which its topic does not show."""
+    lake = Lake(monkeypatch)
+    assert lake.lag() == 0
+    lake.next_offset = 2
+    lake.seconds = 59.9
+    assert lake.lag() == 0
+    lake.seconds = 60.0
+    assert lake.lag() == 3
+
+
+def test_a_commit_between_the_looks_at_topic_and_table_is_no_truncation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table that is beyond its topic has the topic asked again; a topic that was really cut stays so."""
+    lake = Lake(monkeypatch)
+    lake.ends, lake.next_offset = [7, 9], 9
+    assert lake.lag() == 0
+    lake.ends = [3]
+    (cut,) = lake.surveyor.survey()
+    assert isinstance(cut, Surveyed)
+    assert cut.source.end == {0: 3}
 
 
 def _boom() -> None:
