@@ -1,4 +1,4 @@
-"""The WebAssembly module against the way in Python, over columns of all types."""
+"""The WebAssembly module against the way in Python and the reference, over columns of all types."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from spark_jobs.config.columns import GROWTH
 from spark_jobs.formats.json.block import decode_in_python
 from spark_jobs.formats.json.native import take
+from tests.support.json_reference import expected_row, is_same
 from tests.support.typed_json import SCHEMA, Writer
 
 # 20,000 records; SLUICE_RECORDS=10000000 and more seeds are for a night.
@@ -29,6 +30,8 @@ def test_every_value_that_is_taken_is_the_row_that_python_makes(first: int) -> N
     python = decode_in_python([values[row] for row in rows], SCHEMA, GROWTH, frozenset())
     assert (python.new_fields, python.unread) == (None, ())
     assert python.table.equals(taken.table)
+    for index, row in zip(rows, taken.table.to_pylist(), strict=True):
+        assert is_same(row, expected_row(values[index], SCHEMA)), values[index]
 
 
 def test_little_that_is_a_row_is_left() -> None:

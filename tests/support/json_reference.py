@@ -8,10 +8,14 @@ from __future__ import annotations
 import json
 import math
 import re
+import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction as Exact
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 TIMESTAMPTZ = pa.timestamp("us", "UTC")
@@ -38,10 +42,13 @@ RESERVED = {
     "_kafka_headers",
     "_ingested_at",
 }
-_TIME = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?(Z|([+-])(\d\d)(?::?(\d\d))?)",
-    re.ASCII,
-)
+_CLOCK = r"(\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6})0*)?)?)?"
+_TIME = re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)[T ]{_CLOCK}(Z|([+-])(\d\d)(?::?(\d\d))?)", re.ASCII)
+_LOCAL = re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)(?:[T ]{_CLOCK})?", re.ASCII)
+_DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_OF_DAY = re.compile(_CLOCK, re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_UUID = re.compile("-".join(f"[0-9a-fA-F]{{{size}}}" for size in (8, 4, 4, 4, 12)))
 
 
 class Bad(Exception):
@@ -112,23 +119,38 @@ def _depth(text: str) -> int:
 def _struct(value: Any, fields: Any) -> dict[str, Any]:
     if type(value) is not dict:
         raise Bad
-    known = {field.name: field.type for field in fields}
+    known = {field.name: field for field in fields}
     for key, item in value.items():
         if key not in known and _means_something(item):
             raise Bad
-    return {name: _value(value.get(name), kind) for name, kind in known.items()}
+    return {name: _item(value.get(name), field) for name, field in known.items()}
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
-    if pa.types.is_struct(kind):
-        return _struct(value, kind)
-    if pa.types.is_list(kind):
-        if type(value) is not list:
-            raise Bad
-        return [_value(item, kind.value_type) for item in value]
+    for is_kind, read in _MADE_OF:
+        if is_kind(kind):
+            return read(value, kind)
     return _SCALARS[kind](value)
+
+
+def _list(value: Any, kind: pa.DataType) -> list[Any]:
+    if type(value) is not list:
+        raise Bad
+    return [_item(item, kind.value_field) for item in value]
+
+
+def _map(value: Any, kind: pa.DataType) -> list[tuple[str, Any]]:
+    if type(value) is not dict:
+        raise Bad
+    return [(key, _item(item, kind.item_field)) for key, item in value.items()]
+
+
+def _item(value: Any, field: pa.Field) -> Any:
+    if value is None and not field.nullable:
+        raise Bad
+    return _value(value, field.type)
 
 
 def _boolean(value: Any) -> bool:
@@ -143,10 +165,39 @@ def _text(value: Any) -> str:
     return value
 
 
-def _long(value: Any) -> int:
-    if type(value) is not Integer or not -(2**63) <= int(value) < 2**63:
+def _bytes(value: Any) -> bytes:
+    return _text(value).encode()
+
+
+def _fixed(value: Any, kind: pa.DataType) -> bytes:
+    if len(encoded := _bytes(value)) != kind.byte_width:
+        raise Bad
+    return encoded
+
+
+def _uuid(value: Any) -> uuid.UUID:
+    if not _UUID.fullmatch(_text(value)):
+        raise Bad
+    return uuid.UUID(value)
+
+
+def _long(value: Any, bits: int = 64) -> int:
+    if type(value) is not Integer or not -(1 << bits - 1) <= int(value) < 1 << bits - 1:
         raise Bad
     return int(value)
+
+
+def _decimal(value: Any, kind: pa.DataType) -> Decimal:
+    if type(value) not in (Integer, Fraction, str) or not _DECIMAL.fullmatch(value):
+        raise Bad
+    number = Decimal(str(value))
+    sign, digits, exponent = number.as_tuple()
+    text = "".join(map(str, digits)).lstrip("0") if number else ""
+    whole = text.rstrip("0")
+    exponent = int(exponent) + len(text) - len(whole)  # of the last digit that is not zero
+    if whole and (exponent < -kind.scale or len(whole) + exponent > kind.precision - kind.scale):
+        raise Bad
+    return Decimal((sign if whole else 0, tuple(map(int, whole)) or (0,), exponent if whole else 0))
 
 
 def _double(value: Any) -> float:
@@ -155,6 +206,61 @@ def _double(value: Any) -> float:
     if type(value) is Integer and int(float(value)) != int(value):
         raise Bad
     return float(value)
+
+
+def _single(value: Any) -> float:
+    double = _double(value)
+    with np.errstate(all="ignore"):
+        near = np.float32(double)
+        around = [np.nextafter(near, np.float32(end)) for end in (-np.inf, np.inf)]
+    if abs(double) < _LEAST:  # half of the least single: written out it would fill the memory
+        return math.copysign(0.0, double)
+    # The nearest of three to the number as it is written, the even one of two: by way of a double it could
+    # be rounded twice.
+    exact = Exact(str(value))
+    found = min(
+        (single for single in (near, *around)),
+        key=lambda single: (abs(_beyond(single) - exact), _bits(single) & 1),
+    )
+    if not math.isfinite(found) or (type(value) is Integer and Exact(float(found)) != exact):
+        raise Bad
+    return float(found)
+
+
+_LEAST = 2.0**-151
+
+
+def _beyond(single: np.float32) -> Exact:
+    """Return its value; infinity is where the next single would be."""
+    return Exact(float(single)) if np.isfinite(single) else Exact(int(math.copysign(1, single)) << 128)
+
+
+def _bits(single: np.float32) -> int:
+    return int(single.view(np.uint32))
+
+
+def _parts(pattern: re.Pattern[str], value: Any) -> list[int]:
+    match = pattern.fullmatch(_text(value))
+    if match is None:
+        raise Bad
+    parts = list(match.groups())
+    if len(parts) in (4, 7):
+        parts[-1] = (parts[-1] or "").ljust(6, "0")
+    return [int(part or 0) for part in parts]
+
+
+def _local(value: Any) -> datetime:
+    return datetime(*_parts(_LOCAL, value))  # noqa: DTZ001  (a column without zone)
+
+
+def _day(value: Any) -> date:
+    return date(*_parts(_DAY, value))
+
+
+def _of_day(value: Any) -> time:
+    if ":" not in _text(value):
+        raise Bad
+    return time(*_parts(_OF_DAY, value))
 
 
 def _time(value: Any) -> datetime:
@@ -178,10 +284,28 @@ def _time(value: Any) -> datetime:
 _SCALARS: dict[pa.DataType, Callable[[Any], Any]] = {
     pa.bool_(): _boolean,
     pa.string(): _text,
+    pa.large_string(): _text,
+    pa.binary(): _bytes,
+    pa.large_binary(): _bytes,
     pa.int64(): _long,
+    pa.int32(): lambda value: _long(value, 32),
     pa.float64(): _double,
+    pa.float32(): _single,
+    pa.timestamp("us"): _local,
+    pa.date32(): _day,
+    pa.time64("us"): _of_day,
+    pa.uuid(): _uuid,
     TIMESTAMPTZ: _time,
 }
+
+_MADE_OF: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, Any], Any]], ...] = (
+    (pa.types.is_struct, _struct),
+    (pa.types.is_list, _list),
+    (pa.types.is_large_list, _list),
+    (pa.types.is_map, _map),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_fixed_size_binary, _fixed),
+)
 
 
 def _means_something(value: Any) -> bool:
@@ -198,7 +322,7 @@ def is_same(left: Any, right: Any) -> bool:
         return left == right and math.copysign(1, left) == math.copysign(1, right)
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(is_same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(is_same, left, right))
     return type(left) is type(right) and left == right
 

@@ -124,6 +124,13 @@ def test_a_type_without_a_node_is_left_to_the_other_way() -> None:
     assert take([b'{"id":"%s"}' % (b"x" * (33 << 20))], pa.schema([("id", pa.string())])) is None
 
 
+def test_a_struct_without_fields_has_rows_too() -> None:
+    """Whatever is written in it: a field that says something is unknown, none is a row."""
+    schema = pa.schema([("id", pa.int64()), ("in", pa.struct([]))])
+    values = [b'{"in":{"fresh":[1]}}', b'{"in":{"fresh":null},"id":1}', b'{"in":{}}']
+    assert _left(*values, schema=schema) == ["unknown_field", "", ""]
+
+
 @pytest.mark.parametrize("body", [LOOP, TRAP])
 def test_a_fault_ends_in_time_and_is_logged_once(
     body: str, fresh: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -99,8 +99,8 @@ class _Layout:
             first = len(self.words)
             for name, kind, nullable in children:
                 shape = [_SKIPPED, 0, 0, 0] if kind is None else _shape(kind)
-                if kind is not None and (inside := _inside(kind)):
-                    waiting.append((len(self.words), inside))
+                if kind is not None and (shape[0] == _STRUCT or _inside(kind)):
+                    waiting.append((len(self.words), _inside(kind)))
                 self._add((*self.paths[index], name), shape, nullable=nullable)
             self.words[index][_FIRST], self.words[index][_COUNT] = first, len(children)
             if self.words[index][_KIND] == _STRUCT:
