@@ -25,7 +25,7 @@ from spark_jobs.storage.state_files import write_whole
 
 
 JOBS = Path(__file__).resolve().parents[1]
-SUFFIXES = {".py", ".toml", ".txt"}
+SUFFIXES = {".py", ".toml", ".txt", ".wasm"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -57,7 +57,7 @@ LAUNCHER = "bin/python3"
 _IMPORTED = (
     *("pyarrow", "pyiceberg[pyiceberg-core]", "confluent-kafka", "numpy", "pandas", "orjson", "fastavro"),
     *("protobuf", "grpcio-tools", "pydantic", "croniter", "requests", "pyyaml", "py4j", "cryptography"),
-    *("duckdb", "jmespath"),
+    *("duckdb", "jmespath", "wasmtime"),
     "aws-msk-iam-sasl-signer-python",  # an extra: passed over where it is not
 )
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -18,9 +18,11 @@ from prove.lab.pipeline_lab import TABLE, by_offset, configure, make_lab, orders
 from prove.lab.registry_stand_in import RegistryStandIn, basic
 from prove.lab.spark_cluster import LOOPBACK, spark_cluster
 from resources.spark import PARALLELISM
+from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.schema.iceberg_types import INGESTED_AT, OFFSET
 from spark_jobs.spark.shipped import package_zip
 from tests.support.confluent_serializers import BY_TOPIC, registering
+from tests.support.new_lab import summary
 from tests.support.upkeep_lab import tidy
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ def test_a_standalone_cluster_does_the_same(
     (batch,) = lab.drain().batches
     assert not [warning for warning in recwarn if PARALLELISM in str(warning.message)]
     assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (RECORDS, 1)
+    left = CommitSummary(summary(lab.table().current_snapshot())).native_left
+    assert left == {"wrong_kind": 1}  # which only tasks that have WebAssembly count
     assert all(list(folder.rglob("spark_jobs-*.zip")) for folder in cluster.worker_folders)
     assert _files(lab) == TASKS
     tidy(lab, "compaction")

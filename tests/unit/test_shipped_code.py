@@ -25,6 +25,16 @@ from spark_jobs.protocol.errors import fault; print(fault("table-gone", table="a
     assert str(tmp_path) in said
 
 
+def test_a_worker_decodes_json_by_the_module_in_the_zip(tmp_path: Path) -> None:
+    """WebAssembly starts from where the code is imported, not from a folder."""
+    asked = f"""
+import sys; sys.path.insert(0, {str(package_zip(tmp_path))!r})
+from spark_jobs.formats.json.native import __file__, why_off; print(why_off(), __file__)
+"""
+    said = subprocess.run([sys.executable, "-Ic", asked], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"None {tmp_path}")
+
+
 def test_a_zip_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     """Another process may be uploading it; no part of one is left beside it."""
     zipped = package_zip(tmp_path)

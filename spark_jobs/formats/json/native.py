@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ REASONS = (
     "syntax", "unknown_field", "wrong_kind", "number", "time", "characters", "key", "nesting", "limit",
 )  # fmt: skip
 _log = logging.getLogger(__name__)
-_MODULE = Path(__file__).with_name("json.wasm")
+_MODULE = files(__package__) / "json.wasm"  # tasks elsewhere import this from a zip
 _VARIABLE = "SLUICE_NATIVE"
 _MAX_CALL_BYTES = 32 << 20  # of values; all of a call must end long before the clock ends it
 _MAX_KEPT_BYTES = 64 << 20  # of a sandbox's memory, which never shrinks
