@@ -24,7 +24,7 @@ from dagster import (
     multi_asset_check,
 )
 
-from assets.pipeline_asset import CHECKS, QUALITY, named_failures, pool_of, step_name, table_key
+from assets.pipeline_asset import CHECKS, QUALITY, named_failures, of_many, pool_of, step_name, table_key
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from servers.asking import followed
@@ -63,6 +63,7 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
         can_subset=True,
         pool=pool_of(pipeline, CHECKS),
     )
+    @of_many
     def check_table(
         context: AssetCheckExecutionContext,
         sluice: ResourceParam[Sluice],

@@ -1,12 +1,14 @@
 """The common parts of a pipeline's assets: keys, names, limits, failures and step arguments."""
 
 import hashlib
+import inspect
 import logging
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import CodeType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from dagster import (
     AssetExecutionContext,
@@ -121,6 +123,58 @@ _NO_EVENT = "__source_asset_observation__"
 Work: TypeAlias = Callable[[AssetExecutionContext, "Connections"], Mapping[str, Any]]
 
 
+Step = TypeVar("Step", bound=Callable[..., Any])
+_SIGNATURES: dict[CodeType, inspect.Signature] = {}
+
+
+def of_many(step: Step) -> Step:
+    """Give the steps of all pipelines one signature: Dagster asks each for it ten times."""
+    if step.__code__ not in _SIGNATURES:
+        _SIGNATURES[step.__code__] = inspect.signature(step)
+    step.__signature__ = _SIGNATURES[step.__code__]  # type: ignore[attr-defined]
+    return step
+
+
+def pipeline_spec(
+    pipeline: PipelineConfig,
+    key: AssetKey,
+    *,
+    group: str,
+    kinds: set[str],
+    description: str,
+    source: AssetKey | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> AssetSpec:
+    """Return the spec of an asset of the pipeline; its ``source`` is the table by default."""
+    return AssetSpec(
+        key,
+        deps=[source or table_key(pipeline)],
+        group_name=group,
+        kinds=kinds,
+        owners=named_owners(pipeline.owners),
+        tags={"sluice/pipeline": pipeline.name},
+        description=description,
+        metadata=metadata,
+    )
+
+
+@contextmanager
+def connected(
+    context: AssetExecutionContext,
+    sluice: Sluice,
+    spark: SparkSessions,
+    pipeline: PipelineConfig,
+    work: str,
+) -> Iterator["Connections"]:
+    """Yield the pipeline's connections for this kind of work; errors are named, log lines are the run's."""
+    with (
+        named_failures(),
+        _forward_log(context.log),
+        sluice.connections(pipeline.name, spark, kind=work, run_id=context.run.run_id) as connections,
+    ):
+        yield connections
+
+
 def pipeline_asset(
     pipeline: PipelineConfig,
     work: str,
@@ -144,15 +198,8 @@ def pipeline_asset(
     ``is_local`` steps start Spark themselves. If ``is_news`` returns False, the result is observed instead of
     materialized. ``of_step`` is passed to ``multi_asset``.
     """
-    spec = AssetSpec(
-        key,
-        deps=[source or table_key(pipeline)],
-        group_name=group,
-        kinds=kinds,
-        owners=named_owners(pipeline.owners),
-        tags={"sluice/pipeline": pipeline.name},
-        description=description,
-        metadata=metadata,
+    spec = pipeline_spec(
+        pipeline, key, group=group, kinds=kinds, description=description, source=source, metadata=metadata
     )
 
     def asset_of(do: Work) -> AssetsDefinition:
@@ -162,14 +209,11 @@ def pipeline_asset(
             pool=pool_of(pipeline, pool, is_local=is_local),
             **of_step,
         )
+        @of_many
         def step(
             context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
         ) -> MaterializeResult[None]:
-            with (
-                named_failures(),
-                _forward_log(context.log),
-                sluice.connections(pipeline.name, spark, kind=work, run_id=context.run.run_id) as connections,
-            ):
+            with connected(context, sluice, spark, pipeline, work) as connections:
                 if group == GROUP_REPLAY and TAG_MAX_RUNTIME not in context.run.tags:
                     context.instance.add_run_tags(context.run.run_id, {TAG_MAX_RUNTIME: NO_END})
                 shown = do(context, connections)

@@ -44,6 +44,9 @@ class ReplayConfig(Config):
     )
 
 
+_REPLAY_OPTIONS = ReplayConfig.to_fields_dict()  # once for all pipelines
+
+
 class OffsetWindows(DynamicPartitionsDefinition):
     """The windows of one pipeline; a sensor registers the ones that can be replayed, for the UI to list.
 
@@ -82,7 +85,7 @@ def replay_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsD
         partitions_def=windows_of(pipeline),
         # One run per window, so that a failed window can be found and started again alone.
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
-        config_schema=ReplayConfig.to_fields_dict(),
+        config_schema=_REPLAY_OPTIONS,
     )
     def replay_window(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.replay.plan import ranges_of_window
@@ -130,6 +133,9 @@ class RebuildConfig(Config):
     )
 
 
+_REBUILD_OPTIONS = RebuildConfig.to_fields_dict()  # once for all pipelines
+
+
 def rebuild_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDefinition:
     """Return the rebuild asset of one mirror."""
 
@@ -144,7 +150,7 @@ def rebuild_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
         description=f"Applies all changes in `{pipeline.topic}` again and replaces all rows of"
         f" `{pipeline.table}` with the result, in one commit; until then the mirror is unchanged. Safe while"
         " drains run, and safe to repeat.",
-        config_schema=RebuildConfig.to_fields_dict(),
+        config_schema=_REBUILD_OPTIONS,
     )
     def rebuild_mirror(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.replay.rebuild import begins_at, rebuild
@@ -173,6 +179,9 @@ class RedriveConfig(Config):
     )
 
 
+_REDRIVE_OPTIONS = RedriveConfig.to_fields_dict()  # once for all pipelines
+
+
 def redrive_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDefinition:
     """Return the redrive asset of one pipeline."""
 
@@ -186,7 +195,7 @@ def redrive_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> Assets
         description=f"Converts the dead letters of `{pipeline.table}` again with today's configuration,"
         " without reading Kafka. Each becomes a row with its own Kafka coordinates, or a dead letter with its"
         " new error. Safe while drains run, and safe to repeat. Select dead letters in the launchpad.",
-        config_schema=RedriveConfig.to_fields_dict(),
+        config_schema=_REDRIVE_OPTIONS,
     )
     def redrive_letters(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.replay.redrive import redrive

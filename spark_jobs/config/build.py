@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import itemgetter
 from typing import Any
 
 from spark_jobs.config.columns import from_text
@@ -156,14 +157,14 @@ def _pipelines(placed: list[_Placed]) -> list[PipelineConfig]:
 
 def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -> list[ConfigProblem]:
     findings = []
-    seen = _pipelines(before)
+    seen = Claims(_pipelines(before))
     for item in placed:
         if isinstance(item.entry, PipelineTemplate):
             continue  # it clashes once it is expanded
-        clash = first_clash(item.entry, seen)
+        clash = seen.first_clash(item.entry)
         if (own := _clash_with_itself(item.entry)) is not None:
             findings.append(replace(own, path=(*item.path, *own.path)))
-        seen.append(item.entry)
+        seen.add(item.entry)
         if clash is not None and item.entry.name == clash.name:
             findings.append(mistake("second-of-the-name", item.path, name=clash.name))
         elif clash is not None:
@@ -290,11 +291,29 @@ def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
-def first_clash(pipeline: PipelineConfig, others: Iterable[PipelineConfig]) -> PipelineConfig | None:
-    """Return a pipeline with the same name or table, if any."""
-    tables = every_table(pipeline)
-    same = (other for other in others if other.name == pipeline.name or tables & every_table(other))
-    return next(same, None)
+class Claims:
+    """Pipelines by their names and tables; each name or table belongs to one pipeline."""
+
+    def __init__(self, pipelines: Iterable[PipelineConfig] = ()) -> None:
+        self._by_claim: dict[tuple[str, str], tuple[int, PipelineConfig]] = {}
+        self._number = 0
+        for pipeline in pipelines:
+            self.add(pipeline)
+
+    def add(self, pipeline: PipelineConfig) -> None:
+        """Add a pipeline; earlier ones keep what they have."""
+        self._number += 1
+        for claim in _claims(pipeline):
+            self._by_claim.setdefault(claim, (self._number, pipeline))
+
+    def first_clash(self, pipeline: PipelineConfig) -> PipelineConfig | None:
+        """Return the first pipeline with the same name or table, if any."""
+        known = (self._by_claim[claim] for claim in _claims(pipeline) if claim in self._by_claim)
+        return min(known, key=itemgetter(0), default=(0, None))[1]
+
+
+def _claims(pipeline: PipelineConfig) -> list[tuple[str, str]]:
+    return [("name", pipeline.name), *(("table", table) for table in every_table(pipeline))]
 
 
 def every_table(pipeline: PipelineConfig) -> set[str]:

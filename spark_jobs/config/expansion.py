@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 from typing import Any, TypeAlias
 
-from spark_jobs.config.build import first_clash, safe_name, settings_of, table_of
+from spark_jobs.config.build import Claims, safe_name, settings_of, table_of
 from spark_jobs.config.problems import Path, mistake
 from spark_jobs.config.settings import PipelineConfig, PipelineSettings, PipelineTemplate, SluiceConfig
 
@@ -40,16 +39,17 @@ def _expanded(config: SluiceConfig, topics: Iterable[str]) -> tuple[list[Pipelin
     from spark_jobs.expressions.regex import whole_matches  # noqa: PLC0415  (DuckDB, only where it is used)
 
     kept = [pipeline for pipeline in config.pipelines if pipeline.template is None]
-    clashes = []
+    claims, clashes = Claims(kept), []
     own_topics = {pipeline.topic for pipeline in kept}
     free = [topic for topic in dict.fromkeys(topics) if topic not in own_topics and topic[:2] != "__"]
     for template in config.templates:
         made: list[PipelineConfig] = []
         for topic in whole_matches(template.topics_regex, free):
             pipeline = _from_template(template, topic, config.gateway.stream_of(topic))
-            clash = first_clash(pipeline, chain(kept, made))
+            clash = claims.first_clash(pipeline)
             if clash is None:
                 made.append(pipeline)
+                claims.add(pipeline)
             elif clash.topic != topic:
                 clashes.append((template, pipeline, clash))
         kept += sorted(made, key=lambda each: each.topic)

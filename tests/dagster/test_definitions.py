@@ -223,5 +223,5 @@ def test_a_mirror_is_not_done_again_and_compacted_between_its_drains() -> None:
     pools = {
         each.op.name: each.op.pool for each in defs.resolve_asset_graph().assets_defs if each.is_executable
     }
-    assert pools["upkeep_compaction_m"] == pools["drain_m"] == "drain_shop.m"
-    assert pools["upkeep_snapshots_m"] == "upkeep_shop.m"
+    assert pools["upkeep_with_drains_m"] == pools["drain_m"] == "drain_shop.m"
+    assert pools["upkeep_m"] == "upkeep_shop.m"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dagster import AssetKey, DagsterInstance, SensorResult, build_sensor_context, materialize
@@ -15,10 +16,14 @@ from orchestration.build import build_definitions
 from orchestration.upkeep_sensor import upkeep_sensor
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
+from spark_jobs.protocol.errors import fault
+from spark_jobs.upkeep.upkeep import run_upkeep
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep
 
 if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
+    from spark_jobs.upkeep.kind import UpkeepKind
+    from spark_jobs.upkeep.upkeep import UpkeepResult
     from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -63,7 +68,7 @@ def test_small_files_are_noticed_and_merged(
             resources={"sluice": sluice, "spark": SparkSessions(lab.config)},
             selection=[COMPACTION],
         )
-        (event,) = result.asset_materializations_for_node("upkeep_compaction_orders")
+        (event,) = result.asset_materializations_for_node("upkeep_orders")
         shown = {name: value.value for name, value in event.metadata.items()}
         files = 2 * DRAINS - 1
         assert (shown["data_files_before"], shown["data_files_after"]) == (files, 1)
@@ -87,3 +92,31 @@ def test_small_files_are_noticed_and_merged(
     assert list(printed["due"]) == ["orphans"]
     assert [table["done"]["counts"]["deletable"] for table in printed["tables"]] == [0, 0]
     expect_whole(lab, files)
+
+
+def test_upkeep_that_fails_does_not_keep_the_rest_of_its_step_from_running(
+    new_lab: NewLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each asset of the step is materialized unless its own upkeep failed; the step fails in the end."""
+    lab = new_lab()
+    drain_often(lab, new_lab, 1)
+
+    def broken(kind: UpkeepKind, *rest: Any) -> UpkeepResult:
+        if kind.name in {"compaction", "manifests"}:
+            raise fault("table-gone", table=lab.pipeline.table)
+        return run_upkeep(kind, *rest)
+
+    monkeypatch.setattr("spark_jobs.upkeep.upkeep.run_upkeep", broken)
+    with DagsterInstance.ephemeral() as instance:
+        result = materialize(
+            upkeep_assets(lab.pipeline),
+            instance=instance,
+            resources={"sluice": Sluice(lab.config), "spark": SparkSessions(lab.config)},
+            raise_on_error=False,
+        )
+        done = {event.asset_key.path[-1] for event in result.get_asset_materialization_events()}
+        errors = [entry.message for entry in instance.all_logs(result.run_id) if entry.level == logging.ERROR]
+    assert not result.success
+    assert done == {"log_orders", "snapshots_orders", "orphans_orders"}
+    for name in ("compaction", "manifests"):
+        assert any(f"upkeep/{name}_orders failed" in error for error in errors)
