@@ -12,7 +12,7 @@ from assets.upkeep import upkeep_assets
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.clock_schedules import checks_schedule, clock_schedules
 from orchestration.event_log_upkeep import event_log_upkeep_job, event_log_upkeep_schedule
-from orchestration.jobs import drain_job, judging_job, upkeep_job
+from orchestration.jobs import drain_job, judging_job, paced, upkeep_job
 from orchestration.quality_sensor import quality_sensor
 from orchestration.topics_sensor import topics_sensor
 from orchestration.upkeep_sensor import upkeep_sensor
@@ -31,6 +31,7 @@ def build_definitions(config: SluiceConfig) -> Definitions:
     looks = [look(pipeline) for pipeline in pipelines for look in (table_checks, hot_check)]
     checks = [checks for checks in looks if checks is not None]
     suites = [suites for pipeline in pipelines if (suites := quality_checks(pipeline)) is not None]
+    watches = [backlog_sensor, upkeep_sensor, windows_sensor, *([quality_sensor] if suites else [])]
     return Definitions(
         assets=[
             *topic_assets(pipelines),
@@ -50,8 +51,7 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             event_log_upkeep_job,
         ],
         sensors=[
-            *([backlog_sensor, upkeep_sensor, windows_sensor] if pipelines else []),
-            *([quality_sensor] if suites else []),
+            *([paced(watch, len(pipelines)) for watch in watches] if pipelines else []),
             *([topics_sensor] if config.templates else []),
         ],
         schedules=[

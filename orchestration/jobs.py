@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
@@ -102,3 +103,15 @@ def watching(
         description=description,
         **of_sensor,
     )(named_failures()(tick))
+
+
+# With more pipelines than this, sensors tick less often: a look takes longer, and so do the runs it asks for.
+PIPELINES_AT_FULL_PACE = 250
+
+
+def paced(watch: SensorDefinition, pipelines: int) -> SensorDefinition:
+    """Return the sensor for this number of pipelines: with 1,000 it ticks a quarter as often as with 250."""
+    slower = copy(watch)
+    factor = max(1.0, pipelines / PIPELINES_AT_FULL_PACE)
+    slower._min_interval = round((watch.minimum_interval_seconds or 0) * factor)  # noqa: SLF001  (no setter)
+    return slower

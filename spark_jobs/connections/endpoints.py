@@ -133,7 +133,7 @@ def _file(home: str) -> Path:
 # When a sensor last looked at every pipeline is noted, so that silence is noticed.
 
 
-# Ticks come every five seconds; one over a thousand pipelines may take a minute.
+# Ticks come every 5 to 20 s; one over a thousand pipelines may take a minute.
 SILENT_SECONDS = 180.0
 
 

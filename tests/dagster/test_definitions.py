@@ -11,8 +11,11 @@ import pytest
 from dagster import AssetKey, Definitions
 
 from assets.pipeline_asset import step_name
+from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from orchestration.foreign_packages import refuse_foreign_packages
+from orchestration.jobs import paced
+from orchestration.upkeep_sensor import upkeep_sensor
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.config.suites import CheckSettings
@@ -225,3 +228,10 @@ def test_a_mirror_is_not_done_again_and_compacted_between_its_drains() -> None:
     }
     assert pools["upkeep_with_drains_m"] == pools["drain_m"] == "drain_shop.m"
     assert pools["upkeep_m"] == "upkeep_shop.m"
+
+
+@pytest.mark.parametrize(("pipelines", "seconds"), [(1, (5, 60)), (250, (5, 60)), (1_000, (20, 240))])
+def test_sensors_of_many_pipelines_tick_less_often(pipelines: int, seconds: tuple[int, int]) -> None:
+    """A look at a thousand tables would otherwise begin again soon after it ends."""
+    paces = [paced(watch, pipelines).minimum_interval_seconds for watch in (backlog_sensor, upkeep_sensor)]
+    assert tuple(paces) == seconds
