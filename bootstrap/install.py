@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bootstrap.environments import child_environment, uv_variables
@@ -33,6 +34,10 @@ class SetupError(Exception):
 def ensure_installed(places: Places, dependency_set: str, extras: Collection[str] = ()) -> None:
     """Install the set and the extras into the environment; return at once if they are installed."""
     if is_installed(places, dependency_set, extras):
+        # A new clone in the folder of an old one has the environment and no link. Commands run without it.
+        if not places.link.exists():
+            with suppress(OSError):
+                _link(places)
         return
     places.cache.mkdir(parents=True, exist_ok=True)
     with exclusive(places.cache, lambda: say("Another set-up is running. Waiting for it to finish.")):

@@ -232,6 +232,16 @@ def test_a_cache_folder_that_cannot_be_written_is_one_line(
     assert "XDG_CACHE_HOME" in capsys.readouterr().err
 
 
+def test_a_new_clone_in_the_folder_of_an_old_one_is_linked(tmp_path: Path) -> None:
+    """Its environment is the old one's and complete, so nothing is installed."""
+    places = Places(tmp_path / "cache", tmp_path)
+    places.python.parent.mkdir(parents=True)
+    places.python.touch()
+    places.stamp.write_text(lock_key("dev"))
+    ensure_installed(places, "dev")
+    assert places.link.readlink() == places.environment
+
+
 def test_a_link_to_an_environment_stays_and_one_to_none_is_made_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
