@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.formats.json_schema.schema import JsonSchema, json_schema
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
+from tests.support.damage import HOSTILE_JSON
 
 # SLUICE_EXAMPLES=100000 for a night of it.
 _EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "120"))
@@ -166,41 +167,10 @@ def _written(draw: Any, value: Any) -> bytes:
 
 _HOSTILE = st.sampled_from(
     [
-        *(
-            b"{",
-            b"}",
-            b"[",
-            b"]",
-            b'"',
-            b",",
-            b":",
-            b"\\",
-            b"\n",
-            b"null",
-            b"1",
-            b"-0",
-            b"1e400",
-            b"NaN",
-            b"1.0",
-        ),
-        *(
-            b"1" * 50,
-            b'"\\ud800"',
-            b"\\u0000",
-            b"\xff",
-            b"\xed\xa0\x80",
-            b'"f0":1,',
-            b'"x":[null],',
-            b'"x":1e400,',
-        ),
-        *(
-            b'"2024-01-01T00:00:00+00:00:01"',
-            b'"2024-02-30"',
-            b"9007199254740993",
-            b"[" * 60,
-            b"}{",
-            b"\xef\xbb\xbf",
-        ),
+        *HOSTILE_JSON,
+        *(b"1", b"-0", b"1e400", b"1.0", b"1" * 50, b"9007199254740993"),
+        *(b'"\\ud800"', b"\\u0000", b'"f0":1,', b'"x":[null],', b'"x":1e400,'),
+        *(b'"2024-01-01T00:00:00+00:00:01"', b'"2024-02-30"'),
     ]
 )
 
