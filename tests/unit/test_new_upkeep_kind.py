@@ -39,7 +39,8 @@ from spark_jobs.upkeep.registry import BY_NAME, due_upkeep
 pipeline = PipelineConfig(name="orders", topic="orders", table="lake.orders")
 due, = due_upkeep([TableFigures(rows=6)], pipeline.upkeep, now_ms=0, seconds_since={"orphans": 0.0})
 assert (due.kind, due.reason) == (BY_NAME["odd"], "rows wait")
-(spec,) = upkeep_assets(pipeline)[-1].specs
+specs = [spec for step in upkeep_assets(pipeline) for spec in step.specs]
+(spec,) = [spec for spec in specs if spec.key.path[-1] == "odd_orders"]
 assert spec.key.path == ["upkeep", "odd_orders"]
 assert spec.description.startswith("Odd rows of `lake.orders`.")
 assert "odd counts rows, log compacts" in command.help
