@@ -85,12 +85,18 @@ def drains(
     history = RunHistory(instance, drain_job.name, now)
     problems = {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
     problems |= {look.pipeline.name: why for look in looks if (why := _pause_reason(look)) is not None}
-    requests = []
+    due = []
     for look in looks:
         if isinstance(look, Problem) or _pause_reason(look) is not None:
             continue
         reason = find_reason(backlog_of(look, now), look.pipeline)
-        if reason is None or (request := _request(look, history, reason)) is None:
+        if reason is not None and not history.is_under_way(table_key(look.pipeline)):
+            due.append((look, reason))
+    history.recall({look.pipeline.name: _state(look) for look, _ in due})
+    requests = []
+    for look, reason in due:
+        request = history.request(table_key(look.pipeline), look.pipeline.name, _state(look), reason)
+        if request is None:
             continue
         # The log is read only for pipelines that would get a run: the run would stop at the held batch.
         if (held := _held_reason(look, sluice, now)) is not None:
@@ -140,13 +146,10 @@ def _open_transaction(look: Surveyed | Problem) -> str | None:
     return held_back(undecided) if undecided else None
 
 
-def _request(look: Surveyed, history: RunHistory, reason: str) -> RunRequest | None:
-    key = table_key(look.pipeline)
-    if history.is_under_way(key):
-        return None
+def _state(look: Surveyed) -> str:
     progress = look.table.progress if look.table else None
     state = [look.table.uuid, progress.generation, progress.next_offsets] if look.table and progress else None
-    return history.request(key, look.pipeline.name, state_key(look.pipeline, state), reason)
+    return state_key(look.pipeline, state)
 
 
 def _held_reason(look: Surveyed, sluice: Sluice, now: float) -> str | None:

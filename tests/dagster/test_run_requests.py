@@ -91,6 +91,30 @@ def test_the_memory_is_shown_to_nobody_and_that_of_before_is_found(instance: Dag
     assert following.run_key == "orders:s1:4"
 
 
+def test_the_attempts_of_all_are_read_by_queries_that_do_not_grow(
+    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred pipelines cost as many queries as one, and each has the attempts of its own state."""
+    names = [f"p{n}" for n in range(100)]
+    for name in names[:3]:
+        for _ in range(4):
+            history = RunHistory(instance, "drain", 9e9)
+            record(instance, history.request(KEY, name, f"s-{name}", "because"), DagsterRunStatus.FAILURE)
+    asked: list[int] = []
+    read = instance.get_run_records
+    monkeypatch.setattr(instance, "get_run_records", lambda *a, **k: (asked.append(1), read(*a, **k))[1])
+    history = RunHistory(instance, "drain", 9e9)
+    history.recall({name: f"s-{name}" for name in names})
+    requests = [history.request(KEY, name, f"s-{name}", "because") for name in names]
+    assert [each and each.run_key for each in requests[:4]] == [
+        "p0:s-p0:4",
+        "p1:s-p1:4",
+        "p2:s-p2:4",
+        "p3:s-p3:0",
+    ]
+    assert len(asked) == 2
+
+
 def test_a_failure_of_a_time_to_come_pauses_nothing(instance: DagsterInstance) -> None:
     """After a clock was set back a run that seems to end tomorrow would hold its pipeline until then."""
     record(instance, request(instance), DagsterRunStatus.FAILURE)
