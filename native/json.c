@@ -553,9 +553,8 @@ static u8 *skip(u8 *p, u32 depth, u32 *says) {
 static u8 *unknown(u8 *p, Node *d, u8 *name, u32 size, u32 depth) {
     u32 says = 0, i;
     u8 *end = skip(p, depth, &says);
-    if (!end || *p == 'n') return end;
-    if (!(d->flags & IGNORES)) { if (says) LEAVE(UNKNOWN); return end; }
-    if (!says) LEAVE(UNKNOWN); /* whether it counts depends on what other records have there */
+    if (!end || !says) return end;
+    if (!(d->flags & IGNORES)) LEAVE(UNKNOWN);
     u32 index = (u32)(d - NODE(0));
     for (i = 0; i < s.ignored_size; i++)
         if (ignored[i].node == index && ignored[i].size == size && alike(AT(u8, ignored[i].name), name, size)) break;

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import numpy as np
 import pytest
 
-from spark_jobs.config.columns import GROWTH
-from spark_jobs.formats.json.block import decode_in_python
+from spark_jobs.config.columns import GROWTH, Growth, NewFields
+from spark_jobs.formats.json.block import decode_chunk, decode_in_python
 from spark_jobs.formats.json.native import take
-from tests.support.json_reference import expected_row, is_same
+from tests.support.json_reference import expected_known, expected_row, is_same
 from tests.support.typed_json import SCHEMA, Writer
 
 # 20,000 records; SLUICE_RECORDS=10000000 and more seeds are for a night.
@@ -32,6 +33,21 @@ def test_every_value_that_is_taken_is_the_row_that_python_makes(first: int) -> N
     assert python.table.equals(taken.table)
     for index, row in zip(rows, taken.table.to_pylist(), strict=True):
         assert is_same(row, expected_row(values[index], SCHEMA)), values[index]
+
+
+def test_ignored_fields_are_counted_where_they_say_something() -> None:
+    """The module, the way in Python and the reference agree on the rows and on how often which field is."""
+    values, passed, growth = Writer(3).records(_AT_ONCE), frozenset({"extra"}), Growth(NewFields.IGNORE)
+    taken = take(values, SCHEMA, ignores=True, passed=passed)
+    assert taken is not None
+    expected = [expected_known(value, SCHEMA, passed) for value in values]
+    rows = np.flatnonzero(taken.left == 0).tolist()
+    assert all(map(is_same, taken.table.to_pylist(), [expected[row][0] for row in rows]))
+    assert taken.ignored == sum((expected[row][1] for row in rows), Counter())
+    assert len(taken.ignored) > 5
+    both = decode_chunk(values, SCHEMA, growth, elsewhere=passed)
+    python = decode_in_python(values, SCHEMA, growth, passed)
+    assert (both.indices, both.ignored) == (python.indices, python.ignored)
 
 
 def test_little_that_is_a_row_is_left() -> None:

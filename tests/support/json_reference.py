@@ -9,6 +9,7 @@ import json
 import math
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -73,6 +74,36 @@ def expected_row(value: bytes, schema: pa.Schema = SCHEMA) -> dict[str, Any] | N
         return _struct(_parse(value), schema)
     except (Bad, ValueError, RecursionError):
         return None
+
+
+def expected_known(
+    value: bytes, schema: pa.Schema, passed: frozenset[str]
+) -> tuple[dict[str, Any] | None, Counter[str]]:
+    """Return the row where fields without a column are ignored, and how often which of them says something.
+
+    Those that are ``passed`` over are not counted.
+    """
+    ignored: Counter[str] = Counter()
+    try:
+        parsed = {name: item for name, item in _parse(value).items() if name not in passed}
+        return _struct(_known(parsed, schema, "", ignored), schema), ignored
+    except (Bad, ValueError, RecursionError):
+        return None, Counter()
+
+
+def _known(value: Any, kind: Any, path: str, ignored: Counter[str]) -> Any:
+    """Return the parts of a value that have a column; note the others."""
+    if type(value) is list and pa.types.is_list(kind):
+        return [_known(item, kind.value_type, f"{path}element.", ignored) for item in value]
+    if type(value) is dict and isinstance(kind, pa.MapType):
+        return {key: _known(item, kind.item_type, f"{path}value.", ignored) for key, item in value.items()}
+    if type(value) is not dict or not isinstance(kind, pa.Schema | pa.StructType):
+        return value
+    known = {field.name: field.type for field in kind}
+    ignored.update(path + key for key, item in value.items() if key not in known and _means_something(item))
+    return {
+        key: _known(item, known[key], f"{path}{key}.", ignored) for key, item in value.items() if key in known
+    }
 
 
 def _parse(value: bytes) -> dict[str, Any]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from spark_jobs.config.columns import Growth, NewFields
-from spark_jobs.formats.json.block import decode_chunk
+from spark_jobs.formats.json.block import decode_chunk, decode_in_python
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.protocol.batch import MAX_IGNORED_NAMES, OTHERS, add_ignored
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, Primitive, choose_types, count_columns, evolve
+from spark_jobs.schema.writer_schema import ReadValues
 
 LONG = Primitive.LONG
 POINT = pa.struct([("x", pa.int64())])
@@ -127,6 +129,22 @@ def test_ignored_fields_are_counted_by_name_and_their_records_are_rows(spoiler: 
     news = 3 if spoiler and spoiler.startswith(b"{") else 2
     assert dict(decoded.ignored) == {"new": news, "p.y": 1, "l.element.z": 1}
     assert len(decoded.unread) == (spoiler == b"oops")
+
+
+@pytest.mark.parametrize("decode", [decode_chunk, partial(decode_in_python, elsewhere=frozenset())])
+@pytest.mark.parametrize("beside", [b"[null,4]", b"3"], ids=["of its kind", "of another kind"])
+def test_an_ignored_field_is_counted_where_it_says_something(
+    decode: Callable[..., ReadValues], beside: bytes
+) -> None:
+    """Whatever other records have there, and whichever way they are read."""
+    values = [
+        b'{"id":1,"new":[]}',
+        b'{"id":2,"new":%s}' % beside,
+        b'{"l":[{"z":{"a":[]}},{"z":{"a":[5]}},null]}',
+    ]
+    decoded = decode(values, COLUMNS, Growth(NewFields.IGNORE))
+    assert decoded.table.num_rows == 3
+    assert decoded.ignored == {"new": 1, "l.element.z": 1}
 
 
 @pytest.mark.parametrize("number", [b"1", b"1e400"])

@@ -7,7 +7,6 @@ record costs its block and no more.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,12 +22,11 @@ from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.formats.json.infer import observe
 from spark_jobs.formats.json.native import Taken, take
 from spark_jobs.formats.json.nesting import MAX_NESTING, SHORT_BYTES, is_too_deep
-from spark_jobs.formats.json.parsing import BLANKS, parse_object
+from spark_jobs.formats.json.parsing import BLANKS, ignored_in, parse_object
 from spark_jobs.formats.lanes.packed_values import in_turn
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
-from spark_jobs.schema.evidence import Kind
-from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, count_columns, evolve
-from spark_jobs.schema.unknown_fields import unknown_fields, without_bursts
+from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, StructOf, count_columns, evolve
+from spark_jobs.schema.unknown_fields import without_bursts
 from spark_jobs.schema.writer_schema import ReadValues, Unread, UnreadableValueError
 from spark_jobs.values.fitting import MisfitError, fit_record
 from spark_jobs.values.literals import shortened
@@ -51,10 +49,9 @@ def decode_chunk(
 
     A value is never None; an empty one is unread. Fields the schema lacks, at any depth, are reported
     in ``new_fields`` when a column can be added for them, else they make the record unread, or are
-    counted in ``ignored``, as ``growth`` says; where they hold nothing but nulls, empty lists and empty
-    objects they are passed over. A double column holds the
-    nearest double of a fraction, and of integers only those that are a double; a binary one the UTF-8 of a
-    string. Fields ``elsewhere`` are passed over.
+    counted in ``ignored``, as ``growth`` says; values of nothing but nulls, empty lists and empty objects
+    are passed over. A double column holds the nearest double of a fraction, and of integers only those that
+    are a double; a binary one the UTF-8 of a string. Fields ``elsewhere`` are passed over.
     """
     if not values:
         return ReadValues(no_rows(schema))
@@ -141,9 +138,12 @@ class _Decoder:
         bad: dict[int, Unread] = {}
         unknown: list[bytes] = []
         good: list[tuple[int, dict[str, Any]]] = []
+        ignored: dict[int, list[str]] = {}
         for index, value in enumerate(values):
             try:
-                good.append((index, fit(parse_object(value))))
+                record = parse_object(value)
+                good.append((index, fit(record)))
+                ignored[index] = [*ignored_in(record, StructOf(self.columns))] if self.growth.ignores else []
             except UnreadableValueError as error:
                 bad[index] = Unread(index, error.field and _shown(error.field), str(error))
             except MisfitError as misfit:
@@ -157,18 +157,8 @@ class _Decoder:
             bad[index] = Unread(index, None, "the decoder refused it")
         rows = [index for index, _ in good if index not in bad]
         table = pa.concat_tables(tables) if tables else no_rows(self.schema)
-        ignored = self._ignored([values[index] for index in rows]) if self.growth.ignores else {}
-        return ReadValues(table, rows, tuple(bad[index] for index in sorted(bad)), ignored)
-
-    def _ignored(self, values: Sequence[bytes]) -> dict[str, int]:
-        seen = observe(values, max_fields=self.growth.max_fields_seen)
-        if seen.undecodable:  # numbers past all doubles, which say something: as their text
-            as_text = [json.dumps(parse_object(value)).encode() for value in values]
-            seen = observe(as_text, max_fields=self.growth.max_fields_seen)
-        return {
-            ".".join(path): each.count(*Kind) - each.count(Kind.NULL)
-            for path, each in unknown_fields(self.columns, seen.fields)
-        }
+        counts = Counter(name for index in rows for name in ignored[index])
+        return ReadValues(table, rows, tuple(bad[index] for index in sorted(bad)), counts)
 
     def _build(
         self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]], tables: list[pa.Table]
@@ -223,7 +213,7 @@ _OPEN, _CLOSE = ord("{"), ord("}")
 
 @dataclass(frozen=True, slots=True)
 class FastRead:
-    """A chunk as rows; ``unknown`` counts non-null values of fields outside the schema, by dotted name."""
+    """A chunk as rows; ``unknown`` counts non-empty values of fields outside the schema, by dotted name."""
 
     table: pa.Table
     unknown: Mapping[str, int]
@@ -283,6 +273,7 @@ def read_chunk(
         raw = _read_block(block, read_as)
         if raw.num_rows != len(values) or _depth(raw.schema) > MAX_NESTING:
             return None
+        raw.validate()  # of lists of other fields it loses the nulls before the first value
         known = raw.select(read_as.names)
         known.validate(full=True)
         rest = raw.select([name for name in raw.column_names if name not in passed]) if passed else raw
@@ -329,12 +320,12 @@ def _read_block(block: bytes, read_as: pa.Schema) -> pa.Table:
 def _unknown(
     found: Any, columns: Iterable[Any], known: Any, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, int]]:
-    """Return the unknown fields of a schema or struct, at any depth, that have non-null values."""
+    """Return the number of non-empty values of unknown fields, at any depth of a schema or struct."""
     for field, values in zip(found, columns, strict=True):
         column, here = values, (*path, field.name)
         if known.get_field_index(field.name) < 0:
-            if _says_something(field.type):
-                yield ".".join(here), len(column) - column.null_count
+            if count := int(_filled(column).sum()):
+                yield ".".join(here), count
             continue
         kind, known_kind = field.type, known.field(field.name).type
         while pa.types.is_list(kind):
@@ -344,12 +335,17 @@ def _unknown(
             yield from _unknown(kind, column.flatten(), known_kind, here)
 
 
-def _says_something(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_says_something(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return _says_something(kind.value_type)
-    return not pa.types.is_null(kind)
+def _filled(column: pa.ChunkedArray) -> np.ndarray:
+    """Return True for values that contain anything but null, empty lists and empty objects."""
+    filled: np.ndarray = np.zeros(len(column), bool)
+    if pa.types.is_struct(column.type):
+        for each in column.flatten():
+            filled |= _filled(each)
+    elif pa.types.is_list(column.type):
+        filled[pc.list_parent_indices(column).to_numpy()[_filled(pc.list_flatten(column))]] = True
+    else:
+        filled |= column.is_valid().to_numpy()
+    return filled
 
 
 def _conform(known: pa.Table, schema: pa.Schema) -> pa.Table:

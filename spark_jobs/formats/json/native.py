@@ -142,7 +142,7 @@ class _Sandbox:
             exports[name].value(self._store) for name in ("call", "ignored", "__heap_base")
         )
         self._powers = _aligned(base)
-        powers = _powers_of_five()
+        powers = powers_of_five()
         self._free = _aligned(self._powers + len(powers))
         self._reach(self._free)
         self._write(self._powers, powers)
@@ -152,34 +152,23 @@ class _Sandbox:
         ends = np.fromiter(map(len, values), np.int64, len(values)).cumsum()
         if ends[-1] > _MAX_CALL_BYTES:
             return None
-        at_ends = _aligned(self._free + nodes.size)
+        placed = nodes.placed(self._free)
+        at_ends = _aligned(self._free + len(placed))
         at_left = at_ends + 4 * len(values)
         at_values = at_left + len(values)
-        start = _aligned(at_values + int(ends[-1]) + nodes.longest_name)
+        # A name may be compared with what is behind the values.
+        start = _aligned(at_values + int(ends[-1]) + len(nodes.tail))
         self._reach(start)
-        self._write(self._free, nodes.placed(self._free))
+        self._write(self._free, placed)
         self._write(at_ends, ends.astype(np.uint32).tobytes())
         self._write(at_values, b"".join(values))
-        self._write(
-            self._call,
-            struct.pack(
-                "<8I",
-                self._free,
-                len(nodes.words),
-                self._powers,
-                at_values,
-                at_ends,
-                len(values),
-                at_left,
-                start,
-            ),
-        )
+        call = self._free, len(nodes.words), self._powers, at_values, at_ends, len(values), at_left, start
+        self._write(self._call, struct.pack("<8I", *call))
         self._store.set_epoch_deadline(2)
         self._decode(self._store)
         end, ignored = struct.unpack("<28x2I", self._read(self._call, 36))
-        words = np.frombuffer(self._read(self._free, nodes.words.nbytes), np.uint32).reshape(
-            nodes.words.shape
-        )
+        words = np.frombuffer(self._read(self._free, nodes.words.nbytes), np.uint32)
+        words = words.reshape(nodes.words.shape)
         nodes.words[:, EXPECTED] = words[:, EXPECTED]
         found: list[list[int]] = words.tolist()  # type: ignore[assignment]
         columns = Columns(self._read(start, _aligned(end) - start), start, found)
@@ -188,11 +177,9 @@ class _Sandbox:
 
     def _ignored(self, nodes: Nodes, size: int) -> Mapping[str, int]:
         counts: Counter[str] = Counter()
-        if size:
-            entries = np.frombuffer(self._read(self._ignored_at, 16 * size), np.uint32)
-            for node, at, length, count in entries.reshape(-1, 4).tolist():
-                name = self._read(at, length).to_pybytes().decode()
-                counts[".".join((*nodes.paths[node], name))] += count
+        for node, at, length, count in struct.iter_unpack("<4I", self._read(self._ignored_at, 16 * size)):
+            name = self._read(at, length).to_pybytes().decode()
+            counts[".".join((*nodes.paths[node], name))] += count
         return +counts
 
     @property
@@ -226,7 +213,7 @@ def _aligned(address: int) -> int:
 _EXACT = -27  # 5^27 has 63 bits
 
 
-def _powers_of_five() -> bytes:
+def powers_of_five() -> bytes:
     """Return the 128 highest bits of 5^-342 to 5^308, as ``nearest`` in json.c takes them (Lemire, 2021)."""
     powers = bytearray()
     for exponent in range(-342, 309):

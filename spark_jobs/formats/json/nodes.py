@@ -58,16 +58,6 @@ class Nodes:
     paths: tuple[tuple[str, ...], ...]
     columns: tuple[_Column, ...]
 
-    @property
-    def size(self) -> int:
-        """The bytes of all of it."""
-        return self.words.nbytes + len(self.tail)
-
-    @property
-    def longest_name(self) -> int:
-        """The bytes of the longest name."""
-        return int(self.words[:, _NAME_SIZE].max())
-
     def placed(self, address: int) -> bytes:
         """Return it as it is written to an address."""
         words = self.words.copy()

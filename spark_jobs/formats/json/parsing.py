@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from spark_jobs.formats.json.nesting import MAX_NESTING, is_too_deep
+from spark_jobs.schema.inference import FieldType, ListOf, MapOf, StructOf
 from spark_jobs.schema.writer_schema import UnreadableValueError
-from spark_jobs.values.literals import FractionLiteral, HugeIntegerLiteral, json_kind, shortened
+from spark_jobs.values.literals import (
+    FractionLiteral,
+    HugeIntegerLiteral,
+    json_kind,
+    says_something,
+    shortened,
+)
 
 _MAX_INTEGER_DIGITS = 40
 BLANKS = b" \t\n\r"
@@ -40,6 +48,25 @@ def parse_any(value: bytes) -> Any:
     except ValueError as error:
         raise UnreadableValueError(f"not JSON: {error}") from error
     return parsed
+
+
+def ignored_in(value: Any, kind: FieldType, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the dotted names of non-empty values without a column, in a value that fits its own."""
+    if value is None:
+        return
+    if isinstance(kind, ListOf):
+        for item in value:
+            yield from ignored_in(item, kind.element, (*path, "element"))
+    elif isinstance(kind, MapOf):
+        for item in value.values():
+            yield from ignored_in(item, kind.value, (*path, "value"))
+    elif isinstance(kind, StructOf):
+        known = {field.name: field.type for field in kind.fields}
+        for name, item in value.items():
+            if name in known:
+                yield from ignored_in(item, known[name], (*path, name))
+            elif says_something(item):
+                yield ".".join((*path, name))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
