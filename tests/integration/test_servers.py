@@ -224,7 +224,7 @@ def test_spark_connect_runs_our_python(spark_remote: str) -> None:
 
 @pytest.mark.spark
 def test_workers_are_forked_with_the_tasks_imports_done(spark_remote: str) -> None:
-    """A new worker need not import Arrow, Iceberg and Kafka itself, which takes longer than a batch."""
+    """A new worker need not import Arrow, Iceberg and Kafka, and keeps memory that it has used for Arrow."""
     from pyspark.sql import SparkSession
 
     def is_ready(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -236,6 +236,7 @@ def test_workers_are_forked_with_the_tasks_imports_done(spark_remote: str) -> No
             found += (
                 f" {[entry for entry in sys.path if 'spark' in entry and entry.endswith(('.zip', '.jar'))]}"
             )
+            found += f" {pa.default_memory_pool().backend_name}"
             yield pa.RecordBatch.from_pydict({"found": [found]})
 
     session = SparkSession.builder.remote(spark_remote).create()
@@ -243,7 +244,7 @@ def test_workers_are_forked_with_the_tasks_imports_done(spark_remote: str) -> No
         rows = session.range(1, numPartitions=1).mapInArrow(is_ready, "found string").collect()
     finally:
         session.stop()
-    assert [row.found for row in rows] == ["spark_jobs.worker_daemon True []"]
+    assert [row.found for row in rows] == ["spark_jobs.worker_daemon True [] system"]
 
 
 def _appended_and_read(properties: dict[str, str], namespace: str) -> int:
