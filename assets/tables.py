@@ -20,6 +20,7 @@ from assets.pipeline_asset import (
     table_key,
     topic_key,
 )
+from assets.rounds import step_limit
 from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
@@ -74,16 +75,17 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
 
         began = time.monotonic()
         is_first = context.instance.get_latest_materialization_event(table_key(pipeline)) is None
-        result = drain(
-            pipeline,
-            connections,
-            budget_seconds=drain_budget_seconds(context.run.tags),
-            on_progress=lambda batch: context.log.info(committed_line(batch)),
-        )
-        context.log.info("%s: %s", pipeline.name, ended_line(result, (time.monotonic() - began) * 1000))
-        if is_first and result.batches:
-            judge_new_table(context, pipeline, context.resources.sluice)
-        return drain_metadata(result)
+        with step_limit(context, pipeline.name):
+            result = drain(
+                pipeline,
+                connections,
+                budget_seconds=drain_budget_seconds(context.run.tags),
+                on_progress=lambda batch: context.log.info(committed_line(batch)),
+            )
+            context.log.info("%s: %s", pipeline.name, ended_line(result, (time.monotonic() - began) * 1000))
+            if is_first and result.batches:
+                judge_new_table(context, pipeline, context.resources.sluice)
+            return drain_metadata(result)
 
     return drain_table
 

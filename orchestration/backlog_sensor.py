@@ -4,6 +4,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dagster import (
@@ -15,17 +16,20 @@ from dagster import (
     SensorResult,
 )
 
-from assets.pipeline_asset import table_key, topic_key
+from assets.pipeline_asset import DRAIN, pool_of, table_key, topic_key
 from orchestration.jobs import drain_job, watching
 from orchestration.pools import announce_pools
+from orchestration.rounds import Due, choose_rounds, is_small
 from orchestration.run_requests import (
     Backlog,
     RunHistory,
+    round_request,
     should_drain,
     state_key,
     uncompacted_files,
 )
 from resources.sluice import Sluice
+from resources.spark import is_spark_local
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.endpoints import beat
 from spark_jobs.drain.planning import bytes_per_record
@@ -57,7 +61,9 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     beat(sluice.config.home)
     looks = [look for look in seen if look.pipeline.schedule is None]
     observed = topic_observations(seen, sluice, now)
-    requests, problems = drains(looks, context.instance, sluice, should_drain)
+    # Runs with a Spark of their own wait for the machine's pool, and a round waits for none.
+    rounds = 0 if is_spark_local(sluice.config) else sluice.config.runs.rounds
+    requests, problems = drains(looks, context.instance, sluice, should_drain, rounds=rounds)
     known = json.loads(context.cursor) if context.cursor else {}
     for pipeline, problem in problems.items():
         if known.get(pipeline) != problem:
@@ -79,22 +85,28 @@ def drains(
     instance: DagsterInstance,
     sluice: Sluice,
     find_reason: Callable[[Backlog, PipelineConfig], str | None],
+    *,
+    rounds: int = 0,
 ) -> tuple[list[RunRequest], dict[str, str]]:
-    """Return the run requests and, by pipeline, the problems that prevent one."""
+    """Return the run requests and, by pipeline, the problems that prevent one.
+
+    Small drains share at most ``rounds`` runs; by default each has its own.
+    """
     now = time.time()
     history = RunHistory(instance, drain_job.name, now)
     problems = {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
     problems |= {look.pipeline.name: why for look in looks if (why := _pause_reason(look)) is not None}
-    due = []
+    asked = []
     for look in looks:
-        if isinstance(look, Problem) or _pause_reason(look) is not None:
+        if isinstance(look, Problem) or look.pipeline.name in problems:
             continue
-        reason = find_reason(backlog_of(look, now), look.pipeline)
+        backlog = backlog_of(look, now)
+        reason = find_reason(backlog, look.pipeline)
         if reason is not None and not history.is_under_way(table_key(look.pipeline)):
-            due.append((look, reason))
-    history.recall({look.pipeline.name: _state(look) for look, _ in due})
-    requests = []
-    for look, reason in due:
+            asked.append((look, backlog, reason))
+    history.recall({look.pipeline.name: _state(look) for look, _, _ in asked})
+    due = []
+    for look, backlog, reason in asked:
         request = history.request(table_key(look.pipeline), look.pipeline.name, _state(look), reason)
         if request is None:
             continue
@@ -102,8 +114,36 @@ def drains(
         if (held := _held_reason(look, sluice, now)) is not None:
             problems[look.pipeline.name] = held
         else:
-            requests.append(request)
-    return requests, problems
+            due.append(_due(look, backlog, request, history))
+    if rounds:
+        return _in_rounds(due, history, rounds, now), problems
+    return [each.request for each in due], problems
+
+
+def _due(look: Surveyed, backlog: Backlog, request: RunRequest, history: RunHistory) -> Due:
+    pipeline, state = look.pipeline, _state(look)
+    may_share = (
+        is_small(backlog.records, backlog.bytes, pipeline)
+        and backlog.disagreement is None
+        and not history.attempts(pipeline.name, state)
+        and not history.has_pool(pool_of(pipeline, DRAIN))
+    )
+    since = look.table.committed_at_ms / 1000 if look.table else 0.0
+    return Due(pipeline.name, state, request, may_share, since)
+
+
+def _in_rounds(due: Sequence[Due], history: RunHistory, rounds: int, now: float) -> list[RunRequest]:
+    """Return a request for each round, and for each pipeline that has a run of its own."""
+    slow = history.over_limit([each.pipeline for each in due if each.may_share])
+    due = [replace(each, may_share=each.may_share and each.pipeline not in slow) for each in due]
+    shared = choose_rounds(due, free=rounds - history.rounds_under_way)
+    return [
+        *(each.request for each in due if not each.may_share),
+        *(
+            round_request(members, drain_job.name, now) if len(members) > 1 else members[0].request
+            for members in shared
+        ),
+    ]
 
 
 def _may_be_due(look: Surveyed, now: float) -> bool:

@@ -8,15 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from dagster import AssetKey, DagsterInstance, DagsterRunStatus, RunRequest, RunsFilter
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    RunRecord,
+    RunRequest,
+    RunsFilter,
+)
 
+from assets.pipeline_asset import DRAIN, DRAIN_RESERVE_SECONDS, TAG_MAX_RUNTIME, step_name
+from assets.rounds import IS_ROUND, TAG_OVER_LIMIT, TAG_ROUND
 from spark_jobs.config.quantities import StartKind
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.texts import records_wait
 from spark_jobs.upkeep.figures import SMALL
+
+if TYPE_CHECKING:
+    from orchestration.rounds import Due
 
 UNDER_WAY = [
     DagsterRunStatus.QUEUED,
@@ -25,15 +41,22 @@ UNDER_WAY = [
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 ]
+ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 TAG_PIPELINE = "sluice/pipeline"
 TAG_REASON = "sluice/reason"
-# State between ticks. Dagster can filter by tags with this prefix and hides them in the UI.
+# State between ticks. Dagster can filter by tags with this prefix and hides them in the UI. A round has no
+# attempt, and as its state a JSON object of states by pipeline.
 TAG_STATE = ".dagster/sluice-state"
 TAG_ATTEMPT = ".dagster/sluice-attempt"
 # The names of these tags on runs of earlier versions.
 _EARLIER_TAGS = ("sluice/state", "sluice/attempt")
 # Newest first. Whoever fails is asked for at least every five minutes, six times in its first five.
 _RECORDS_EACH = 8
+# Rounds are remembered longer than the longest pause, and who was over the limit in one for a day.
+ROUNDS_REMEMBERED_SECONDS = 600.0
+OVER_LIMIT_SECONDS = 24 * 3600.0
+# A flow that keeps filling batches would use up the limit of its step.
+ROUND_BUDGET_SECONDS = 5
 
 
 class RunHistory:
@@ -54,8 +77,18 @@ class RunHistory:
             for run in self._under_way
         )
 
+    def has_pool(self, pool: str) -> bool:
+        """True if another run would wait for the pool: one that uses it is queued or in progress."""
+        used = (run.run_op_concurrency for run in self._under_way)
+        return any(each is not None and pool in (each.all_pools or ()) for each in used)
+
+    @property
+    def rounds_under_way(self) -> int:
+        """Return the number of rounds that are queued or in progress."""
+        return sum(TAG_ROUND in run.tags for run in self._under_way)
+
     def recall(self, states: Mapping[str, str]) -> None:
-        """Read the attempts of all these pipelines, each from its state, by one query instead of one each."""
+        """Read the attempts of all these pipelines, each from its state, by the same few queries."""
         self._made |= dict.fromkeys(states.items(), (0, 0.0))
         for state_tag, attempt_tag in ((TAG_STATE, TAG_ATTEMPT), _EARLIER_TAGS) if states else ():
             wanted = RunsFilter(job_name=self._job_name, tags={state_tag: [*states.values()]})
@@ -63,14 +96,46 @@ class RunHistory:
                 tags = record.dagster_run.tags
                 asked = tags.get(TAG_PIPELINE, ""), tags[state_tag]
                 if asked in self._made:
-                    ended = record.end_time or record.create_timestamp.timestamp()
-                    self._made[asked] = max(self._made[asked], (1 + int(tags[attempt_tag]), ended))
+                    self._made[asked] = max(self._made[asked], (1 + int(tags[attempt_tag]), _ended(record)))
+        if states:
+            self._recall_rounds(states)
+
+    def _recall_rounds(self, states: Mapping[str, str]) -> None:
+        rounds = RunsFilter(
+            job_name=self._job_name,
+            tags={TAG_ROUND: IS_ROUND},
+            statuses=ENDED,
+            updated_after=self._before(ROUNDS_REMEMBERED_SECONDS),
+        )
+        for record in self._instance.get_run_records(rounds):
+            members = json.loads(record.dagster_run.tags[TAG_STATE])
+            asked = {name for name, state in members.items() if states.get(name) == state}
+            for name in attempted(record.dagster_run, asked, self._instance) if asked else ():
+                made = 1, _ended(record)
+                self._made[name, states[name]] = max(self._made[name, states[name]], made)
+
+    def _before(self, seconds: float) -> datetime:
+        """Return the time that long ago, by the earlier of two clocks if one was set back."""
+        return datetime.fromtimestamp(min(self._now, time.time()) - seconds, UTC)
+
+    def over_limit(self, pipelines: Collection[str]) -> frozenset[str]:
+        """Return those whose step was interrupted in a round of the last day."""
+        if not pipelines:
+            return frozenset()
+        tags = {TAG_OVER_LIMIT: [*pipelines]}
+        runs = self._instance.get_runs(RunsFilter(tags=tags, created_after=self._before(OVER_LIMIT_SECONDS)))
+        return frozenset(run.tags[TAG_OVER_LIMIT] for run in runs)
+
+    def attempts(self, pipeline: str, state: str) -> int:
+        """Return the number of attempts made from the state."""
+        if (pipeline, state) not in self._made:
+            self.recall({pipeline: state})
+        return self._made[pipeline, state][0]
 
     def request(self, key: AssetKey, pipeline: str, state: str, reason: str) -> RunRequest | None:
         """Return the request for the next attempt from ``state``, or None during a pause."""
-        if (pipeline, state) not in self._made:
-            self.recall({pipeline: state})
-        attempts_made, ended = self._made[pipeline, state]
+        attempts_made = self.attempts(pipeline, state)
+        ended = self._made[pipeline, state][1]
         # An end in the future means that a clock was set back: it is ignored.
         if 0 <= self._now - ended < retry_delay_seconds(attempts_made):
             return None
@@ -87,6 +152,42 @@ class RunHistory:
                 TAG_REASON: reason,
             },
         )
+
+
+def attempted(run: DagsterRun, pipelines: Collection[str], instance: DagsterInstance) -> Collection[str]:
+    """Return those pipelines of an ended round whose drain was an attempt: its step began.
+
+    Of a round that ended before any step all are, or it would be asked for again without a pause.
+    """
+    if run.status is DagsterRunStatus.SUCCESS:
+        return pipelines
+    begun = {stats.step_key for stats in instance.get_run_step_stats(run.run_id) if stats.start_time}
+    return [name for name in pipelines if not begun or step_name(DRAIN, name) in begun]
+
+
+def round_request(members: Sequence[Due], job_name: str, now: float) -> RunRequest:
+    """Return the request for one run of several tables.
+
+    Its key never repeats: a member that was not reached is asked for again from the same state.
+    """
+    states = {each.pipeline: each.state for each in members}
+    return RunRequest(
+        run_key=f"round:{short_hash(states)}:{now:.0f}",
+        job_name=job_name,
+        asset_selection=[key for each in members for key in each.request.asset_selection or ()],
+        asset_check_keys=[],
+        tags={
+            TAG_ROUND: IS_ROUND,
+            TAG_STATE: json.dumps(states),
+            TAG_PIPELINE: ", ".join(states),
+            TAG_REASON: members[0].request.tags[TAG_REASON],
+            TAG_MAX_RUNTIME: str(DRAIN_RESERVE_SECONDS + ROUND_BUDGET_SECONDS),
+        },
+    )
+
+
+def _ended(record: RunRecord) -> float:
+    return record.end_time or record.create_timestamp.timestamp()
 
 
 # When a pipeline is due for a drain, and when to retry one without progress.

@@ -27,6 +27,7 @@ from prove.hostile import (
     properties,
     records,
     restored_database,
+    rounds,
     served,
     storage,
 )
@@ -86,7 +87,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
         gateway_away,
         gateway_far,
     )
-    servers = (storage, catalog, machine, clocks)
+    servers = (storage, catalog, machine, rounds, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),
         *(scenario for room in (*sleepers, *topics, *tables, *servers) for scenario in room.SCENARIOS),

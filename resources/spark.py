@@ -75,6 +75,11 @@ def spark_parallelism(config: SluiceConfig) -> int:
     return next(numbers, os.cpu_count() or 1)
 
 
+def is_connecting() -> bool:
+    """True while a session connects, which may wait for a server that is away or starting."""
+    return _lock.locked()
+
+
 def is_spark_local(config: SluiceConfig) -> bool:
     """True if each run's Spark is local to its process and this machine."""
     if config.spark.is_elsewhere or config.spark.master:

@@ -34,7 +34,7 @@ from spark_jobs.config.sections import (
     SchemaSettings,
     UpkeepSettings,
 )
-from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
+from spark_jobs.config.settings import PipelineSettings, RegistrySettings, RunsSettings, SparkSettings
 from spark_jobs.config.suites import CheckSettings, Suite
 from spark_jobs.config.value_format import KeySettings, ValueSettings
 
@@ -51,6 +51,7 @@ _SECTION_KEYS = (
     "kafka",
     "catalog",
     "spark",
+    "runs",
     "registries",
     "sources",
     "listeners",
@@ -115,6 +116,7 @@ def render_config_md() -> str:
         _section("kafka", _KAFKA),
         _section("catalog", _CATALOG, WrittenCatalog),
         _section("spark", SparkSettings.__doc__ or "", SparkSettings),
+        _section("runs", RunsSettings.__doc__ or "", RunsSettings),
         _section("registries", _REGISTRIES, RegistrySettings),
         _section("sources", _SOURCES),
         _section("defaults", _DEFAULTS, PipelineSettings),

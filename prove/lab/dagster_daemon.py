@@ -60,6 +60,19 @@ class DagsterDaemon:
         with self.instance() as instance:
             return list(instance.get_runs(RunsFilter(job_name="drain", statuses=statuses or None)))
 
+    def begun(self, run: DagsterRun) -> set[str]:
+        """Return the steps of a run that have begun."""
+        with self.instance() as instance:
+            return {step.step_key for step in instance.get_run_step_stats(run.run_id) if step.start_time}
+
+    def pid(self, run: DagsterRun) -> int | None:
+        """Return the process of a run, once it executes steps."""
+        with self.instance() as instance:
+            entries = instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT)
+        events = [entry.dagster_event for entry in entries if entry.dagster_event]
+        pids = [event.engine_event_data.metadata.get("pid") for event in events]
+        return next((int(str(pid.value)) for pid in reversed(pids) if pid is not None), None)
+
     def looks(self) -> Counter[str]:
         """Return the number of successful evaluations of each location's backlog sensor."""
         found: Counter[str] = Counter()

@@ -96,6 +96,7 @@ def build_config(
         kafka_auth=written.kafka_auth,
         catalog=_catalog(written.catalog, home),
         spark=written.spark,
+        runs=written.runs,
         registries=written.registries,
         sources=written.sources,
         ui=written.ui.over(written.listeners),

@@ -31,7 +31,7 @@ from spark_jobs.config.problems import (
     mistake,
 )
 from spark_jobs.config.sections import KafkaAuth
-from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
+from spark_jobs.config.settings import PipelineSettings, RegistrySettings, RunsSettings, SparkSettings
 from spark_jobs.config.values import Frozen, key
 from spark_jobs.protocol.errors import SluiceError, fault
 
@@ -160,6 +160,7 @@ class WrittenFile(WrittenTeamFile):
         " `msk` for Amazon MSK with IAM.",
     )
     spark: SparkSettings = key(SparkSettings(), "Where Spark tasks run.")
+    runs: RunsSettings = key(RunsSettings(), "Runs of Dagster's sensor.")
     registries: dict[values.RegistryName, RegistrySettings] = Field(
         default_factory=dict, description="Schema registries by name."
     )

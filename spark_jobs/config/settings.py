@@ -102,6 +102,15 @@ class SparkSettings(_WithSecrets):
         return bool(self.remote or self.remote_command)
 
 
+class RunsSettings(Frozen):
+    """Runs that the backlog sensor starts."""
+
+    rounds: values.Number = key(
+        "0",
+        "Maximum number of runs at a time that drain up to 16 small backlogs each. `0`: a run a pipeline.",
+    )
+
+
 class RegistryAuth(Frozen):
     """Credentials for a registry: `basic`, `bearer` or none. References are unresolved."""
 
@@ -341,6 +350,7 @@ class SluiceConfig(_WithSecrets):
     state_properties: values.SecretProperties | None = None
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
+    runs: RunsSettings = RunsSettings()
     registries: dict[values.RegistryName, RegistrySettings] = Field(default_factory=dict)
     sources: dict[values.SourceName, values.SourceUrl] = Field(default_factory=dict)
     ui: UiSettings = UiSettings()

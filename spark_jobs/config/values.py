@@ -67,6 +67,10 @@ def _positive(text: str) -> int:
     return int(digits)
 
 
+def _number(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
+
+
 def _schema_version(text: str) -> int | None:
     if text == "latest":
         return None
@@ -183,6 +187,7 @@ TimeZone = Annotated[str, parsed(parse_timezone), WithJsonSchema({"type": "strin
 Share = Annotated[float, parsed(_share, (int, float)), _matches(r"^\d+(\.\d+)?\s*%$")]
 Size = Annotated[int, parsed(parse_size_bytes, int), _matches(r"^\d+\s*([KMGT]i?)?B$")]
 Count = Annotated[int, parsed(_positive, int), WithJsonSchema({"type": "integer", "minimum": 1})]
+Number = Annotated[int, parsed(_number, int), WithJsonSchema({"type": "integer", "minimum": 0})]
 Topic = Annotated[
     str,
     parsed(only("not-a-topic", re.compile(rf"(?!\.\.?$){_TOPIC}").fullmatch)),
